@@ -1,0 +1,211 @@
+"""Turn and Dialogue: the one conversation record of all studies, in JSON and as HTML."""
+
+import html
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from crs_lib.errors import InputError
+from crs_lib.text import shorten
+
+USER, SYSTEM = "USER", "SYSTEM"
+_TURN_KEYS = {USER: ("user_meta",), SYSTEM: ("constraints", "rec_titles")}
+_SHOWN_CHARACTERS = 4_000
+# Okabe-Ito hues, light enough to read black text on; fields take them in the order they appear.
+_COLOURS = ("#cfe8f7", "#fbe0b2", "#cdeadf", "#f7d3e5", "#f6f0a8", "#dcd3f2", "#e2e2e2", "#f9cdbb")
+
+
+class Mark(NamedTuple):
+    """A stretch of a turn's text that grounding found: half-open character range, field, value."""
+
+    start: int
+    end: int
+    field: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One utterance. ``meta`` holds every other key of its JSON record, unchanged.
+
+    A USER turn's ``meta["user_meta"]`` is the simulator's log; a SYSTEM turn has ``constraints`` and
+    ``rec_titles``. ``marks`` is filled by grounding for display only and is never written.
+    """
+
+    speaker: str
+    text: str
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+
+    @property
+    def user_meta(self) -> Mapping[str, Any]:
+        """The simulator's log of a USER turn; empty where the log has none."""
+        return self.meta.get("user_meta") or {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as the thesis wrote it: speaker, text, then the turn's own keys."""
+        return {"speaker": self.speaker, "text": self.text, **self.meta}
+
+
+class Pair(NamedTuple):
+    """A USER utterance and the SYSTEM reply to it; ``turn`` counts from 1."""
+
+    turn: int
+    user: Turn
+    system: Turn
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """One session. Shows itself in JupyterLab with matched spans coloured and shifts marked."""
+
+    session_id: str
+    model_name: str
+    turns: tuple[Turn, ...]
+    true_genre: str | None = None
+    shift_events: tuple[Mapping[str, Any], ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def pairs(self) -> list[Pair]:
+        """The USER→SYSTEM pairs in order; a last USER turn without a reply is left out."""
+        heads = zip(self.turns[0::2], self.turns[1::2], strict=False)
+        return [Pair(i, user, system) for i, (user, system) in enumerate(heads, start=1)]
+
+    def shift_turns(self) -> list[int]:
+        """The 1-based turns at which the log says that the wishes shifted, sorted and unique."""
+        logged = {int(event["turn"]) for event in self.shift_events if "turn" in event}
+        flagged = {pair.turn for pair in self.pairs() if pair.user.user_meta.get("shift_event") is True}
+        return sorted(logged | flagged)
+
+    def with_marks(self, marks: Iterable[Iterable[Mark]]) -> "Dialogue":
+        """A copy whose turns carry these marks, one collection a turn."""
+        turns = tuple(
+            replace(turn, marks=tuple(found)) for turn, found in zip(self.turns, marks, strict=True)
+        )
+        return replace(self, turns=turns)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record in the thesis's form; our own keys come after the thesis's."""
+        return {
+            "session_id": self.session_id,
+            "model_name": self.model_name,
+            "true_genre": self.true_genre,
+            "conversation": [turn.to_json() for turn in self.turns],
+            "shift_events": [dict(event) for event in self.shift_events],
+            **self.extra,
+        }
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any], *, source: str = "dialogue") -> "Dialogue":
+        """Read one record; unknown keys are kept. Raises InputError naming the turn that is wrong."""
+        where = f"{source}, session {record.get('session_id', '?')!r}"
+        conversation = record.get("conversation")
+        if not isinstance(conversation, list) or not conversation:
+            raise InputError(f"{where}: 'conversation' must be a list of turns, and not empty")
+        turns = tuple(_turn(entry, i, where) for i, entry in enumerate(conversation))
+        known = {"session_id", "model_name", "true_genre", "conversation", "shift_events"}
+        return cls(
+            session_id=str(record.get("session_id", "")),
+            model_name=str(record.get("model_name", "")),
+            turns=turns,
+            true_genre=record.get("true_genre"),
+            shift_events=tuple(record.get("shift_events") or ()),
+            extra={key: value for key, value in record.items() if key not in known},
+        )
+
+    def dumps(self) -> str:
+        """One line of JSON, the same bytes for the same dialogue."""
+        return json.dumps(self.to_json(), ensure_ascii=False, separators=(", ", ": "))
+
+    def _repr_html_(self) -> str:
+        return to_html(self)
+
+
+def _turn(entry: object, index: int, where: str) -> Turn:
+    """One turn of a record, checked: USER and SYSTEM alternate, USER first."""
+    expected = (USER, SYSTEM)[index % 2]
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("text"), str):
+        raise InputError(f"{where}: turn {index + 1} must be an object with a text")
+    speaker = str(entry.get("speaker", "")).upper()
+    if speaker != expected:
+        raise InputError(
+            f"{where}: turn {index + 1} is spoken by {entry.get('speaker')!r}, expected {expected}; "
+            "USER and SYSTEM must alternate, USER first"
+        )
+    meta = {key: value for key, value in entry.items() if key not in ("speaker", "text")}
+    return Turn(speaker, entry["text"], meta)
+
+
+def to_html(dialogue: Dialogue) -> str:
+    """The dialogue as a table: text escaped, spans coloured by field, shifts marked at their turns."""
+    fields = sorted({mark.field for turn in dialogue.turns for mark in turn.marks})
+    colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(fields)}
+    events = {int(event["turn"]): event for event in dialogue.shift_events if "turn" in event}
+    shifts = set(dialogue.shift_turns())
+    rows = []
+    for index, turn in enumerate(dialogue.turns):
+        number = index // 2 + 1
+        is_user = turn.speaker == USER
+        if is_user and number in shifts:
+            rows.append(_shift_row(number, events.get(number, {})))
+        rows.append(
+            f'<tr style="background:{"#fff" if is_user else "#f6f7f9"};color:#111">'
+            f'<td style="padding:4px 8px;vertical-align:top;color:#666">{number if is_user else ""}</td>'
+            f'<td style="padding:4px 8px;vertical-align:top;font-weight:600">{turn.speaker.lower()}</td>'
+            f'<td style="padding:4px 8px;text-align:left;white-space:pre-wrap">'
+            f"{_marked(turn, colours)}</td></tr>"
+        )
+    legend = " ".join(
+        f'<span style="background:{colours[name]};color:#111;padding:0 4px">{html.escape(name)}</span>'
+        for name in fields
+    )
+    head = (
+        f"<b>{html.escape(dialogue.model_name)}</b> · session {html.escape(dialogue.session_id)}"
+        f"{' · ' + legend if legend else ''}"
+    )
+    return (
+        f'<div style="max-width:860px;font-size:14px"><div style="margin-bottom:4px">{head}</div>'
+        f'<table style="border-collapse:collapse;width:100%">{"".join(rows)}</table></div>'
+    )
+
+
+def _shift_row(turn: int, event: Mapping[str, Any]) -> str:
+    kind = html.escape(str(event.get("type", "shift")))
+    old, new = event.get("from_focus"), event.get("to_focus")
+    move = f" {html.escape(str(old))} → {html.escape(str(new))}" if old and new else ""
+    bridge = event.get("bridge_value")
+    over = f" (bridge: {html.escape(str(bridge))})" if bridge else ""
+    return (
+        '<tr><td colspan="3" style="padding:3px 8px;background:#333;color:#fff;font-size:12px;'
+        f'text-align:left">shift at turn {turn}: {kind}{move}{over}</td></tr>'
+    )
+
+
+def _marked(turn: Turn, colours: Mapping[str, str]) -> str:
+    """The escaped text; of overlapping marks the longest is shown, all are named in its tooltip."""
+    text = shorten(turn.text, _SHOWN_CHARACTERS)
+    out, position = [], 0
+    for mark in _longest_first(turn.marks):
+        if mark.start < position or mark.end > len(text):
+            continue
+        inside = [m for m in turn.marks if m.start >= mark.start and m.end <= mark.end]
+        names = ", ".join(f"{m.field}={m.value}" for m in inside)
+        out.append(html.escape(text[position : mark.start]))
+        out.append(
+            f'<span style="background:{colours[mark.field]};color:#111;border-radius:3px;'
+            f'padding:0 2px" title="{html.escape(names)}">'
+            f"{html.escape(text[mark.start : mark.end])}</span>"
+        )
+        position = mark.end
+    out.append(html.escape(text[position:]))
+    return "".join(out)
+
+
+def _longest_first(marks: Iterable[Mark]) -> list[Mark]:
+    """Marks without overlaps: of two that overlap the longer stays; sorted by position."""
+    kept: list[Mark] = []
+    for mark in sorted(marks, key=lambda m: (m.start - m.end, m.start, m.field, m.value)):
+        if all(mark.end <= other.start or mark.start >= other.end for other in kept):
+            kept.append(mark)
+    return sorted(kept)

@@ -1,0 +1,82 @@
+"""The only place that knows folders. Honours ``CRS_DATA``, ``CRS_RESULTS``, ``CRS_FIGURES``, ``CRS_MIRROR``."""
+
+import os
+import re
+import unicodedata
+from pathlib import Path
+
+from crs_lib.errors import InputError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _folder(variable: str, default: Path) -> Path:
+    value = os.environ.get(variable, "")
+    return Path(value).expanduser().resolve() if value else default
+
+
+def data() -> Path:
+    """Folder of the data files; ``CRS_DATA`` or ``data/`` in the repository."""
+    return _folder("CRS_DATA", ROOT / "data")
+
+
+def samples() -> Path:
+    """Folder of the small, self-made, committed samples (always the repository's own)."""
+    return ROOT / "data" / "samples"
+
+
+def external() -> Path:
+    """Folder that downloads go to; never committed."""
+    return data() / "external"
+
+
+def mirror() -> Path | None:
+    """Folder with ready copies of the external files (``CRS_MIRROR``), or None where none is named."""
+    value = os.environ.get("CRS_MIRROR", "")
+    return Path(value).expanduser().resolve() if value else None
+
+
+def results() -> Path:
+    """Folder of the runs; ``CRS_RESULTS`` or ``results/`` in the repository."""
+    return _folder("CRS_RESULTS", ROOT / "results")
+
+
+def figures() -> Path:
+    """Folder that ``python -m crs_lib figures`` writes to; ``CRS_FIGURES`` or ``figures/``."""
+    return _folder("CRS_FIGURES", ROOT / "figures")
+
+
+def notebooks() -> Path:
+    """Folder of the committed notebooks."""
+    return ROOT / "notebooks"
+
+
+def run_folder(study: str, run: str) -> Path:
+    """``results/<study>/<run>``; the run's name must be a plain file name.
+
+    Raises InputError for a name that would leave the folder or that a file system refuses.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run):
+        raise InputError(
+            f"run name {run!r} cannot be a folder; "
+            "use letters, digits, '.', '_' and '-', starting with a letter or digit"
+        )
+    return results() / study / run
+
+
+def slug(name: str) -> str:
+    """A file name made of a spec: ``ollama:llama3:instruct`` becomes ``ollama-llama3-instruct``.
+
+    Accents are folded, everything but letters, digits, '.' and '_' becomes '-'. Empty input gives
+    ``unnamed``.
+    """
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return re.sub(r"[^A-Za-z0-9._]+", "-", plain).strip("-.") or "unnamed"
+
+
+def shown(path: Path) -> str:
+    """The path as a reader should see it: relative to the repository where it lies inside it."""
+    try:
+        return path.resolve().relative_to(ROOT).as_posix()
+    except ValueError:
+        return path.as_posix()

@@ -1,0 +1,228 @@
+"""Run directories: what was asked for, what is finished, and how a killed run goes on.
+
+``results/<study>/<run>/`` holds one ``ledger.sqlite`` a stage that works session by session (the only
+thing written while it runs), the files exported from it, and one ``manifest.json`` for all stages.
+"""
+
+import datetime as dt
+import hashlib
+import importlib.metadata
+import json
+import platform
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crs_lib import paths, tables
+from crs_lib.errors import RunError
+from crs_lib.ledger import Ledger
+
+_PACKAGES = (
+    "crs-lib", "numpy", "pandas", "scipy", "scikit-learn", "statsmodels", "seaborn", "matplotlib",
+    "papermill", "nbval", "ollama", "pyarrow",
+)  # fmt: skip
+_FREE = ("workers", "scheduler", "shard", "progress")  # how, not what: they may differ on resume
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold a run's folder for this process; RunError if another one holds it.
+
+    The lock is an SQLite transaction: the system drops it with the process, also when killed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = sqlite3.connect(folder / ".lock", timeout=0, isolation_level=None)
+    try:
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError as error:
+            raise RunError(
+                f"another process is working on run {folder.name!r}; wait for it or use another run name"
+            ) from error
+        yield
+    finally:
+        lock.close()
+
+
+@dataclass
+class Stage:
+    """One stage of a run while it works: its folder, and what it will say in the manifest."""
+
+    study: str
+    run: str
+    name: str
+    folder: Path
+    parameters: dict[str, Any]
+    counts: dict[str, Any] = field(default_factory=dict)
+    outputs: list[str] = field(default_factory=list)
+
+    def path(self, filename: str) -> Path:
+        """Where this stage writes a file; the manifest will carry its hash."""
+        if filename not in self.outputs:
+            self.outputs.append(filename)
+        return self.folder / filename
+
+    def ledger(self) -> Ledger:
+        """The stage's ledger, opened (a context manager)."""
+        name = "ledger.sqlite" if self.name == "simulate" else f"ledger-{self.name}.sqlite"
+        return Ledger(self.folder / name)
+
+
+def read_manifest(study: str, run: str) -> dict[str, Any]:
+    """The manifest of a run; an empty dict where there is none yet."""
+    path = paths.run_folder(study, run) / "manifest.json"
+    if not path.exists():
+        return {}
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise RunError(f"{paths.shown(path)} is damaged ({error}); restore it or remove it") from error
+    return record
+
+
+def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
+    """The manifest entry of a finished stage; RunError with the command that makes it, if there is none."""
+    entry: dict[str, Any] = read_manifest(study, run).get("stages", {}).get(stage, {})
+    if entry.get("status") != "finished":
+        raise RunError(
+            f"no finished {notebook} in run {run!r}; "
+            f"make it with: python -m crs_lib run {notebook} -p run {run}"
+        )
+    return entry
+
+
+@contextmanager
+def stage(
+    study: str,
+    run: str,
+    name: str,
+    parameters: Mapping[str, Any],
+    inputs: Mapping[str, str] | None = None,
+    *,
+    fixed: bool = True,
+) -> Iterator[Stage]:
+    """Work on one stage of a run: locks the folder, checks the parameters, keeps the manifest.
+
+    ``inputs`` are names and hashes of what is read. With ``fixed`` a folder that holds this stage with
+    other parameters or inputs is refused (RunError naming each difference); without, the stage is
+    derived data and is made anew. On an error the manifest says "failed" and nothing is removed.
+    """
+    folder = paths.run_folder(study, run)
+    with only_one(folder):
+        manifest = read_manifest(study, run)
+        given = json.loads(json.dumps(tables.finite(dict(parameters))))
+        before = manifest.get("stages", {}).get(name)
+        if fixed and before:
+            _refuse_other(run, name, before, given, dict(inputs or {}))
+        work = Stage(study, run, name, folder, given)
+        started = _now()
+        _write(folder, manifest, work, inputs, "running", started)
+        try:
+            yield work
+        except BaseException as error:
+            _write(
+                folder,
+                manifest,
+                work,
+                inputs,
+                "failed",
+                started,
+                f"{type(error).__name__}: {error}",
+            )
+            raise
+        _write(folder, manifest, work, inputs, "finished", started)
+
+
+def _refuse_other(
+    run: str,
+    name: str,
+    before: Mapping[str, Any],
+    given: Mapping[str, Any],
+    inputs: Mapping[str, str],
+) -> None:
+    old, new = {**before.get("parameters", {})}, {**given}
+    old |= {f"input {k}": v[:12] for k, v in before.get("inputs", {}).items()}
+    new |= {f"input {k}": v[:12] for k, v in inputs.items()}
+    differ = [
+        f"{key}: {old.get(key)!r} there, {new.get(key)!r} now"
+        for key in sorted({*old, *new})
+        if key not in _FREE and old.get(key) != new.get(key)
+    ]
+    if differ:
+        raise RunError(
+            f"run {run!r} holds a {name!r} stage made with other parameters ({'; '.join(differ)}); "
+            "nothing was changed. Use another run name, or remove that folder"
+        )
+
+
+def _write(
+    folder: Path,
+    manifest: dict[str, Any],
+    work: Stage,
+    inputs: Mapping[str, str] | None,
+    status: str,
+    started: str,
+    error: str = "",
+) -> None:
+    entry: dict[str, Any] = {
+        "status": status,
+        "parameters": work.parameters,
+        "inputs": dict(inputs or {}),
+        "counts": work.counts,
+        "started": started,
+    }
+    if status != "running":
+        entry["ended"] = _now()
+        entry["outputs"] = {
+            name: sha256(folder / name) for name in sorted(work.outputs) if (folder / name).is_file()
+        }
+    if error:
+        entry["error"] = error[:2000]
+    manifest.update(study=work.study, run=work.run, code=_code(), packages=_versions())
+    manifest.setdefault("stages", {})[work.name] = entry
+    tables.write_json(folder / "manifest.json", manifest)
+
+
+def _now() -> str:
+    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _code() -> dict[str, Any]:
+    """Git commit and dirty flag of the repository; empty outside git."""
+    try:
+        commit = _git("rev-parse", "HEAD").strip()
+        dirty = bool(_git("status", "--porcelain", "--untracked-files=no").strip())
+    except (OSError, subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        return {}
+    return {"commit": commit, "dirty": dirty}
+
+
+def _git(*arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(paths.ROOT), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=10,
+    )
+    return done.stdout

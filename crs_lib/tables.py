@@ -1,0 +1,150 @@
+"""Column contracts of the tables that are written and read, and atomic ways to write them."""
+
+import json
+import math
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pandas as pd
+
+from crs_lib.errors import InputError, RunError
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What a table must have: required columns, and the columns that make a row unique."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+
+    def check(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The frame itself if it keeps the contract; else InputError that names what is missing."""
+        missing = [column for column in self.columns if column not in frame.columns]
+        if missing:
+            raise InputError(f"{self.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")
+        if frame.duplicated(list(self.key)).any():
+            row = frame.loc[frame.duplicated(list(self.key)), list(self.key)].iloc[0].to_dict()
+            raise InputError(f"{self.name}: two rows for {row}; each {self.key} must occur once")
+        return frame
+
+
+CATALOG = Contract("catalog.parquet", ("item_id", "title", "year"), ("item_id",))
+TURNS = Contract("turns.parquet", ("model", "session_id", "turn"), ("model", "session_id", "turn"))
+RESULTS = Contract("results.jsonl", ("model", "session_id"), ("model", "session_id"))
+MODEL_METRICS = Contract("model_metrics.csv", ("model", "metric", "mean"), ("model", "metric"))
+
+
+@contextmanager
+def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
+    """A file that appears under its name only when it is whole: written aside, synced, renamed.
+
+    On any error the aside file is removed and what stood under the name before is untouched.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
+    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    try:
+        with aside.open(mode, **text) as file:  # type: ignore[call-overload]
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        aside.replace(path)
+    except OSError as error:
+        raise RunError(f"could not write {path.name}: {error.strerror or error}; nothing changed") from error
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def finite(value: Any) -> Any:
+    """The value as JSON can hold it: NaN and infinities become None, numpy numbers plain ones."""
+    if isinstance(value, Mapping):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_jsonl(path: Path, records: Iterable[Mapping[str, Any] | str]) -> int:
+    """Write one JSON object a line, atomically; returns the number of lines. Strings go as they are."""
+    count = 0
+    with write_aside(path) as file:
+        for record in records:
+            line = record if isinstance(record, str) else json.dumps(finite(record), ensure_ascii=False)
+            file.write(line + "\n")
+            count += 1
+    return count
+
+
+def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON-lines file, one by one; InputError names the line that is broken."""
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise InputError(f"{path.name}, line {number}: not JSON ({error.msg})") from error
+            if not isinstance(record, dict):
+                raise InputError(f"{path.name}, line {number}: expected an object")
+            yield record
+
+
+def write_json(path: Path, record: Mapping[str, Any]) -> None:
+    """Write one JSON object, indented and sorted by key, atomically."""
+    with write_aside(path) as file:
+        file.write(json.dumps(finite(record), ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+
+
+def write_csv(path: Path, frame: pd.DataFrame) -> None:
+    """Write a CSV with 10 significant digits, atomically: the same frame gives the same bytes."""
+    with write_aside(path) as file:
+        frame.to_csv(file, index=False, float_format="%.10g", lineterminator="\n")
+
+
+def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> int:
+    """Write one Parquet file atomically, from a frame or from frames of equal columns; returns rows."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    parts = [frames] if isinstance(frames, pd.DataFrame) else frames
+    rows, writer = 0, None
+    with write_aside(path, "wb") as file:
+        try:
+            for frame in parts:
+                schema = writer.schema if writer else None
+                table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+                writer = writer or pq.ParquetWriter(file, table.schema, compression="zstd")
+                writer.write_table(table)
+                rows += len(frame)
+        finally:
+            if writer:
+                writer.close()
+    return rows
+
+
+def read_table(path: Path, contract: Contract, make_it: Callable[[], str] | str = "") -> pd.DataFrame:
+    """Read a Parquet, CSV or JSON-lines table and check its contract.
+
+    Raises RunError naming the file and, where given, the command that makes it.
+    """
+    if not path.exists():
+        hint = make_it() if callable(make_it) else make_it
+        raise RunError(f"no {path.name} in {path.parent.name!r}{'; make it with: ' + hint if hint else ''}")
+    if path.suffix == ".parquet":
+        frame = pd.read_parquet(path)
+    elif path.suffix == ".csv":
+        frame = pd.read_csv(path)
+    else:
+        frame = pd.DataFrame(list(read_jsonl(path)))
+    return contract.check(frame)

@@ -1,0 +1,144 @@
+"""Words: one tokenisation for grounding, copying and retrieval.
+
+A word is a run of ``\\w`` characters after folding: compatibility decomposition (NFKD), case folding,
+accents dropped. "Amélie's" has the words ``amelie`` and ``s``; "ＡＢＣ" is ``abc``.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WORD = re.compile(r"\w")
+_BREAK = "\x1e"
+
+
+def _fold_character(character: str) -> str:
+    """What one character contributes: its folded letters, a blank, or nothing (an accent)."""
+    out = []
+    for part in unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold()):
+        if unicodedata.combining(part) or unicodedata.category(part) in ("Mn", "Me"):
+            continue
+        out.append(part if _WORD.match(part) else " ")
+    return "".join(out)
+
+
+class _FoldTable(dict[int, str]):
+    """Fills itself: ``str.translate`` asks for each code point once."""
+
+    def __missing__(self, code: int) -> str:
+        folded = _fold_character(chr(code))
+        self[code] = folded
+        return folded
+
+
+_TABLE = _FoldTable()
+
+
+def fold(text: str) -> str:
+    """The text's words in folded form, joined by one blank: "Amélie (2001)" -> "amelie 2001"."""
+    return " ".join(words(text))
+
+
+def words(text: str) -> list[str]:
+    """Folded words of a text, in order; an empty list where there is none."""
+    return text.translate(_TABLE).split()
+
+
+class Word(NamedTuple):
+    """A folded word and where it stands in the original text, as a half-open character range."""
+
+    word: str
+    start: int
+    end: int
+
+
+def words_with_spans(text: str) -> list[Word]:
+    """Folded words with their character ranges; the same words as :func:`words`."""
+    found: list[Word] = []
+    letters: list[str] = []
+    start = end = 0
+    for position, character in enumerate(text):
+        for part in _TABLE[ord(character)]:
+            if part == " ":
+                if letters:
+                    found.append(Word("".join(letters), start, end))
+                    letters = []
+            else:
+                if not letters:
+                    start = position
+                letters.append(part)
+                end = position + 1
+    if letters:
+        found.append(Word("".join(letters), start, end))
+    return found
+
+
+def batches(texts: Sequence[str], characters: int = 4_000_000) -> Iterator[tuple[int, int]]:
+    """Index ranges of consecutive texts of about so many characters: memory stays flat."""
+    start = size = 0
+    for i, text in enumerate(texts):
+        if size and size + len(text) > characters:
+            yield start, i
+            start, size = i, 0
+        size += len(text) + 1
+    if start < len(texts):
+        yield start, len(texts)
+
+
+def words_of_many(texts: Sequence[str]) -> list[list[str]]:
+    """:func:`words` of every text; folds all characters at once through one lookup table."""
+    out: list[list[str]] = []
+    for start, end in batches(texts):
+        out.extend(part.split() for part in _fold_joined(texts[start:end]).split(_BREAK))
+    return out
+
+
+def _fold_joined(texts: Sequence[str]) -> str:
+    """All texts folded, with a record separator between them."""
+    joined = "\n".join(text.replace("\n", " ") if "\n" in text else text for text in texts)
+    for character in _distinct(joined):
+        folded = _TABLE[ord(character)]
+        if len(folded) > 1:
+            joined = joined.replace(character, folded)
+    codes = _codes(joined)
+    table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.uint32)
+    for character in _distinct(joined):
+        folded = _TABLE[ord(character)]
+        table[ord(character)] = ord(folded) if folded else 0  # 0: an accent, dropped below
+    if len(texts) > 1:
+        table[ord("\n")] = ord(_BREAK)
+    kept = table[codes]
+    if not kept.all():
+        kept = kept[kept != 0]
+    return kept.tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def _codes(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+
+
+def _distinct(text: str) -> list[str]:
+    """The distinct characters of a text, in code point order."""
+    return sorted(set(text))
+
+
+def ngrams(tokens: Sequence[str], order: int) -> set[tuple[str, ...]]:
+    """The distinct runs of ``order`` consecutive tokens; empty where the text is shorter."""
+    return set(zip(*(tokens[i:] for i in range(order)), strict=False))
+
+
+def shorten(text: str, limit: int) -> str:
+    """The text cut to ``limit`` characters, with an ellipsis where something was cut."""
+    return text if len(text) <= limit else text[: max(0, limit - 1)] + "…"
+
+
+def listing(parts: Iterable[str], word: str = "and") -> str:
+    """ "a", "a and b", "a, b and c": how a sentence lists things."""
+    items = list(parts)
+    if len(items) < 2:
+        return "".join(items)
+    return f"{', '.join(items[:-1])} {word} {items[-1]}"
