@@ -1,0 +1,277 @@
+"""The closed movie catalogue: immutable, indexed by concept, with exact queries and stated relaxation."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crs_lib import rng, tables
+from crs_lib.movies import fields
+from crs_lib.movies.cleaning import CleaningReport, Item, clean
+from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER
+from crs_lib.movies.index import Codes, invert, item_facts, vocabulary
+from crs_lib.text import fold, words
+
+Constraints = Mapping[str, str | Sequence[str]]
+_DENSE_SHARE = 64  # values in more than one item of 64 also get a column of booleans
+
+
+class Found(NamedTuple):
+    """Answer of a query: item indices in order, and the fields that were given up to find any."""
+
+    items: Codes
+    dropped: tuple[str, ...]
+
+    @property
+    def exact(self) -> bool:
+        """True where every constraint holds for every item."""
+        return not self.dropped
+
+
+class Catalog:
+    """Films, their concepts, and the inverted index; made by ``sources.load`` or :meth:`from_records`."""
+
+    def __init__(self, items: Sequence[Item], report: CleaningReport, source: str = "") -> None:
+        self.items: tuple[Item, ...] = tuple(items)
+        self.report = report
+        self.source = source
+        self.vocabulary = vocabulary(self.items)
+        self._starts, self._facts = item_facts(self.items, self.vocabulary)
+        self._ends, self._postings = invert(self._starts, self._facts, len(self.vocabulary))
+        self.recommendable: NDArray[np.bool_] = np.array(
+            [bool(item.values["actor"] or item.values["director"]) for item in self.items], dtype=bool
+        )
+        if len(self.items) and not self.recommendable.any():
+            self.recommendable[:] = True
+        self._columns: dict[int, NDArray[np.bool_]] = {}
+        for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
+            array.flags.writeable = False
+
+    @classmethod
+    def from_records(cls, records: Iterable[tuple[str, Mapping[str, Any]]], source: str = "") -> "Catalog":
+        """Clean and index films given as ``(title, record)``; raises InputError as cleaning does."""
+        return cls(*clean(records), source=source)
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __repr__(self) -> str:
+        return f"Catalog({len(self):,} films, {len(self.vocabulary):,} concepts, source={self.source!r})"
+
+    # ── reading ────────────────────────────────────────────────────────────────────────────────
+    def facts(self, item: int) -> Codes:
+        """The concept codes of an item, ascending."""
+        return self._facts[self._starts[item] : self._starts[item + 1]]
+
+    @cached_property
+    def fact_sets(self) -> tuple[frozenset[int], ...]:
+        """The concept codes of every item, as sets."""
+        return tuple(frozenset(self.facts(i).tolist()) for i in range(len(self)))
+
+    def items_with(self, code: int) -> Codes:
+        """The items that have a concept, ascending."""
+        return self._postings[self._ends[code] : self._ends[code + 1]]
+
+    @cached_property
+    def document_frequency(self) -> NDArray[np.int64]:
+        """Number of distinct items per concept, by code."""
+        return np.diff(self._ends)
+
+    @cached_property
+    def popularity(self) -> NDArray[np.float64]:
+        """How connected an item is: the number of other credits of its people, at least 1.
+
+        A catalogue has no audience figures; films of much-credited people stand in for popular ones.
+        """
+        person = np.array([f in fields.PERSON_FIELDS for f in self.vocabulary.field], dtype=bool)
+        weight = np.where(person, self.document_frequency - 1, 0).astype(float)
+        sums = np.zeros(len(self))
+        np.add.at(sums, np.repeat(np.arange(len(self)), np.diff(self._starts)), weight[self._facts])
+        return np.maximum(1.0, sums)
+
+    def code(self, field: str, value: str) -> int | None:
+        """The code of ``field=value`` in any spelling, or None if no film has it.
+
+        Raises InputError for a field that does not exist.
+        """
+        row = fields.get(field)
+        found = self.vocabulary.code_of.get(fields.concept(field, value))
+        if found is None and (cleaned := row.clean(value).value) is not None:
+            found = self.vocabulary.code_of.get(fields.concept(field, cleaned))
+        return found
+
+    def values(self, field: str, min_items: int = 1) -> list[str]:
+        """The values of a field that at least ``min_items`` distinct films have, sorted."""
+        fields.get(field)
+        counts = self.document_frequency
+        return sorted(
+            value
+            for code, (name, value) in enumerate(
+                zip(self.vocabulary.field, self.vocabulary.value, strict=True)
+            )
+            if name == field and counts[code] >= min_items
+        )
+
+    def genres(self, min_items: int = 5) -> list[str]:
+        """The genres with support: at least ``min_items`` distinct films, sorted."""
+        return self.values("genre", min_items)
+
+    @cached_property
+    def title_index(self) -> Mapping[str, tuple[int, ...]]:
+        """Folded title to the items that bear it (remakes share one)."""
+        index: dict[str, list[int]] = {}
+        for i, item in enumerate(self.items):
+            index.setdefault(fold(item.title), []).append(i)
+        return {title: tuple(found) for title, found in index.items() if title}
+
+    @cached_property
+    def id_index(self) -> Mapping[str, int]:
+        """Item id to item index."""
+        return {item.item_id: i for i, item in enumerate(self.items)}
+
+    def frame(self) -> pd.DataFrame:
+        """The catalogue as a table: item_id, title, year, one list column per field, plot."""
+        return pd.DataFrame(
+            {
+                "item_id": [item.item_id for item in self.items],
+                "title": [item.title for item in self.items],
+                "year": pd.array([item.year for item in self.items], dtype="Int64"),
+                **{
+                    name: [list(item.values[name]) for item in self.items]
+                    for name, row in FIELDS.items()
+                    if row.many
+                },
+                "plot": [item.plot for item in self.items],
+            }
+        )
+
+    # ── querying ───────────────────────────────────────────────────────────────────────────────
+    def query(self, constraints: Constraints, *, relax: bool = False) -> Found:
+        """The recommendable items that meet all constraints: any value within a field, all fields.
+
+        With ``relax`` and no such item, constraints are given up one field at a time, in the order of
+        ``fields.RELAXATION_ORDER`` (year, language, writer, actor, director, genre), values that no
+        film has first, until an item is found; ``dropped`` names them. No constraint: every
+        recommendable item. Raises InputError for an unknown field.
+        """
+        wanted = {name: self._codes(name, value) for name, value in constraints.items() if value}
+        items = self._all_of(list(wanted.values()))
+        dropped: list[str] = []
+        if relax and not len(items):
+            order = sorted(wanted, key=lambda name: (bool(wanted[name]), RELAXATION_ORDER.index(name)))
+            for name in order:
+                dropped.append(name)
+                del wanted[name]
+                items = self._all_of(list(wanted.values()))
+                if len(items):
+                    break
+        return Found(items, tuple(dropped))
+
+    def query_codes(self, codes: Sequence[int]) -> Codes:
+        """The recommendable items that have every one of these concepts, ascending."""
+        return self._all_of([(code,) for code in codes])
+
+    def _codes(self, field: str, value: str | Sequence[str]) -> tuple[int, ...]:
+        several = (value,) if isinstance(value, str) else value
+        found = (self.code(field, str(one)) for one in several)
+        return tuple(dict.fromkeys(code for code in found if code is not None))
+
+    def _all_of(self, groups: Sequence[Sequence[int]]) -> Codes:
+        """Intersection over groups of the union within a group; the smallest group goes first."""
+        if not groups:
+            return self._recommendable_items
+        if not all(groups):
+            return self._postings[:0]
+        ends = self._ends
+        if len(groups) > 1:
+            groups = sorted(groups, key=lambda g: sum(int(ends[c + 1] - ends[c]) for c in g))
+        items = self._union(groups[0])
+        items = items[self.recommendable[items]]
+        for group in groups[1:]:
+            if not len(items):
+                break
+            items = items[self._has(items, group)]
+        return items
+
+    @cached_property
+    def _recommendable_items(self) -> Codes:
+        return np.flatnonzero(self.recommendable).astype(np.int32)
+
+    def _union(self, codes: Sequence[int]) -> Codes:
+        if len(codes) == 1:
+            return self.items_with(codes[0])
+        return np.unique(np.concatenate([self.items_with(code) for code in codes]))
+
+    def _has(self, items: Codes, codes: Sequence[int]) -> NDArray[np.bool_]:
+        keep = self._one(items, codes[0])
+        for code in codes[1:]:
+            keep |= self._one(items, code)
+        return keep
+
+    def _one(self, items: Codes, code: int) -> NDArray[np.bool_]:
+        """Which of these items have a concept: a column of booleans if it is frequent, else a search."""
+        column = self._columns.get(code)
+        posting = self.items_with(code)
+        if column is None and len(posting) * _DENSE_SHARE > len(self.items):
+            column = np.zeros(len(self.items), dtype=bool)
+            column[posting] = True
+            self._columns[code] = column
+        if column is not None:
+            return column[items]
+        place = np.searchsorted(posting, items)
+        place[place == len(posting)] = 0
+        found: NDArray[np.bool_] = posting[place] == items
+        return found
+
+    # ── names that users of the original know ──────────────────────────────────────────────────
+    def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
+        """At most ``limit`` (1 to 50) films for the constraints, relaxed as :meth:`query` says.
+
+        Deterministic: the same catalogue, constraints and seed give the same films in the same order.
+        """
+        found = self.query(constraints, relax=True).items
+        order = rng.stream(seed, "recommend").permutation(len(found))[: min(50, max(1, limit))]
+        return [self.record(int(found[i])) for i in order]
+
+    def get_available_genres(self, min_items: int = 5) -> list[str]:
+        """The genres with support; the original's name for :meth:`genres`."""
+        return self.genres(min_items)
+
+    def get_attribute_values(self, field: str, min_count: int = 1) -> list[str]:
+        """The sorted values of a field, ``title``/``name`` and ``plot``/``plot_keywords`` included."""
+        if field in fields.TITLE_NAMES:
+            return sorted({item.title for item in self.items})
+        if field in fields.PLOT_NAMES:
+            return sorted(self.plot_keywords)
+        return self.values(field, min_count)
+
+    @cached_property
+    def plot_keywords(self) -> frozenset[str]:
+        """Every content word of four letters or more that occurs in a plot."""
+        return frozenset(word for item in self.items for word in fields.plot_keywords(item.plot))
+
+    @cached_property
+    def everyday_words(self) -> frozenset[str]:
+        """Words that occur in lower case in the plots: they name things, not only films or people."""
+        return frozenset(
+            word
+            for item in self.items
+            for part in item.plot.split()
+            if part[:1].islower()
+            for word in words(part)
+        )
+
+    def record(self, item: int) -> dict[str, Any]:
+        """One film in the OpenDialKG form: name, year, one list per field, plot."""
+        film = self.items[item]
+        lists = {name: list(film.values[name]) for name, row in FIELDS.items() if row.many}
+        year = str(film.year) if film.year else ""
+        return {"name": film.title, "year": year, **lists, "plot": film.plot, "item_id": film.item_id}
+
+    def save(self, path: Path) -> None:
+        """Write ``catalog.parquet``, atomically; ``sources.load`` reads it back to an equal catalogue."""
+        tables.write_parquet(path, self.frame())

@@ -1,0 +1,167 @@
+"""Vocabularies written by us: genre and language names with their aliases, and common words.
+
+A label becomes a genre only as a whole (``Science Fiction`` and ``sci-fi`` are one, ``United Kingdom``
+is none); nothing is ever cut out of the middle of a label.
+"""
+
+GENRES: dict[str, tuple[str, ...]] = {
+    "Action": ("action film", "action movie"),
+    "Adventure": ("adventure film", "adventure movie", "swashbuckler"),
+    "Animation": ("animated", "animated film", "animated movie", "anime", "computer animation"),
+    "Biography": ("biographical", "biographical film", "biopic", "biographic"),
+    "Black Comedy": ("dark comedy", "gallows humor", "gallows humour"),
+    "Comedy": ("comedic", "comedies", "comedy film", "comedy movie", "humor", "humour"),
+    "Coming-of-Age": ("coming of age story", "coming-of-age film"),
+    "Crime": ("crime fiction", "crime film", "crime movie"),
+    "Disaster": ("disaster film", "disaster movie"),
+    "Documentary": ("documentary film", "docudrama"),
+    "Drama": ("dramas", "drama film", "dramatic", "melodrama"),
+    "Dystopia": ("dystopian", "dystopian fiction", "utopian and dystopian fiction", "dystopian film"),
+    "Erotica": ("erotic", "erotic film", "erotic thriller"),
+    "Family": ("family film", "family movie", "children's film", "children's"),
+    "Fantasy": ("fantasy film", "fantasy movie", "fairy tale", "dark fantasy"),
+    "Film Noir": ("noir", "film-noir", "neo-noir", "noir film"),
+    "Gangster": ("gangster film", "mafia", "mob film"),
+    "Heist": ("heist film", "caper story", "caper film"),
+    "History": ("historical", "historical film", "historical drama", "historical period drama",
+                "historical fiction", "costume drama", "period piece", "period drama", "epic film"),
+    "Holiday": ("christmas", "christmas film", "christmas movie", "holiday film"),
+    "Horror": ("horror film", "horror movie", "horror fiction", "scary", "slasher", "slasher film"),
+    "Martial Arts": ("martial arts film", "kung fu", "wuxia", "karate"),
+    "Monster": ("monster film", "monster movie", "creature film", "kaiju"),
+    "Music": ("music film", "musical film drama", "concert film"),
+    "Musical": ("musical film", "musicals", "musical comedy", "musical drama"),
+    "Mystery": ("mystery film", "mystery fiction", "mysteries", "whodunit", "detective fiction", "detective"),
+    "Parody": ("spoof", "parody film", "spoof film"),
+    "Political": ("political drama", "political film", "political thriller", "political cinema"),
+    "Road Movie": ("road film", "road trip"),
+    "Romance": ("romantic", "romance film", "romance movie", "romantic drama", "love story", "romances"),
+    "Romantic Comedy": ("rom-com", "romcom", "romantic comedy film", "screwball comedy"),
+    "Satire": ("satirical", "satire film"),
+    "Science Fiction": ("sci-fi", "scifi", "sci-fi film", "science fiction film", "science-fiction"),
+    "Sport": ("sports", "sports film", "sports movie", "sport film"),
+    "Spy": ("spy film", "spy fiction", "espionage", "spy thriller"),
+    "Superhero": ("superhero film", "superhero movie", "superheroes", "superhero fiction"),
+    "Supernatural": ("supernatural fiction", "supernatural film", "ghost story", "paranormal"),
+    "Teen": ("teen film", "teen movie", "teen drama", "teen comedy"),
+    "Thriller": ("thrillers", "thriller film", "suspense", "psychological thriller", "action thriller",
+                 "crime thriller"),
+    "Vampire": ("vampire film", "vampire fiction", "vampires"),
+    "War": ("war film", "war movie", "anti-war film", "anti-war", "combat films"),
+    "Western": ("western film", "westerns", "western fiction", "spaghetti western"),
+    "Zombie": ("zombie film", "zombies", "zombie fiction"),
+}  # fmt: skip
+
+LANGUAGES: dict[str, tuple[str, ...]] = {
+    "Arabic": ("ara",),
+    "Cantonese": ("cantonese chinese", "yue chinese", "yue"),
+    "Czech": ("cze", "ces"),
+    "Danish": ("dan",),
+    "Dutch": ("dut", "nld", "flemish"),
+    "English": ("eng", "american english", "british english"),
+    "Filipino": ("tagalog", "fil", "tgl"),
+    "Finnish": ("fin",),
+    "French": ("fre", "fra"),
+    "German": ("ger", "deu"),
+    "Greek": ("gre", "ell", "modern greek"),
+    "Hebrew": ("heb", "modern hebrew"),
+    "Hindi": ("hin",),
+    "Hungarian": ("hun", "magyar"),
+    "Icelandic": ("ice", "isl"),
+    "Italian": ("ita",),
+    "Japanese": ("jpn",),
+    "Khmer": ("central khmer",),
+    "Korean": ("kor",),
+    "Latin": ("lat",),
+    "Mandarin": ("standard mandarin", "standard chinese", "mandarin chinese", "cmn"),
+    "Norwegian": ("nor", "norwegian bokmal"),
+    "Persian": ("farsi", "per", "fas"),
+    "Polish": ("pol",),
+    "Portuguese": ("por", "brazilian portuguese"),
+    "Romanian": ("rum", "ron"),
+    "Russian": ("rus",),
+    "Serbian": ("srp",),
+    "Serbo-Croatian": ("hbs",),
+    "Spanish": ("spa", "castilian"),
+    "Swedish": ("swe",),
+    "Thai": ("tha",),
+    "Turkish": ("tur",),
+    "Ukrainian": ("ukr",),
+    "Vietnamese": ("vie",),
+    "Zulu": ("zul",),
+}
+
+NOT_A_LANGUAGE = frozenset({"language", "none", "silent", "silent film", "no dialogue", "unknown", "n a"})
+NOT_A_PERSON = frozenset({"unknown", "n a", "na", "none", "various", "anonymous", "uncredited"})
+
+# Genre names that are everyday nouns: found only beside a film word or another genre.
+WEAK_GENRES = frozenset(
+    """
+    action adventure biography christmas crime detective disaster drama dramatic erotic espionage family
+    fantasy heist historical history holiday humor humour karate mafia monster music mysteries mystery
+    noir paranormal political romance romances romantic satire scary sport sports spy superheroes
+    supernatural suspense teen vampire vampires war zombie zombies
+    """.split()
+) | {"children s", "fairy tale", "love story", "period piece", "road trip"}
+FILM_WORDS = frozenset(
+    """
+    cinema classic classics comedies comedy drama dramas epic epics feature features film films flick
+    flicks genre genres movie movies picture pictures romp saga stories story tale tales thriller
+    thrillers title titles
+    """.split()
+)
+
+COMMON_WORDS = frozenset(
+    """
+    a able about above across act after again against ago air all alone along already also always am
+    among an and animal another any anyone anything apart are area arms around art as ask at away back
+    bad ball band bank bar base be beach bear beast beautiful beauty because bed been before began begin
+    behind being believe below best better between big bird birds black blood blow blue board boat body
+    bone book born both box boy boys brave break bring broken brother brothers build burn bus business
+    but buy by call came can cannot car card care carry cars case casino cast cat catch cause certain
+    chance change chase child children choice choose city class clear close club clue cold color come
+    company contact control cool could count country couple course court cover crash crazy crime cross
+    cry cut dad dance danger dark date daughter day days dead deal dear death deep did die different
+    dinner dirty do doctor does dog dogs done door doubt down draw dream dreams dress drive drop during
+    each early earth east easy eat edge eight elephant else end enemy enough even evening ever every
+    everyone everything evil except eye eyes face fact fall family fan far fast fat father fear feel few
+    field fight file final find fine fire first fish five flag flight fly follow food for force forest
+    forever forget fork four free freedom fresh friend friends from front frozen full fun funny game
+    games garden gas gave get ghost giant gift girl girls give glass go god gold gone good got grand
+    grave gravity great green ground group grow guess gun guy guys had hair half hand hands happen
+    happiness happy hard has hat hate have he head hear heart heat heavy held hell hello help her here
+    hero herself hey high hill him himself his history hit hold hole holiday home hope horse hot hour
+    hours house how however human hundred hunger hunt hurry husband i ice idea if ill in inside into
+    iron is island it its itself job join joy judge jump jungle just keep key kid kids kill killer kind
+    king kiss knew know lady lamb land large last late later laugh law lead learn leave left legend less
+    let letter letters level life light like line lion list listen little live lives local lock long
+    look lord lost lot loud love loved lover lovers low luck lucky lunch machine mad made magic make man
+    many map mark mars mask master match matter may maybe me mean meet memory men might mile miles milk
+    million mind mine minute mirror miss mission mist model modern mom moment money monkey monster month
+    moon moral more morning most mother mountain mouse mouth move movie much mud murder music must my
+    name near need net never new news next nice night nine no noise none nor north nose not note nothing
+    notice now number ocean odd of off office often oh oil old on once one only open or orange order
+    other others our out over own page pain paint pair paper parent park part party pass passion past
+    path pay peace people perfect person piano pick picture piece pig place plan plane play please point
+    police polish polite pool poor power precious present pretty price pride prince prison private
+    problem promise proof public pull purple push put queen question quick quiet quite race rain ran ray
+    reach read ready real reason red remember rest return rich ride right ring rise river road rock room
+    rope rose round rule run rush sad safe said sail salt same sand save saw say school sea search
+    season second secret see seem seen self send sense serious seven shadow shall share she ship shoes
+    shop short shot should show shut side sign signs silence silent silver simple since sing singer
+    sister sit six size skin sky sleep slow small smart smile smoke snake snatch snow so social soft
+    soldier some someone something sometimes son song soon sorry soul sound south space speak special
+    speed spell spend spirit spot spring stand star stars start state station stay steel step still
+    sting stone stop store storm story straight strange street strong study such sudden summer sun super
+    sure sweet swim table take tale talk tall taste teach team tell ten test than thank that the their
+    them then there these they thing things think third this those though thought three through time
+    times title to today together told tomorrow too took top total touch tough tower town toy traffic
+    train trap travel treasure tree trip trouble true trust truth try turn twelve twenty twice two type
+    uncle under unit until up upon us use usual vacation very view village visit voice wait walk wall
+    want war warm was wash watch water wave way we weather wedding week weird well went were west what
+    wheel when where which while whisper white who whole whom why wicked wide wife wild will win wind
+    window wine winter wise wish with within without witness wolf woman women wonder wood word words
+    work world worry would write wrong yard year years yellow yes yesterday yet you young your yourself
+    youth
+    """.split()
+)

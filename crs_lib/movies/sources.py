@@ -1,0 +1,56 @@
+"""Where catalogues come from: our sample, a JSON file in the OpenDialKG form, or a Parquet file."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from crs_lib import paths, tables
+from crs_lib.errors import InputError
+from crs_lib.movies.catalog import Catalog
+
+SAMPLE = "sample"
+
+
+def load(source: str | Path = SAMPLE) -> Catalog:
+    """Load a catalogue: ``sample`` (ours), a JSON file in the OpenDialKG form, or a Parquet file.
+
+    Raises InputError naming the file, and where it applies the record and the field.
+    """
+    if str(source) == SAMPLE:
+        return _from_json(paths.samples() / "movies.json", SAMPLE)
+    path = Path(source).expanduser()
+    if not path.is_absolute() and not path.exists():
+        path = paths.ROOT / path
+    if not path.is_file():
+        raise InputError(
+            f"no catalogue at {str(source)!r}; give 'sample', a .json file in the OpenDialKG form "
+            "(title -> record), or a .parquet file"
+        )
+    return _from_parquet(path) if path.suffix == ".parquet" else _from_json(path, path.name)
+
+
+def _from_json(path: Path, name: str) -> Catalog:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{path.name} is not JSON (line {error.lineno}, column {error.colno}: {error.msg}); "
+            "expected an object title -> record"
+        ) from error
+    if not isinstance(data, dict) or not data:
+        raise InputError(f"{path.name} must hold an object title -> record with at least one film")
+    return Catalog.from_records(data.items(), name)
+
+
+def _from_parquet(path: Path) -> Catalog:
+    try:
+        frame = tables.CATALOG.check(pd.read_parquet(path))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
+    frame = frame.astype(object).where(frame.notna(), None)
+    columns = frame.columns.tolist()
+    rows = (dict(zip(columns, row, strict=True)) for row in frame.itertuples(index=False, name=None))
+    return Catalog.from_records(((str(row["title"] or ""), row) for row in rows), path.name)
