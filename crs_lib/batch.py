@@ -10,10 +10,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from itertools import islice
 from typing import Any, Protocol
 
-from tqdm.auto import tqdm
-
 from crs_lib.errors import InputError, RunError
 from crs_lib.ledger import Done, Key, Ledger, pack
+from crs_lib.progress import bar as progress_bar
 
 _WORKER: "SessionMaker | None" = None
 
@@ -45,7 +44,7 @@ def run(
         raise InputError(f"workers is {workers}; give a whole number >= 1")
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
-    with tqdm(total=len(keys), initial=len(keys) - len(todo), desc=label, disable=not progress) as bar:
+    with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
         for batch in _results(todo, make, arguments, min(workers, max(1, len(todo))), chunk):
             ledger.record(batch)
             bar.update(len(batch))
