@@ -1,0 +1,150 @@
+"""BM25 on numpy postings: every weight is computed once, a query is one ``bincount``."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib.errors import InputError, RunError
+from crs_lib.retrieval.store import load_arrays, save_folder
+from crs_lib.retrieval.topk import Top, top_k
+
+Idf = Literal["lucene", "okapi"]
+_CHUNK = 20_000  # documents whose tokens are held at once while the index is built
+_FORMAT = "crs-bm25-1"
+
+
+class BM25:
+    """Lexical scores of token lists; documents are numbered in the order they were given.
+
+    A term's weight in a document is ``idf * tf / (tf + k1 * (1 - b + b * length / mean length))``, with
+    ``idf = ln(1 + (N - df + 0.5) / (df + 0.5))`` (``"lucene"``, never negative) or
+    ``ln((N - df + 0.5) / (df + 0.5))`` (``"okapi"``: a word in more than half of the documents counts
+    against them). A word that the query repeats counts as often as it stands there.
+
+    Source: Robertson and Zaragoza (2009), The Probabilistic Relevance Framework, section 3;
+    Kamphuis et al. (2020), Which BM25 Do You Mean?, ECIR (the variants).
+    """
+
+    def __init__(self, k1: float = 1.2, b: float = 0.75, idf: Idf = "lucene") -> None:
+        """``k1`` >= 0 bounds what repetition adds; ``b`` in [0, 1] is the correction for length."""
+        if not k1 >= 0 or not 0 <= b <= 1:
+            raise InputError(f"k1={k1}, b={b}: expected k1 >= 0 and 0 <= b <= 1")
+        if idf not in get_args(Idf):
+            raise InputError(f"idf {idf!r} is not known; use one of {', '.join(get_args(Idf))}")
+        self.k1, self.b, self.idf = float(k1), float(b), idf
+        self.vocabulary: dict[str, int] = {}
+        self.starts = np.zeros(1, dtype=np.int64)
+        self.documents = np.zeros(0, dtype=np.int32)
+        self.weights = np.zeros(0, dtype=np.float32)
+        self.size = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fit(self, token_lists: Iterable[Sequence[str]]) -> "BM25":
+        """Index the documents, replacing what was indexed before; returns itself.
+
+        Any iterable will do: only postings are kept. A document without tokens is never found.
+        """
+        self.vocabulary = {}
+        parts: list[NDArray[np.int64]] = []
+        lengths: list[int] = []
+        rows = iter(token_lists)
+        while chunk := list(islice(rows, _CHUNK)):
+            parts.append(self._count(chunk, len(lengths)))
+            lengths.extend(len(tokens) for tokens in chunk)
+        length = np.array(lengths, dtype=np.int64)
+        self.size = len(length)
+        empty = np.zeros((0, 3), dtype=np.int64)
+        term, document, count = np.concatenate([empty, *parts]).T
+        order = np.argsort(term, kind="stable")
+        term, document, count = term[order], document[order], count[order].astype(float)
+        frequency = np.bincount(term, minlength=len(self.vocabulary))
+        self.starts = np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64)
+        mean = float(length.mean()) if self.size and length.any() else 1.0
+        saturation = count + self.k1 * (1 - self.b + self.b * length[document] / mean)
+        self.documents = document.astype(np.int32)
+        self.weights = (self._idf(frequency)[term] * count / saturation).astype(np.float32)
+        return self
+
+    def _count(self, chunk: Sequence[Sequence[str]], first: int) -> NDArray[np.int64]:
+        """Rows (term, document, count) of a chunk, documents ascending within a term."""
+        vocabulary = self.vocabulary
+        ids = [vocabulary.setdefault(token, len(vocabulary)) for token in chain.from_iterable(chunk)]
+        document = np.repeat(np.arange(len(chunk)), [len(tokens) for tokens in chunk])
+        pairs = np.array(ids, dtype=np.int64) * len(chunk) + document
+        found, count = np.unique(pairs, return_counts=True)
+        return np.stack([found // len(chunk), first + found % len(chunk), count], axis=1)
+
+    def _idf(self, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
+        odds = (self.size - frequency + 0.5) / (frequency + 0.5)
+        return np.log1p(odds) if self.idf == "lucene" else np.log(odds)
+
+    def scores(self, tokens: Iterable[str]) -> NDArray[np.float32]:
+        """Score of every document for these query tokens, float32; 0 where no token occurs.
+
+        The order of the tokens does not matter, to the last bit.
+        """
+        wanted: dict[int, int] = {}
+        for token in tokens:
+            term = self.vocabulary.get(token)
+            if term is not None:
+                wanted[term] = wanted.get(term, 0) + 1
+        if not wanted:
+            return np.zeros(self.size, dtype=np.float32)
+        documents, weights = [], []
+        for term, times in sorted(wanted.items()):
+            span = slice(int(self.starts[term]), int(self.starts[term + 1]))
+            documents.append(self.documents[span])
+            weights.append(self.weights[span] if times == 1 else times * self.weights[span])
+        added = np.bincount(np.concatenate(documents), np.concatenate(weights), self.size)
+        return added.astype(np.float32)
+
+    def search(self, tokens: Iterable[str], k: int = 10) -> Top:
+        """The ``k`` best documents (indices, scores), score descending, then index ascending.
+
+        Only documents with a score above 0 are returned, so there may be fewer than ``k``.
+        """
+        return top_k(self.scores(tokens), k)
+
+    def search_many(self, queries: Iterable[Iterable[str]], k: int = 10) -> Iterator[Top]:
+        """:meth:`search` of each query, in order, one at a time."""
+        for tokens in queries:
+            yield self.search(tokens, k)
+
+    def save(self, folder: Path) -> None:
+        """Write the index as a folder of ``.npy`` files; it appears whole or not at all.
+
+        An index that stands there is replaced; any other folder is refused (InputError).
+        """
+        arrays: dict[str, NDArray[Any]] = {
+            "starts": self.starts,
+            "documents": self.documents,
+            "weights": self.weights,
+        }
+        facts = {"k1": self.k1, "b": self.b, "idf": self.idf, "size": self.size}
+        save_folder(folder, _FORMAT, facts, arrays, {"terms": json.dumps(list(self.vocabulary))})
+
+    @classmethod
+    def load(cls, folder: Path, *, mapped: bool = True) -> "BM25":
+        """Read a saved index; with ``mapped`` the postings stay on disk and are paged in as needed.
+
+        Raises RunError where there is no such index or a file of it does not fit.
+        """
+        facts, arrays = load_arrays(folder, _FORMAT, ("starts", "documents", "weights"), mapped=mapped)
+        index = cls(facts["k1"], facts["b"], facts["idf"])
+        terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
+        index.vocabulary = {term: i for i, term in enumerate(terms)}
+        index.starts, index.documents, index.weights = (
+            arrays[name] for name in ("starts", "documents", "weights")
+        )
+        index.size = int(facts["size"])
+        postings = int(index.starts[-1])
+        if len(index.starts) != len(terms) + 1 or not postings == len(index.documents) == len(index.weights):
+            raise RunError(f"the index in {folder.name!r} is damaged: its files do not fit; build it again")
+        return index
