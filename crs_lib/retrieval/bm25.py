@@ -1,4 +1,8 @@
-"""BM25 on numpy postings: every weight is computed once, a query is one ``bincount``."""
+"""BM25 on numpy postings: every weight is computed once, a query is one ``bincount``.
+
+Words in more than a sixteenth of the documents are kept as whole columns once they are asked for:
+adding a column costs a tenth of scattering its postings, and few words are that common.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,6 +19,8 @@ from crs_lib.retrieval.topk import Top, top_k
 
 Idf = Literal["lucene", "okapi"]
 _CHUNK = 20_000  # documents whose tokens are held at once while the index is built
+_COMMON = 16  # a term in more than 1/16 of the documents is added as a whole column
+_COLUMN_BYTES = 256 * 2**20  # what such columns may take together; beyond it they are made anew
 _FORMAT = "crs-bm25-1"
 
 
@@ -42,6 +48,7 @@ class BM25:
         self.documents = np.zeros(0, dtype=np.int32)
         self.weights = np.zeros(0, dtype=np.float32)
         self.size = 0
+        self._columns: dict[int, NDArray[np.float32]] = {}
 
     def __len__(self) -> int:
         return self.size
@@ -51,7 +58,7 @@ class BM25:
 
         Any iterable will do: only postings are kept. A document without tokens is never found.
         """
-        self.vocabulary = {}
+        self.vocabulary, self._columns = {}, {}
         parts: list[NDArray[np.int64]] = []
         lengths: list[int] = []
         rows = iter(token_lists)
@@ -97,13 +104,36 @@ class BM25:
                 wanted[term] = wanted.get(term, 0) + 1
         if not wanted:
             return np.zeros(self.size, dtype=np.float32)
-        documents, weights = [], []
-        for term, times in sorted(wanted.items()):
-            span = slice(int(self.starts[term]), int(self.starts[term + 1]))
-            documents.append(self.documents[span])
-            weights.append(self.weights[span] if times == 1 else times * self.weights[span])
-        added = np.bincount(np.concatenate(documents), np.concatenate(weights), self.size)
-        return added.astype(np.float32)
+        common = [term for term in sorted(wanted) if self._postings(term) * _COMMON > self.size]
+        rare = [term for term in sorted(wanted) if self._postings(term) * _COMMON <= self.size]
+        scores = self._sum_of_postings(rare, wanted)
+        for term in common:
+            column = self._column(term)
+            scores += column if wanted[term] == 1 else wanted[term] * column
+        return scores
+
+    def _postings(self, term: int) -> int:
+        return int(self.starts[term + 1] - self.starts[term])
+
+    def _sum_of_postings(self, terms: Sequence[int], times: dict[int, int]) -> NDArray[np.float32]:
+        if not terms:
+            return np.zeros(self.size, dtype=np.float32)
+        spans = [slice(int(self.starts[term]), int(self.starts[term + 1])) for term in terms]
+        weights = [
+            self.weights[span] if times[term] == 1 else times[term] * self.weights[span]
+            for term, span in zip(terms, spans, strict=True)
+        ]
+        documents = np.concatenate([self.documents[span] for span in spans])
+        return np.bincount(documents, np.concatenate(weights), self.size).astype(np.float32)
+
+    def _column(self, term: int) -> NDArray[np.float32]:
+        """The weights of a common term in all documents; kept while there is room for it."""
+        column = self._columns.get(term)
+        if column is None:
+            column = self._sum_of_postings([term], {term: 1})
+            if (len(self._columns) + 1) * column.nbytes <= _COLUMN_BYTES:
+                self._columns[term] = column
+        return column
 
     def search(self, tokens: Iterable[str], k: int = 10) -> Top:
         """The ``k`` best documents (indices, scores), score descending, then index ascending.

@@ -61,6 +61,23 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts.weights.tobytes() == whole.weights.tobytes()
 
 
+def test_room_for_columns_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = BM25().fit(DOCUMENTS)
+    first = index.scores(["shoe", "red", "hat", "red"])
+    assert index._columns  # all words of so small a collection are common
+    again = index.scores(["shoe", "red", "hat", "red"])
+    monkeypatch.setattr("crs_lib.retrieval.bm25._COLUMN_BYTES", 0)
+    bare = BM25().fit(DOCUMENTS)
+    assert bare.scores(["shoe", "red", "hat", "red"]).tobytes() == first.tobytes() == again.tobytes()
+    assert not bare._columns
+
+
+def test_rare_and_common_words_add_up() -> None:
+    documents = [["all", f"w{i % 50}", f"v{i}"] for i in range(200)]
+    found = BM25().fit(documents).scores(["all", "w3", "v53"])
+    np.testing.assert_allclose(found, slow(documents, ["all", "w3", "v53"], 1.2, 0.75), rtol=1e-5)
+
+
 def test_search_leaves_out_what_does_not_match_and_breaks_ties_by_index() -> None:
     index = BM25().fit([["x"], ["a", "b"], ["a", "c"], ["a", "d"]])
     assert index.search(["a"], 2).indices.tolist() == [1, 2]
