@@ -1,0 +1,68 @@
+"""``python -m crs_lib COMMAND``: run notebooks, sweeps and the rest without leaving the terminal.
+
+A command is one row of ``COMMANDS`` and one function that fills an argparse parser and sets ``do``;
+its module is imported only when the command is used.
+"""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from crs_lib.errors import InputError, RunError
+
+
+class Command(NamedTuple):
+    """A command's name, its line in the help, and ``module:function`` of what fills its parser."""
+
+    name: str
+    help: str
+    target: str
+
+
+COMMANDS = (
+    Command("run", "run one notebook with other parameters", "crs_lib.commands:run"),
+    Command("params", "show the parameters of a notebook", "crs_lib.commands:params"),
+    Command("sweep", "run notebooks over a grid of parameters", "crs_lib.commands:sweep"),
+    Command("figures", "draw the figures of a finished run", "crs_lib.commands:figures"),
+    Command("thesis", "from the catalogue to the thesis figures, 01 to 06", "crs_lib.commands:thesis"),
+    Command("refresh", "run the committed notebooks afresh and store them", "crs_lib.commands:refresh"),
+)
+
+
+def parser(chosen: str = "") -> argparse.ArgumentParser:
+    """The parser of all commands; only the chosen one's own arguments are loaded."""
+    main = argparse.ArgumentParser(prog="python -m crs_lib", description=__doc__.split("\n", 1)[0])
+    commands = main.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        sub = commands.add_parser(command.name, help=command.help, description=command.help)
+        if command.name == chosen:
+            load(command)(sub)
+    return main
+
+
+def load(command: Command) -> Callable[[argparse.ArgumentParser], None]:
+    """The function that adds a command's arguments and sets ``do``, imported now."""
+    module, _, function = command.target.partition(":")
+    found: Callable[[argparse.ArgumentParser], None] = getattr(importlib.import_module(module), function)
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; 0 when it went well, 2 for an error that the user can mend, 130 after Ctrl-C."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    try:
+        arguments = parser(given[0] if given else "").parse_args(given)
+        arguments.do(arguments)
+    except (InputError, RunError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("\nstopped; what was finished is stored, the same command continues", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

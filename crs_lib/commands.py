@@ -1,0 +1,139 @@
+"""The commands about notebooks. Each function adds one command's arguments and says what it does."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from crs_lib import notebook_parameters, notebooks, paths
+from crs_lib.errors import InputError
+
+
+def run(parser: ArgumentParser) -> None:
+    """``run NOTEBOOK -p name value … [-f values.yaml] [-o out.ipynb]``."""
+    _notebook_and_values(parser)
+    parser.add_argument("-o", dest="out", metavar="OUT", help="where the executed notebook goes")
+    parser.set_defaults(do=_run)
+
+
+def _notebook_and_values(parser: ArgumentParser) -> None:
+    parser.add_argument("notebook", help="03_simulate, 03_simulate.ipynb or a path")
+    parser.add_argument(
+        "-p", dest="values", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
+        help="a parameter; lists as a,b or JSON",
+    )  # fmt: skip
+    parser.add_argument(
+        "-f", dest="file", metavar="FILE", help="a YAML file of parameters; -p goes before it"
+    )
+
+
+def _run(arguments: Namespace) -> None:
+    values = given_values(arguments.notebook, arguments.values, arguments.file)
+    out = notebooks.run(arguments.notebook, values, arguments.out)
+    print(f"{notebooks.find(arguments.notebook).stem} finished: {paths.shown(out)}")
+
+
+def given_values(notebook: str, pairs: list[list[str]], file: str | None) -> dict[str, Any]:
+    """The parameters of a command line, each read as the type that the notebook declares."""
+    declared = {parameter.name: parameter for parameter in notebooks.parameters_of(notebook)}
+    values = _yaml(file) if file else {}
+    for name, text in pairs:
+        known = declared.get(name)
+        values[name] = notebook_parameters.from_text(known, text) if known else text
+    return values
+
+
+def _yaml(file: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"could not read parameters from {file!r}: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{file!r} must map names of parameters to values, one 'name: value' a line")
+    return values
+
+
+def params(parser: ArgumentParser) -> None:
+    """``params NOTEBOOK``: name, type, meaning and default of every parameter."""
+    parser.add_argument("notebook", help="03_simulate, 03_simulate.ipynb or a path")
+    parser.set_defaults(do=_params)
+
+
+def _params(arguments: Namespace) -> None:
+    name = notebooks.find(arguments.notebook).stem
+    print(notebook_parameters.help_text(notebooks.parameters_of(arguments.notebook), name))
+
+
+def sweep(parser: ArgumentParser) -> None:
+    """``sweep FILE``: a grid of runs, continued where it stopped."""
+    parser.add_argument("file", help="a file, or the name of one in notebooks/sweeps")
+    parser.set_defaults(do=_sweep)
+
+
+def _sweep(arguments: Namespace) -> None:
+    from crs_lib import sweeps
+
+    print(sweeps.run(arguments.file).to_string(index=False))
+
+
+def refresh(parser: ArgumentParser) -> None:
+    """``refresh [NAMES]``: the committed notebooks with their defaults, in place."""
+    parser.add_argument("names", nargs="*", help="notebooks; all where none is named")
+    parser.set_defaults(do=_refresh)
+
+
+def _refresh(arguments: Namespace) -> None:
+    changed = notebooks.refresh(arguments.names)
+    print("\n".join(f"changed: {paths.shown(path)}" for path in changed) or "nothing changed")
+
+
+def figures(parser: ArgumentParser) -> None:
+    """``figures [--run R] [--only NAME]``: drawn from the files of a finished run."""
+    parser.add_argument("--run", default="demo", help="the run to draw (default: demo)")
+    parser.add_argument("--only", default=None, metavar="NAME", help="one figure by name")
+    parser.set_defaults(do=lambda arguments: _figures(arguments.run, arguments.only))
+
+
+def _figures(run: str, only: str | None = None) -> None:
+    from crs_lib import figures
+
+    for path in figures.redraw(run=run, only=only):
+        print(f"drawn: {paths.shown(Path(path))}")
+
+
+THESIS: Mapping[str, Any] = {
+    "run": "demo", "catalog": "sample", "n_sessions": 50, "n_turns": 20, "workers": 2,
+}  # fmt: skip
+
+
+def thesis(parser: ArgumentParser) -> None:
+    """``thesis``: the notebooks 01 to 06 on the sample catalogue, the figures, the leaderboard."""
+    parser.set_defaults(do=lambda _: _thesis())
+
+
+def _thesis() -> None:
+    for notebook in notebooks.committed():
+        if notebooks.study(notebook) != "movies":
+            continue
+        takes = {parameter.name for parameter in notebooks.parameters_of(notebook)}
+        print(f"{notebook.stem} …", flush=True)
+        notebooks.run(notebook, {name: value for name, value in THESIS.items() if name in takes})
+    _figures(THESIS["run"])
+    folder = paths.run_folder("movies", THESIS["run"])
+    print("\n" + leaderboard(folder / "model_metrics.csv"))
+    print(f"\nfigures:   {paths.shown(paths.figures())}/\nnotebooks: {paths.shown(folder / 'notebooks')}/")
+    print(f"tables:    {paths.shown(folder)}/  (model_metrics.csv, results.jsonl, turns.parquet)")
+
+
+def leaderboard(path: Path, metrics: int = 6) -> str:
+    """The models of a run by their adaptation score, best first, with the first few metrics beside it."""
+    from crs_lib import tables
+
+    frame = tables.read_table(path, tables.MODEL_METRICS, "python -m crs_lib run 04_evaluate -p run demo")
+    wide = frame.pivot(index="model", columns="metric", values="mean")
+    order = [name for name in dict.fromkeys(frame["metric"]) if wide[name].notna().any()]
+    main = "topic_adaptation_score"
+    shown = [main, *(name for name in order if name != main)][:metrics]
+    return str(wide[shown].sort_values(main, ascending=False).round(3).to_string(na_rep="-"))

@@ -1,0 +1,117 @@
+"""Run one notebook file in a fresh kernel of this very environment, through papermill."""
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crs_lib import paths, progress
+from crs_lib.errors import InputError, RunError
+
+if TYPE_CHECKING:
+    from jupyter_client.manager import AsyncKernelManager
+
+PREFIX = "CRS_PREFIX"
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def execute(
+    source: Path,
+    out: Path,
+    values: Mapping[str, Any],
+    variables: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> None:
+    """Run ``source`` with these parameters and write the executed notebook to ``out``.
+
+    ``variables`` are added to the kernel's environment, ``folder`` is where it works (None: where we are).
+    A failing cell raises InputError or RunError with one plain text, and ``out`` holds the notebook as
+    far as it came. Values are injected as they are: check them first.
+    """
+    import papermill
+    from nbclient.exceptions import DeadKernelError
+
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="crs-", ignore_cleanup_errors=True) as settings:
+            papermill.execute_notebook(
+                _literal(source),
+                _literal(out),
+                dict(values),
+                kernel_name="python3",
+                progress_bar=False,
+                cwd=folder,
+                kernel_manager_class=_kernel_of_this_environment(_environment(settings, variables)),
+                extra_arguments=["--log-level=40"],
+            )
+    except papermill.PapermillExecutionError as error:
+        raise _plain(error, source, out) from None
+    except DeadKernelError as error:
+        raise RunError(
+            f"{source.stem}: its Python process ended without an answer, often for want of memory; "
+            "what was finished is stored, the same command continues"
+        ) from error
+    except OSError as error:
+        raise RunError(f"{source.stem}: could not write {paths.shown(out)} ({error})") from error
+
+
+def _literal(path: Path) -> str:
+    """The path as papermill must be given it: it reads braces as names of parameters."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _environment(settings: str, variables: Mapping[str, str] | None) -> dict[str, str]:
+    """The kernel's environment: ours, the package's folder first, and no personal settings."""
+    plain = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
+    found = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    return {
+        **plain,
+        "PYTHONPATH": os.pathsep.join(found),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "IPYTHONDIR": settings,
+        PREFIX: sys.prefix,
+        progress.VARIABLE: os.environ.get(progress.VARIABLE) or progress.terminal() or progress.OFF,
+        **(variables or {}),
+    }
+
+
+def _kernel_of_this_environment(environment: dict[str, str]) -> "type[AsyncKernelManager]":
+    """A manager whose ``python3`` is this interpreter, whatever kernels of that name others installed."""
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+
+    class OwnKernel(AsyncKernelManager):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]), **options)
+
+        async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
+            await super().start_kernel(**{**options, "env": environment})
+
+    return OwnKernel
+
+
+def _plain(error: Any, source: Path, out: Path) -> InputError | RunError:
+    """The failing cell's error as one plain text that names the notebook and where it is kept."""
+    kept = f"(the notebook as far as it came: {paths.shown(out)})"
+    if error.ename == "InputError":
+        return InputError(f"{source.stem}: {error.evalue}\n{kept}")
+    if error.ename == "RunError":
+        return RunError(f"{source.stem}: {error.evalue}\n{kept}")
+    line = _failing_line(error)
+    text = _COLOUR.sub("", str(error.evalue)).strip() or "no message"
+    return RunError(f"{source.stem}, cell [{error.exec_count}]: {error.ename}: {text}{line}\n{kept}")
+
+
+def _failing_line(error: Any) -> str:
+    """The line of the cell at which it failed, where the traceback shows it with an arrow."""
+    with contextlib.suppress(StopIteration):
+        lines = _COLOUR.sub("", "\n".join(error.traceback)).splitlines()
+        arrow = next(line for line in lines if re.match(r"-+> \d+ ", line))
+        return f"\n  at: {arrow.split(' ', 2)[2].strip()}"
+    return ""

@@ -1,0 +1,211 @@
+"""Notebooks: how each one begins, how one is run with other parameters, how the committed ones are kept.
+
+``run`` is papermill made strict: an unknown or mistyped parameter is an error before anything starts.
+"""
+
+import copy
+import os
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from crs_lib import notebook_parameters, paths, tables
+from crs_lib.errors import InputError, RunError
+from crs_lib.notebook_kernel import PREFIX, execute
+from crs_lib.notebook_parameters import Parameter
+from crs_lib.notebook_rules import cells_tagged, load, rules
+from crs_lib.registry import did_you_mean
+
+__all__ = ["begin", "find", "parameters_of", "refresh", "rules", "run", "study"]
+
+_STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk"}
+_OURS = r"(__main__|crs_lib)(\.|$)"
+_CHANGES = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, SyntaxWarning)
+
+
+def begin() -> None:
+    """Call once, after the imports: one look for figures and tables, and no silent trouble.
+
+    Numbers show three decimals; a warning is an error, except where a library warns about itself; our
+    own errors show their text without a traceback. Raises RunError in a kernel of another environment.
+    """
+    _same_environment()
+    warnings.resetwarnings()
+    warnings.filterwarnings("error")
+    warnings.filterwarnings("ignore", category=ResourceWarning)
+    for category in _CHANGES:
+        warnings.filterwarnings("ignore", category=category)
+        warnings.filterwarnings("error", category=category, module=_OURS)
+    _look()
+    _short_errors()
+
+
+def _same_environment() -> None:
+    expected = os.environ.get(PREFIX, sys.prefix)
+    if Path(expected).resolve() != Path(sys.prefix).resolve():
+        raise RunError(
+            f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}; "
+            "choose the kernel 'python3' of that environment, or remove the other one "
+            "(jupyter kernelspec list)"
+        )
+
+
+def _look() -> None:
+    import numpy as np
+    import pandas as pd
+    import seaborn as sns
+
+    pd.set_option("display.float_format", "{:.3f}".format)
+    pd.set_option("display.max_columns", 30)
+    pd.set_option("display.max_colwidth", 70)
+    pd.set_option("display.width", 110)
+    np.set_printoptions(precision=3, suppress=True)
+    sns.set_theme(context="notebook", style="whitegrid", palette="colorblind")
+
+
+def _short_errors() -> None:
+    """In a kernel, InputError and RunError show one line; plain floats show three decimals."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        return
+    shell.run_line_magic("precision", "%.3f")
+
+    def show(shell: Any, kind: type, error: BaseException, trace: object, tb_offset: object = None) -> Any:
+        lines = [f"{kind.__name__}: {error}"]
+        shell._showtraceback(kind, error, lines)
+        return lines
+
+    shell.set_custom_exc((InputError, RunError), show)
+
+
+def find(notebook: str | Path) -> Path:
+    """The file of a notebook given as ``03_simulate``, ``03_simulate.ipynb`` or a path."""
+    given = Path(notebook)
+    name = given.name if given.suffix == ".ipynb" else f"{given.name}.ipynb"
+    for path in (given.with_name(name) if given.name else given, paths.notebooks() / name):
+        if path.is_file():
+            return path.resolve()
+    known = [path.stem for path in committed()]
+    hint = did_you_mean(given.stem, known)
+    raise InputError(f"no notebook {str(notebook)!r}{hint} (known: {', '.join(known) or 'none'})")
+
+
+def committed() -> list[Path]:
+    """The notebooks of the repository, in the order of the pipeline."""
+    return sorted(paths.notebooks().glob("*.ipynb"))
+
+
+def study(notebook: Path) -> str:
+    """The study that a notebook belongs to, by the tens digit of its number; ``other`` without one."""
+    return _STUDIES.get(notebook.name[0], "other") if notebook.name[:2].isdigit() else "other"
+
+
+def parameters_of(notebook: str | Path) -> list[Parameter]:
+    """The parameters that a notebook takes, in order; none where it has no cell tagged so."""
+    path = find(notebook)
+    cells = cells_tagged(load(path), "parameters")
+    return notebook_parameters.read(cells[0].source, path.stem) if cells else []
+
+
+def run(
+    notebook: str | Path, parameters: Mapping[str, object] | None = None, out: str | Path | None = None
+) -> Path:
+    """Run a notebook with these parameters in a fresh kernel; returns where the executed one lies.
+
+    That is ``results/<study>/<run>/notebooks/<notebook>.ipynb`` unless ``out`` says otherwise. Raises
+    InputError for an unknown notebook, an unknown parameter or a value of another type, before anything
+    runs; InputError or RunError with the text of the cell that failed, and then keeps the notebook.
+    """
+    source = find(notebook)
+    declared = parameters_of(source)
+    given = notebook_parameters.check(declared, parameters or {}, source.stem)
+    target = Path(out) if out else output(source, {p.name: p.default for p in declared} | given)
+    if target.suffix != ".ipynb":
+        raise InputError(f"the output {str(target)!r} is no notebook; give a name that ends in .ipynb")
+    if target.resolve() == source:
+        raise InputError(f"the output would overwrite {source.name} itself; give another name")
+    execute(source, target, given)
+    return target
+
+
+def output(source: Path, values: Mapping[str, Any]) -> Path:
+    """Where the executed notebook of a run lies."""
+    name = values.get("run")
+    folder = paths.run_folder(study(source), name) if name else paths.results() / study(source)
+    return folder / "notebooks" / source.name
+
+
+def refresh(names: Sequence[str | Path] = ()) -> list[Path]:
+    """Run notebooks with their defaults and rewrite them in place; returns the files that changed.
+
+    Without names all of the repository's. The notebooks of a study run in order over one temporary
+    results folder, the ones before a named one included, so nothing of yours is read or touched; each
+    is written only when all of its study ran. The same code gives the same bytes. Raises RunError
+    listing the rules of the design that a refreshed notebook breaks.
+    """
+    chosen = sorted({find(name) for name in names} if names else {path.resolve() for path in committed()})
+    changed: list[Path] = []
+    for folder, group in sorted({(path.parent, study(path)) for path in chosen}):
+        wanted = [path for path in chosen if (path.parent, study(path)) == (folder, group)]
+        for path, text in _fresh(folder, group, wanted).items():
+            if path.read_text(encoding="utf-8") != text:
+                with tables.write_aside(path) as file:
+                    file.write(text)
+                changed.append(path)
+    broken = [f"{path.name}: {text}" for path in chosen for text in rules(path)]
+    if broken:
+        raise RunError("refreshed, but these rules are broken:\n  " + "\n  ".join(broken))
+    return changed
+
+
+def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
+    """The new text of each wanted notebook, after a run of its study as far as needed."""
+    line = [path for path in sorted(folder.glob("*.ipynb")) if study(path) == group and path <= wanted[-1]]
+    if group == "other":  # no pipeline: each stands for itself
+        line = list(wanted)
+    texts: dict[Path, str] = {}
+    with tempfile.TemporaryDirectory(prefix="crs-refresh-") as temporary:
+        away = {"CRS_RESULTS": f"{temporary}/results", "CRS_FIGURES": f"{temporary}/figures"}
+        for path in line:
+            out = Path(temporary) / "executed" / path.name
+            execute(path, out, {}, away, folder)
+            if path in wanted:
+                texts[path] = clean(load(out))
+    return texts
+
+
+def clean(notebook: Any) -> str:
+    """The notebook as it is committed: counts from 1, pieces of printed text joined, nothing volatile."""
+    import nbformat
+
+    book = copy.deepcopy(notebook)
+    book.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    count = 0
+    for cell in book.cells:
+        tags = cell.metadata.get("tags")
+        cell.metadata = {"tags": tags} if tags else {}
+        if cell.cell_type == "code":
+            count += 1
+            cell.execution_count = count
+            cell.outputs = _joined(cell.outputs)
+            for item in cell.outputs:
+                if "execution_count" in item:
+                    item.execution_count = count
+    return str(nbformat.writes(nbformat.from_dict(book), version=4)) + "\n"
+
+
+def _joined(outputs: Sequence[Any]) -> list[Any]:
+    """Outputs with neighbouring pieces of one stream made one: where they split depends on timing."""
+    joined: list[Any] = []
+    for item in outputs:
+        last = joined[-1] if joined else None
+        if last and item.output_type == "stream" == last.output_type and item.name == last.name:
+            last.text += item.text
+        else:
+            joined.append(item)
+    return joined

@@ -1,0 +1,171 @@
+"""Sweeps: the same notebooks over a grid of parameters, from one YAML file, continued where they stopped.
+
+::
+
+    notebooks: [03_simulate, 04_evaluate]
+    parameters: {n_sessions: 100}
+    grid: {seed: [1, 2, 3]}
+    run: "pattern-{seed}"
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from crs_lib import notebook_parameters, notebooks, paths
+from crs_lib.errors import InputError, RunError
+from crs_lib.notebook_parameters import Parameter
+from crs_lib.notebook_rules import load
+from crs_lib.registry import did_you_mean
+
+_KEYS = ("notebooks", "parameters", "grid", "run")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep, checked: every parameter is one of some notebook, every value is of its type."""
+
+    notebooks: tuple[Path, ...]
+    cells: tuple[dict[str, Any], ...]
+    grid: tuple[str, ...]
+
+    def values_for(self, cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
+        """The parameters of a cell that this notebook takes."""
+        names = {parameter.name for parameter in notebooks.parameters_of(notebook)}
+        return {name: value for name, value in cell.items() if name in names}
+
+
+def read(file: str | Path) -> Sweep:
+    """Read and check a sweep, given as a path or as the name of a file in ``notebooks/sweeps``.
+
+    Raises InputError naming the key, the parameter or the value that is wrong; nothing has run then.
+    """
+    path = _find(file)
+    record = _record(path)
+    parameters, grid = record.get("parameters") or {}, record.get("grid") or {}
+    if not isinstance(parameters, dict) or not isinstance(grid, dict):
+        raise InputError(f"{path.name}: 'parameters' and 'grid' must map names to values")
+    books = tuple(notebooks.find(str(name)) for name in record["notebooks"])
+    twice = sorted(set(parameters) & set(grid))
+    if twice or "run" in {*parameters, *grid}:
+        raise InputError(f"{path.name}: {twice or ['run']} stands twice; a run's name has its own key 'run'")
+    cells = tuple(_cells(path.name, parameters, grid, record["run"]))
+    sweep = Sweep(books, cells, tuple(grid))
+    declared = {book: notebooks.parameters_of(book) for book in books}
+    together = {parameter.name: parameter for known in declared.values() for parameter in known}
+    for cell in cells:
+        notebook_parameters.check(list(together.values()), cell, path.name)
+        for book, known in declared.items():
+            notebook_parameters.check(known, sweep.values_for(cell, book), f"{path.name}, {book.stem}")
+    return sweep
+
+
+def _find(file: str | Path) -> Path:
+    given = Path(file)
+    folder = paths.notebooks() / "sweeps"
+    for path in (given, folder / given.name, folder / f"{given.name}.yaml"):
+        if path.is_file():
+            return path
+    known = sorted(path.stem for path in folder.glob("*.yaml"))
+    raise InputError(f"no sweep {str(file)!r}{did_you_mean(given.stem, known)} (known: {', '.join(known)})")
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        record = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path.name} is not YAML: {error}") from error
+    if not isinstance(record, dict):
+        raise InputError(f"{path.name}: expected the keys {', '.join(_KEYS)}")
+    for key in record:
+        if key not in _KEYS:
+            raise InputError(f"{path.name}: unknown key {key!r}{did_you_mean(str(key), _KEYS)}")
+    if not isinstance(record.get("notebooks"), list) or not record["notebooks"]:
+        raise InputError(f"{path.name}: 'notebooks' must list at least one notebook, e.g. [03_simulate]")
+    if not isinstance(record.get("run"), str):
+        raise InputError(f"{path.name}: 'run' must name the runs, e.g. \"pattern-{{seed}}\"")
+    return record
+
+
+def _cells(
+    source: str, parameters: Mapping[str, Any], grid: Mapping[str, Any], pattern: str
+) -> Iterator[dict[str, Any]]:
+    """Every combination of the grid with its run's name; InputError if two would share a name."""
+    for name, values in grid.items():
+        if not isinstance(values, list) or not values:
+            raise InputError(f"{source}: grid of {name!r} is {values!r}; expected a list of values")
+    seen: dict[str, dict[str, Any]] = {}
+    for combination in itertools.product(*grid.values()):
+        point = dict(zip(grid, combination, strict=True))
+        try:
+            plain = {name: paths.slug(str(value)) for name, value in (dict(parameters) | point).items()}
+            run = pattern.format(**plain)
+        except (KeyError, IndexError, ValueError) as error:
+            raise InputError(
+                f"{source}: 'run' is {pattern!r}; {error} is no parameter of the sweep"
+            ) from error
+        paths.run_folder("movies", run)  # the name must be a folder's
+        if run in seen:
+            raise InputError(
+                f"{source}: {seen[run]} and {point} would both be run {run!r}; "
+                f"name every grid parameter in 'run', e.g. \"{pattern}-{{{next(iter(grid))}}}\""
+            )
+        seen[run] = point
+        yield {"run": run, **parameters, **point}
+
+
+def run(file: str | Path) -> pd.DataFrame:
+    """Do a sweep; returns one row a run and notebook: the grid's values and done, kept or failed.
+
+    A notebook that is there, finished, with the same code and parameters is kept; one that was stopped
+    is run again and continues where it was. A run that fails does not stop the others; at the end
+    a RunError with the table names the failures.
+    """
+    sweep = read(file)
+    rows, errors = [], []
+    for cell in sweep.cells:
+        fresh = False
+        for book in sweep.notebooks:
+            values = sweep.values_for(cell, book)
+            row = {"run": cell["run"], **{name: cell[name] for name in sweep.grid}, "notebook": book.stem}
+            if not fresh and _is_finished(book, values):
+                rows.append({**row, "status": "kept"})
+                continue
+            fresh = True
+            try:
+                notebooks.run(book, values)
+            except (InputError, RunError) as error:
+                rows.append({**row, "status": "failed"})
+                errors.append(f"{cell['run']}: {error}")
+                break
+            rows.append({**row, "status": "done"})
+    table = pd.DataFrame(rows)
+    if errors:
+        raise RunError(f"{table.to_string(index=False)}\n{len(errors)} failed:\n" + "\n".join(errors))
+    return table
+
+
+def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
+    """Whether the run holds this notebook, executed to its end with this code and these parameters."""
+    declared: list[Parameter] = notebooks.parameters_of(book)
+    path = notebooks.output(book, {p.name: p.default for p in declared} | dict(values))
+    if not path.is_file():
+        return False
+    try:
+        executed = load(path)
+    except InputError:  # cut off while it was written
+        return False
+    record = executed.metadata.get("papermill", {})
+    given = record.get("parameters", {}) == dict(values)
+    ended = record.get("end_time") and not record.get("exception")
+    return bool(given and ended and _sources(executed) == _sources(load(book)))
+
+
+def _sources(notebook: Any) -> list[str]:
+    kept = [cell for cell in notebook.cells if "injected-parameters" not in cell.metadata.get("tags", [])]
+    return [cell.source for cell in kept if cell.cell_type == "code"]

@@ -1,0 +1,72 @@
+"""Small notebooks in the form of the committed ones, written by the tests that need them."""
+
+from pathlib import Path
+
+import nbformat
+
+OPENING = """# {name}
+
+How many words does a greeting have?
+
+Input: none. Output: `words.json` in the run's folder.
+
+`papermill {name}.ipynb out.ipynb -p count 3`"""
+PARAMETERS = """run: str = "smoke"  # name of the run
+count: int = 2  # how many words
+weight: float = 0.5  # weight of a word
+loud: bool = False  # whether to shout
+parts: list[str] = ["hello", "there"]  # words to use, in turn
+options: dict = {}  # further settings"""
+BEGIN = """from pathlib import Path
+
+from crs_lib import notebooks, paths, tables
+notebooks.begin()"""
+CONFIG = """config = dict(count=count, weight=weight, loud=loud, parts=parts, options=options)
+config"""
+WORK = """text = " ".join((parts * count)[:count])
+folder = paths.run_folder("movies", run)
+tables.write_json(folder / "words.json", {"text": text, **config})
+text.upper() if loud else text"""
+CHECKS = """assert len(text.split()) == count
+assert (folder / "words.json").is_file()"""
+READING = "## Reading the result\n\nThe greeting has as many words as were asked for."
+
+
+def book(name, *, replace=None, drop=()):
+    """A notebook that keeps every rule; ``replace`` gives other sources by the cell's key."""
+    cells = [
+        ("opening", "markdown", OPENING.format(name=name), ()),
+        ("parameters", "code", PARAMETERS, ("parameters",)),
+        ("begin", "code", BEGIN, ()),
+        ("config", "code", CONFIG, ()),
+        ("work-text", "markdown", "## Run\n\nThe words are written to a file.", ()),
+        ("work", "code", WORK, ()),
+        ("checks-text", "markdown", "## Checks", ()),
+        ("checks", "code", CHECKS, ("checks",)),
+        ("reading", "markdown", READING, ()),
+    ]
+    made = nbformat.v4.new_notebook()
+    made.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    for key, kind, source, tags in cells:
+        if key in drop:
+            continue
+        new = nbformat.v4.new_code_cell if kind == "code" else nbformat.v4.new_markdown_cell
+        cell = new((replace or {}).get(key, source), id=key)
+        if tags:
+            cell.metadata["tags"] = list(tags)
+        made.cells.append(cell)
+    return made
+
+
+def write(folder, name, **changes):
+    """The notebook as a file; returns its path."""
+    path = Path(folder) / f"{name}.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(book(name, **changes), path)
+    return path
+
+
+def code_counts(path):
+    """The execution counts of a notebook's code cells."""
+    cells = nbformat.read(path, as_version=4).cells
+    return [cell.execution_count for cell in cells if cell.cell_type == "code"]
