@@ -5,7 +5,7 @@ adding a column costs a tenth of scattering its postings, and few words are that
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -147,10 +147,18 @@ class BM25:
         for tokens in queries:
             yield self.search(tokens, k)
 
-    def save(self, folder: Path) -> None:
+    def rarest(self, tokens: Iterable[str], n: int) -> list[str]:
+        """The ``n`` known tokens that the fewest documents hold; equals in alphabetical order."""
+        known = {
+            token: self._postings(self.vocabulary[token]) for token in tokens if token in self.vocabulary
+        }
+        return sorted(known, key=lambda token: (known[token], token))[:n]
+
+    def save(self, folder: Path, texts: Mapping[str, str] | None = None) -> None:
         """Write the index as a folder of ``.npy`` files; it appears whole or not at all.
 
-        An index that stands there is replaced; any other folder is refused (InputError).
+        ``texts`` are further JSON files by name. An index that stands there is replaced; any other
+        folder is refused (InputError).
         """
         arrays: dict[str, NDArray[Any]] = {
             "starts": self.starts,
@@ -158,7 +166,9 @@ class BM25:
             "weights": self.weights,
         }
         facts = {"k1": self.k1, "b": self.b, "idf": self.idf, "size": self.size}
-        save_folder(folder, _FORMAT, facts, arrays, {"terms": json.dumps(list(self.vocabulary))})
+        save_folder(
+            folder, _FORMAT, facts, arrays, {"terms": json.dumps(list(self.vocabulary)), **(texts or {})}
+        )
 
     @classmethod
     def load(cls, folder: Path, *, mapped: bool = True) -> "BM25":

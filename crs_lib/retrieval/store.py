@@ -3,7 +3,8 @@
 import json
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,14 +16,9 @@ from crs_lib.errors import InputError, RunError
 HEADER = "index.json"
 
 
-def save_folder(
-    folder: Path,
-    kind: str,
-    facts: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    texts: Mapping[str, str] | None = None,
-) -> None:
-    """Write arrays (``name.npy``), texts (``name.json``) and a header aside, then put the folder in place.
+@contextmanager
+def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Path]:
+    """A folder to fill that takes its place, with its header, only when it is whole.
 
     A folder of the same kind that stands there is replaced; anything else is refused with InputError.
     """
@@ -33,10 +29,7 @@ def save_folder(
     before = aside.with_suffix(".old.part")
     aside.mkdir()
     try:
-        for name, array in arrays.items():
-            np.save(aside / f"{name}.npy", array, allow_pickle=False)
-        for name, text in (texts or {}).items():
-            (aside / f"{name}.json").write_text(text, encoding="utf-8")
+        yield aside
         header = json.dumps({"kind": kind, **facts}, indent=1, sort_keys=True)
         (aside / HEADER).write_text(header + "\n", encoding="utf-8")
         if folder.exists():
@@ -49,6 +42,21 @@ def save_folder(
     finally:
         for rest in (aside, before):
             shutil.rmtree(rest, ignore_errors=True)
+
+
+def save_folder(
+    folder: Path,
+    kind: str,
+    facts: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    texts: Mapping[str, str] | None = None,
+) -> None:
+    """Write arrays (``name.npy``) and texts (``name.json``) as a :func:`new_folder`."""
+    with new_folder(folder, kind, facts) as aside:
+        for name, array in arrays.items():
+            np.save(aside / f"{name}.npy", array, allow_pickle=False)
+        for name, text in (texts or {}).items():
+            (aside / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def _kind(folder: Path) -> str | None:

@@ -1,0 +1,55 @@
+"""BM25 over texts with ids: the folded words of :mod:`crs_lib.text`, nothing stemmed or dropped."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from crs_lib.errors import RunError
+from crs_lib.retrieval.base import RETRIEVERS
+from crs_lib.retrieval.bm25 import BM25
+from crs_lib.retrieval.hits import Hit, named
+from crs_lib.text import batches, words, words_of_many
+
+
+@RETRIEVERS.register("bm25")
+class Lexical:
+    """BM25 in numpy: exact, small, memory-mapped; up to some millions of documents."""
+
+    def __init__(
+        self, texts: Mapping[str, str] | None = None, k1: float = 1.2, b: float = 0.75, max_words: int = 64
+    ) -> None:
+        """Of a query longer than ``max_words`` distinct words the rarest count: long texts may be queries."""
+        self.ids = list(texts or ())
+        self.max_words = max_words
+        bodies = list((texts or {}).values())
+        self.index = BM25(k1, b).fit(
+            tokens for start, end in batches(bodies) for tokens in words_of_many(bodies[start:end])
+        )
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """The ``k`` best documents; only those that share a word with the query."""
+        return named(self.ids, *self.index.search(self._query(query), k))
+
+    def _query(self, query: str) -> list[str]:
+        tokens = words(query)
+        distinct = Counter(tokens)
+        if len(distinct) <= self.max_words:
+            return tokens
+        kept = set(self.index.rarest(distinct, self.max_words))
+        return [token for token in tokens if token in kept]
+
+    def save(self, folder: Path) -> None:
+        """Write index and ids; the folder appears whole or not at all."""
+        self.index.save(folder, {"ids": json.dumps(self.ids), "query": json.dumps(self.max_words)})
+
+    @classmethod
+    def load(cls, folder: Path) -> "Lexical":
+        """Read it back, postings memory-mapped; RunError where there is no such index."""
+        made = cls()
+        made.index = BM25.load(folder)
+        made.ids = json.loads((folder / "ids.json").read_text(encoding="utf-8"))
+        made.max_words = json.loads((folder / "query.json").read_text(encoding="utf-8"))
+        if len(made.ids) != len(made.index):
+            raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")
+        return made

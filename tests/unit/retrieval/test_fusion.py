@@ -1,0 +1,90 @@
+"""Fusion: worked by hand, deterministic under any hash seed, one contract for every member."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib.errors import InputError
+from crs_lib.retrieval.base import Fused
+from crs_lib.retrieval.fusion import FUSIONS, fuse
+from crs_lib.retrieval.hits import Hit, ranked
+
+ONE = [Hit("a", 9.0), Hit("b", 5.0), Hit("c", 1.0)]
+TWO = [Hit("b", 0.9), Hit("d", 0.5), Hit("a", 0.1)]
+RANKINGS = st.lists(
+    st.dictionaries(st.sampled_from("abcdefgh"), st.floats(-10, 10), max_size=8).map(ranked),
+    min_size=1,
+    max_size=4,
+)
+
+
+def test_stratum_by_hand() -> None:
+    # ranks (missing = 4): a (1, 3), b (2, 1), c (3, 4), d (4, 2)
+    # sorted strata: b (1, 2), a (1, 3), d (2, 4), c (3, 4)
+    assert [hit.id for hit in fuse("stratum", [ONE, TWO])] == ["b", "a", "d", "c"]
+    # a (1, 2) and b (2, 1) are one stratum: the first list's first wins
+    assert [h.id for h in fuse("stratum", [[Hit("b", 2), Hit("a", 1)], [Hit("a", 2), Hit("b", 1)]])] == [
+        "b",
+        "a",
+    ]
+
+
+def test_sums_by_hand() -> None:
+    # reciprocal ranks: a 1/61 + 1/63, b 1/62 + 1/61
+    rrf = dict(fuse("rrf", [ONE, TWO]))
+    assert rrf["a"] == pytest.approx(1 / 61 + 1 / 63)
+    assert rrf["b"] == pytest.approx(1 / 62 + 1 / 61)
+    # min-max: ONE a 1, b 0.5, c 0; TWO b 1, d 0.5, a 0
+    assert dict(fuse("combsum", [ONE, TWO])) == pytest.approx({"b": 1.5, "a": 1.0, "d": 0.5, "c": 0.0})
+    assert dict(fuse("combmnz", [ONE, TWO])) == pytest.approx({"b": 3.0, "a": 2.0, "d": 0.5, "c": 0.0})
+    # standard deviations: ONE sqrt(32/3) over the lowest 1: a 8/3.266, b 4/3.266
+    assert dict(fuse("zscore", [ONE]))["a"] == pytest.approx(8 / (32 / 3) ** 0.5)
+
+
+@pytest.mark.parametrize("name", FUSIONS.names())
+@given(rankings=RANKINGS, k=st.integers(1, 10))
+def test_every_fusion(name: str, rankings: list[list[Hit]], k: int) -> None:
+    fused = fuse(name, rankings)
+    assert {hit.id for hit in fused} == {hit.id for ranking in rankings for hit in ranking}
+    assert [h.score for h in fused] == sorted((h.score for h in fused), reverse=True)
+    assert fuse(name, rankings, k) == fused[:k]
+    # a document that every list has first stays first
+    top = [[Hit("z", 99.0), *ranking] for ranking in rankings]
+    assert fuse(name, top)[0].id == "z"
+
+
+@pytest.mark.parametrize("name", FUSIONS.names())
+def test_every_fusion_refuses_what_it_cannot_rank(name: str) -> None:
+    with pytest.raises(InputError, match="twice"):
+        fuse(name, [[Hit("a", 1), Hit("a", 0)]])
+    with pytest.raises(InputError, match="at least one"):
+        fuse(name, [])
+
+
+def test_unknown_fusion_is_named_early() -> None:
+    with pytest.raises(InputError, match="did you mean 'stratum'"):
+        Fused([], "strata")
+
+
+def test_hash_seed_changes_nothing() -> None:
+    code = (
+        "from crs_lib.retrieval.fusion import FUSIONS, fuse\n"
+        "from crs_lib.retrieval.hits import Hit\n"
+        "lists = [[Hit(f'd{(i * s) % 97}', 1.0 / (1 + i // 3)) for i in range(40)] for s in (5, 7, 11)]\n"
+        "print([fuse(name, lists) for name in FUSIONS.names()])\n"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "012"
+    }
+    assert len(seen) == 1
+    assert b"d5" in seen.pop()
