@@ -1,6 +1,6 @@
-"""Words: one tokenisation for grounding, copying and retrieval.
+r"""Words: one tokenisation for grounding, copying and retrieval.
 
-A word is a run of ``\\w`` characters after folding: compatibility decomposition (NFKD), case folding,
+A word is a run of ``\w`` characters after folding: compatibility decomposition (NFKD), case folding,
 accents dropped. "Amélie's" has the words ``amelie`` and ``s``; "ＡＢＣ" is ``abc``.
 """
 
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w")
-_BREAK = "\x1e"
+_RUN = re.compile(r"\S+")
+BREAK = "\ue000"  # a private character: no white space to split(), and no text's own after folding
 
 
 def _fold_character(character: str) -> str:
@@ -58,26 +59,30 @@ class Word(NamedTuple):
 
 def words_with_spans(text: str) -> list[Word]:
     """Folded words with their character ranges; the same words as :func:`words`."""
-    found: list[Word] = []
-    letters: list[str] = []
-    start = end = 0
+    return [Word(word, *span) for word, span in zip(words(text), spans(text), strict=True)]
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    """The character range of every word of a text, half-open, in order."""
+    if text.isascii() or all(len(_TABLE[ord(character)]) == 1 for character in set(text)):
+        return [m.span() for m in _RUN.finditer(text.translate(_TABLE))]  # places stay the same
+    found: list[tuple[int, int]] = []
+    start = end = -1
     for position, character in enumerate(text):
         for part in _TABLE[ord(character)]:
             if part == " ":
-                if letters:
-                    found.append(Word("".join(letters), start, end))
-                    letters = []
+                if start >= 0:
+                    found.append((start, end))
+                start = -1
             else:
-                if not letters:
-                    start = position
-                letters.append(part)
+                start = position if start < 0 else start
                 end = position + 1
-    if letters:
-        found.append(Word("".join(letters), start, end))
+    if start >= 0:
+        found.append((start, end))
     return found
 
 
-def batches(texts: Sequence[str], characters: int = 4_000_000) -> Iterator[tuple[int, int]]:
+def batches(texts: Sequence[str], characters: int = 200_000) -> Iterator[tuple[int, int]]:
     """Index ranges of consecutive texts of about so many characters: memory stays flat."""
     start = size = 0
     for i, text in enumerate(texts):
@@ -93,24 +98,26 @@ def words_of_many(texts: Sequence[str]) -> list[list[str]]:
     """:func:`words` of every text; folds all characters at once through one lookup table."""
     out: list[list[str]] = []
     for start, end in batches(texts):
-        out.extend(part.split() for part in _fold_joined(texts[start:end]).split(_BREAK))
+        out.extend(part.split() for part in fold_joined(texts[start:end]).split(BREAK))
     return out
 
 
-def _fold_joined(texts: Sequence[str]) -> str:
-    """All texts folded, with a record separator between them."""
-    joined = "\n".join(text.replace("\n", " ") if "\n" in text else text for text in texts)
-    for character in _distinct(joined):
+def fold_joined(texts: Sequence[str]) -> str:
+    r"""All texts folded in one string, with ``BREAK`` between them (a word of its own)."""
+    joined = " \n ".join(text.replace("\n", " ") if "\n" in text else text for text in texts)
+    characters = set(joined)
+    for character in sorted(characters):
         folded = _TABLE[ord(character)]
         if len(folded) > 1:
             joined = joined.replace(character, folded)
+            characters |= set(folded)
     codes = _codes(joined)
-    table = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.uint32)
-    for character in _distinct(joined):
+    table = np.zeros(max(map(ord, characters), default=0) + 1, dtype=np.uint32)
+    for character in characters:
         folded = _TABLE[ord(character)]
-        table[ord(character)] = ord(folded) if folded else 0  # 0: an accent, dropped below
+        table[ord(character)] = ord(folded) if len(folded) == 1 else 0  # 0: an accent, dropped
     if len(texts) > 1:
-        table[ord("\n")] = ord(_BREAK)
+        table[ord("\n")] = ord(BREAK)
     kept = table[codes]
     if not kept.all():
         kept = kept[kept != 0]
@@ -119,11 +126,6 @@ def _fold_joined(texts: Sequence[str]) -> str:
 
 def _codes(text: str) -> NDArray[np.uint32]:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-
-
-def _distinct(text: str) -> list[str]:
-    """The distinct characters of a text, in code point order."""
-    return sorted(set(text))
 
 
 def ngrams(tokens: Sequence[str], order: int) -> set[tuple[str, ...]]:

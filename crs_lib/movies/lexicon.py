@@ -97,10 +97,9 @@ NOT_A_PERSON = frozenset({"unknown", "n a", "na", "none", "various", "anonymous"
 # Genre names that are everyday nouns: found only beside a film word or another genre.
 WEAK_GENRES = frozenset(
     """
-    action adventure biography christmas crime detective disaster drama dramatic erotic espionage family
-    fantasy heist historical history holiday humor humour karate mafia monster music mysteries mystery
-    noir paranormal political romance romances romantic satire scary sport sports spy superheroes
-    supernatural suspense teen vampire vampires war zombie zombies
+    biographical christmas crime detective disaster dramatic espionage family historical history holiday
+    humor humour karate mafia monster music mysteries mystery paranormal political scary sport sports
+    spy superheroes supernatural suspense teen vampire vampires war zombie zombies
     """.split()
 ) | {"children s", "fairy tale", "love story", "period piece", "road trip"}
 FILM_WORDS = frozenset(

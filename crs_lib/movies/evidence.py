@@ -1,0 +1,150 @@
+"""The declared rules for everyday words: when "war", "Sting" or the title "Her" counts as found.
+
+Each rule looks at the original text around a match and gives a reason to reject it, or an empty text.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from crs_lib.movies import lexicon
+from crs_lib.text import fold, spans
+
+_OPEN = "\"'“‘«*_`[("
+_CLOSE = "\"'”’»*_`])"
+_YEAR_AFTER = re.compile(r"[\"'”’»*_`,]*\s*\((\d{4})\b")
+_QUOTED_PART = re.compile(r"[\"“‘«*_`(\[]([^\"“”‘’«»*_`()\[\]]{1,40})[\"”’»*_`)\]]")
+_SENTENCE_END = ".!?:;\n•–—"
+_NEAR = 2
+_CUES = lexicon.FILM_WORDS | {"something", "anything", "stuff", "ones", "vibe", "vibes"}
+_GENRE_WORDS = frozenset(
+    word
+    for name, aliases in lexicon.GENRES.items()
+    for form in (name, *aliases)
+    if " " not in fold(form)
+    for word in (fold(form),)
+)
+
+
+class Context:
+    """A text, its folded words, and (worked out when first asked for) where the words stand."""
+
+    def __init__(self, text: str, tokens: Sequence[str]) -> None:
+        self.text = text
+        self.tokens = tokens
+
+    @cached_property
+    def quoted_parts(self) -> frozenset[str]:
+        """What stands alone between quotation or emphasis marks, folded."""
+        return frozenset(fold(part) for part in _QUOTED_PART.findall(self.text))
+
+    @cached_property
+    def spans(self) -> list[tuple[int, int]]:
+        """The character range of every word."""
+        return spans(self.text)
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """The character range of the words ``first`` to ``last - 1``."""
+        return self.spans[first][0], self.spans[last - 1][1]
+
+
+Rule = Callable[[Context, int, int], str]
+
+
+def quoted(text: str, start: int, end: int) -> bool:
+    """Whether the stretch stands alone between quotation or emphasis marks, or before a "(year)"."""
+    before = text[start - 1] if start else ""
+    after = text[end] if end < len(text) else ""
+    between = bool(before) and before in _OPEN and bool(after) and after in _CLOSE
+    # "She's" is no quotation: an apostrophe between two letters opens and closes nothing.
+    if between and before in "'’‘" and start > 1 and text[start - 2].isalnum():
+        return False
+    return between or year_after(text, end) is not None
+
+
+def year_after(text: str, end: int) -> int | None:
+    """The year in brackets right after a stretch ("Alien" (1979)), or None."""
+    found = _YEAR_AFTER.match(text, end)
+    return int(found.group(1)) if found else None
+
+
+def starts_sentence(text: str, start: int) -> bool:
+    """Whether nothing but marks stands between the stretch and the sentence's beginning."""
+    before = text[:start].rstrip(" \t\"'“‘«*_`[(")
+    return not before or before[-1] in _SENTENCE_END
+
+
+def no_rule(near: Context, first: int, last: int) -> str:
+    """Accept always."""
+    return ""
+
+
+def capital(near: Context, first: int, last: int) -> str:
+    """A one-word name that is also an everyday word: needs a capital inside a sentence, or quotes."""
+    text, (start, end) = near.text, near.span(first, last)
+    if quoted(text, start, end):
+        return ""
+    if not text[start].isupper():
+        return "everyday word, not capitalised"
+    return "everyday word that opens a sentence" if starts_sentence(text, start) else ""
+
+
+def film_word(near: Context, first: int, last: int) -> str:
+    """A genre that is also an everyday noun: needs a film word or another genre within two words."""
+    beside = (*near.tokens[max(0, first - _NEAR) : first], *near.tokens[last : last + _NEAR])
+    if any(word in _CUES or word in _GENRE_WORDS for word in beside):
+        return ""
+    if near.quoted_parts and " ".join(near.tokens[first:last]) in near.quoted_parts:
+        return ""
+    return "everyday word without a film word beside it"
+
+
+def capital_or_film_word(near: Context, first: int, last: int) -> str:
+    """A language that is also an everyday word ("polish"): needs a capital or a film word."""
+    if near.text[near.span(first, last)[0]].isupper():
+        return ""
+    return film_word(near, first, last)
+
+
+def title_rule(title: str, everyday: frozenset[str]) -> Rule:
+    """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals."""
+    parts = fold(title).split()
+    if (
+        any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
+        and len(parts) > 1
+    ):
+        return no_rule
+    capitals = [part[0].isupper() for part in re.findall(r"\w+", title)]
+    one_word = len(parts) == 1
+
+    def rule(near: Context, first: int, last: int) -> str:
+        text, (start, end) = near.text, near.span(first, last)
+        if quoted(text, start, end):
+            return ""
+        if one_word and (parts[0].isdigit() or len(parts[0]) == 1):
+            return "number or letter without quotes or year"
+        seen = [text[begin].isupper() for begin, _ in near.spans[first:last]]
+        wanted = capitals if len(capitals) == len(seen) else [True, *seen[1:]]
+        if seen != wanted or not any(seen):
+            return "everyday words, not written as the title"
+        if title.isupper() and len(title) > 1 and text[start:end] != title:
+            return "everyday words, not written as the title"
+        if text[start:end].isupper() and not title.isupper():
+            return "everyday words, all in capitals"
+        if one_word and starts_sentence(text, start) and parts[0] in everyday:
+            return "everyday word that opens a sentence"
+        return ""
+
+    return rule
+
+
+def value_rule(field_rule: str, form: str, everyday: frozenset[str]) -> Rule:
+    """The rule of a field value's form, from the field's own rule name and the form's words."""
+    one_word = " " not in form
+    if field_rule == "genre" and form in lexicon.WEAK_GENRES:
+        return film_word
+    if field_rule == "language" and form in lexicon.COMMON_WORDS:
+        return capital_or_film_word
+    if field_rule == "person" and one_word and (form in everyday or len(form) <= 4):
+        return capital
+    return no_rule
