@@ -1,0 +1,150 @@
+"""Chats from files: the RealTalk and the LoCoMo schema, validated; what is odd is reported, not fatal."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from crs_lib import paths
+from crs_lib.errors import InputError
+from crs_lib.realtalk.records import Chat, Message, Question, Quirk
+from crs_lib.realtalk.times import read_time
+
+REALTALK, LOCOMO = "realtalk", "locomo"
+_SESSION = re.compile(r"session_(\d+)")
+
+
+def read_chat(path: Path) -> Chat:
+    """One chat of either schema; recognised by LoCoMo's ``conversation`` key.
+
+    Raises InputError where the file is no JSON object or holds no message at all. Everything else
+    that is odd is kept as a :class:`Quirk`: empty texts and unknown speakers stay in the chat, a message
+    whose id is missing or taken is left out, a broken time is replaced by the one before.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(
+            f"{path.name} cannot be read as a chat ({error}); expected one JSON object"
+        ) from error
+    if not isinstance(record, dict):
+        raise InputError(f"{path.name} holds a {type(record).__name__}, expected one JSON object a chat")
+    return parse_chat(record, path.stem)
+
+
+def parse_chat(record: Mapping[str, Any], name: str) -> Chat:
+    """The chat in a parsed file; see :func:`read_chat`."""
+    quirks: list[Quirk] = []
+    nested = record.get("conversation")
+    schema = LOCOMO if isinstance(nested, Mapping) else REALTALK
+    body: Mapping[str, Any] = nested if isinstance(nested, Mapping) else record
+    messages = _messages(body, _speakers(record, body), schema, quirks)
+    if not messages:
+        raise InputError(
+            f"{name}: no message in any 'session_N' list; expected the RealTalk or LoCoMo schema"
+        )
+    speakers = _speakers(record, body) or tuple(dict.fromkeys(m.speaker for m in messages))[:2]
+    questions = _questions(record.get("qa"), quirks)
+    return Chat(name, schema, speakers, tuple(messages), tuple(questions), tuple(quirks))
+
+
+def read_folder(folder: Path) -> list[Chat]:
+    """Every ``*.json`` chat of a folder, Chat_2 before Chat_10; InputError where there is none."""
+    found = sorted(folder.glob("*.json"), key=lambda p: (number(p.stem), p.stem)) if folder.is_dir() else []
+    if not found:
+        raise InputError(f"no chat in {paths.shown(folder)}; expected Chat_*.json files (set CRS_MIRROR?)")
+    return [read_chat(path) for path in found]
+
+
+def number(name: str) -> int:
+    """The N of ``Chat_N_…``, or a large number for other names (they sort last)."""
+    match = re.match(r"Chat_(\d+)(?!\d)", name)
+    return int(match[1]) if match else 10**6
+
+
+def _speakers(record: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[str, ...]:
+    names = record.get("name")
+    given = [names.get("speaker_1"), names.get("speaker_2")] if isinstance(names, Mapping) else []
+    given += [body.get("speaker_a"), body.get("speaker_b")]
+    return tuple(name for name in given if isinstance(name, str) and name)
+
+
+def _sessions(body: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
+    numbered = [(int(m[1]), key) for key in body if (m := _SESSION.fullmatch(str(key)))]
+    for n, key in sorted(numbered):
+        yield n, body[key]
+
+
+def _messages(
+    body: Mapping[str, Any], speakers: Sequence[str], schema: str, quirks: list[Quirk]
+) -> list[Message]:
+    out: list[Message] = []
+    taken: set[str] = set()
+    last = None
+    for session, entries in _sessions(body):
+        if not isinstance(entries, list) or not entries:
+            quirks.append(Quirk("empty session", f"session_{session}", "skipped"))
+            continue
+        opened = read_time(body.get(f"session_{session}_date_time"))
+        for i, entry in enumerate(entries):
+            where = f"session_{session}, message {i + 1}"
+            if not isinstance(entry, Mapping):
+                quirks.append(Quirk("no message", where, "left out"))
+                continue
+            key = entry.get("dia_id")
+            if not isinstance(key, str) or not key or key in taken:
+                kind = "duplicate id" if key in taken else "missing id"
+                quirks.append(Quirk(kind, f"{where}, {key!r}", "left out"))
+                continue
+            taken.add(key)
+            time = read_time(entry.get("date_time")) if schema == REALTALK else opened
+            if time is None:
+                time = opened or last
+                quirks.append(Quirk("broken time", f"{where}, {key}", "took the session's or the one before"))
+            elif last is not None and time < last:
+                quirks.append(Quirk("time goes back", f"{where}, {key}", "kept"))
+            last = time or last
+            out.append(_message(entry, key, len(out), session, time, speakers, where, quirks))
+    return out
+
+
+def _message(
+    entry: Mapping[str, Any], key: str, position: int, session: int, time: Any,
+    speakers: Sequence[str], where: str, quirks: list[Quirk],
+) -> Message:  # fmt: skip
+    raw = entry.get("clean_text", entry.get("text"))
+    text = raw if isinstance(raw, str) else ""
+    if not text.strip():
+        quirks.append(Quirk("empty text", f"{where}, {key}", "kept"))
+    speaker = entry.get("speaker") if isinstance(entry.get("speaker"), str) else ""
+    if speakers and speaker not in speakers:
+        quirks.append(Quirk("unknown speaker", f"{where}, {key}, {speaker!r}", "kept"))
+    caption = entry.get("blip_caption")
+    photo = bool(entry.get("img_file") or entry.get("img_url") or caption)
+    return Message(
+        key, position, session, str(speaker), text, time, caption if isinstance(caption, str) else "", photo
+    )
+
+
+def _questions(entries: Any, quirks: list[Quirk]) -> list[Question]:
+    """The questions of a chat; a list without any is a chat to predict for."""
+    out: list[Question] = []
+    for i, entry in enumerate(entries if isinstance(entries, list) else []):
+        text = entry.get("question") if isinstance(entry, Mapping) else None
+        if not isinstance(text, str) or not text.strip():
+            quirks.append(Quirk("no question", f"qa[{i}]", "left out"))
+            continue
+        given = entry.get("evidence")
+        if isinstance(given, str):
+            given = [given]
+        evidence = tuple(str(e) for e in given if isinstance(e, str)) if isinstance(given, list) else ()
+        answer = entry.get("answer", entry.get("adversarial_answer"))
+        category = entry.get("category")
+        out.append(
+            Question(
+                i, text, None if answer is None else str(answer), evidence,
+                category if isinstance(category, int) and not isinstance(category, bool) else 0,
+            )
+        )  # fmt: skip
+    return out

@@ -1,0 +1,151 @@
+"""L1.5: what each message shows about itself, before anyone asks: people, days, questions, mood, media."""
+
+import re
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crs_lib.realtalk import dates
+from crs_lib.realtalk.records import Chat, Message
+from crs_lib.realtalk.segments import Segment
+from crs_lib.text import words
+
+COLUMNS = (
+    "length", "question", "first_person", "second_person", "greeting", "photo", "number", "money",
+    "when_words", "past_words", "future_words", "entities", "quoted", "mood", "conflict",
+)  # fmt: skip
+_FIRST = frozenset("i me my mine myself im ive id ill we our us".split())
+_SECOND = frozenset("you your yours u ur".split())
+_GREET = re.compile(
+    r"^\W*(?:hey+|hi+|hello|good (?:morning|evening|night|afternoon)|lol|haha\w*|ok(?:ay)?|yes+|yeah+|yep|no+|nope|"
+    r"thanks?(?: you)?|wow|nice|cool|great|sure|same|true|aw+|oh+|omg)\b",
+    re.IGNORECASE,
+)
+_MONEY = re.compile(r"[$€£]\s?\d|\b\d+\s?(?:dollars?|euros?|bucks|usd|k)\b", re.IGNORECASE)
+_PAST = re.compile(
+    r"\b(?:was|were|had|did|went|got|came|saw|ate|bought|met|made|took|gave|told|said|started|finished|used to|"
+    r"ago|yesterday|last|[a-z]{3,}ed)\b",
+    re.IGNORECASE,
+)
+_FUTURE = re.compile(
+    r"\b(?:will|gonna|going to|plan(?:ning|s)? to|tomorrow|next|soon|hope to|looking forward|i'll|we'll)\b",
+    re.IGNORECASE,
+)
+_ENTITY = re.compile(r"(?<![.!?…\n\"“] )(?<!^)\b[A-Z][a-zA-Z]{2,}\b")
+_QUOTED = re.compile(r"[\"“«][^\"”»]{2,60}[\"”»]")
+_GOOD = frozenset(
+    "love loved like liked enjoy enjoyed great good nice happy glad fun amazing awesome beautiful best better "
+    "excited exciting perfect wonderful cute delicious tasty proud lucky relaxing favorite favourite".split()
+)
+_BAD = frozenset(
+    "hate hated bad sad angry tired sick awful terrible worst worse boring bored stress stressed stressful "
+    "anxious afraid scared hurt pain cry cried upset annoying annoyed lonely difficult hard problem".split()
+)
+_CONFLICT = frozenset(
+    "argue argued argument fight fought sorry apologize rude wrong blame lie lied jealous".split()
+)
+
+
+class Signals(NamedTuple):
+    """Signals of a chat: ``table`` is (messages, len(COLUMNS)) float32; ``days`` and ``entities`` lists.
+
+    ``days[i]`` are the day ranges that message i speaks of, counted from its own time; a message
+    without time has none.
+    """
+
+    table: NDArray[np.float32]
+    days: list[list[dates.Span]]
+    entities: list[tuple[str, ...]]
+
+    def column(self, name: str) -> NDArray[np.float32]:
+        """One signal of all messages, (messages,)."""
+        return self.table[:, COLUMNS.index(name)]
+
+
+def read(chat: Chat) -> Signals:
+    """The signals of every message; rates lie in [0, 1], ``mood`` in [-1, 1], the rest are counts or flags."""
+    rows, days, entities = [], [], []
+    for message in chat.messages:
+        spans = dates.find(message.text, message.time.date()) if message.time else []
+        found = tuple(sorted({word.lower() for word in _ENTITY.findall(message.text)}))
+        rows.append(_row(message, len(spans), len(found)))
+        days.append(spans)
+        entities.append(found)
+    return Signals(np.array(rows, dtype=np.float32).reshape(-1, len(COLUMNS)), days, entities)
+
+
+def _row(message: Message, when: int, entities: int) -> list[float]:
+    text = message.text
+    tokens = words(text.replace("'", "").replace("’", ""))
+    size = max(len(tokens), 1)
+    good, bad = sum(t in _GOOD for t in tokens), sum(t in _BAD for t in tokens)
+    return [
+        float(len(tokens)),
+        float("?" in text),
+        sum(t in _FIRST for t in tokens) / size,
+        sum(t in _SECOND for t in tokens) / size,
+        float(bool(_GREET.match(text))),
+        float(message.photo),
+        float(sum(any(c.isdigit() for c in t) for t in tokens)),
+        float(bool(_MONEY.search(text))),
+        float(when),
+        float(len(_PAST.findall(text))),
+        float(len(_FUTURE.findall(text))),
+        float(entities),
+        float(len(_QUOTED.findall(text))),
+        (good - bad) / max(good + bad, 1),
+        float(sum(t in _CONFLICT for t in tokens)),
+    ]
+
+
+def of_segments(chat: Chat, segments: list[Segment], signals: Signals) -> pd.DataFrame:
+    """One row a segment: rhythm, mood and topic frequency, and how unusual they are in this chat.
+
+    ``reply_delay`` and ``silence_after`` are minutes, null where times are missing or nothing follows.
+    ``unusual`` names the columns whose robust z (median, 1.4826 times the median absolute deviation)
+    exceeds 2. Source: Iglewicz and Hoaglin (1993), modified z-scores.
+    """
+    seen: Counter[str] = Counter(word for segment in segments for word in segment.label)
+    rows = [_segment_row(chat, segment, signals, seen) for segment in segments]
+    frame = pd.DataFrame(rows)
+    measured = ["reply_delay", "silence_after", "mood", "conflict", "topic_frequency"]
+    marks = {name: robust_z(frame[name].to_numpy(dtype=float)) > 2 for name in measured}
+    frame["unusual"] = [", ".join(name for name in measured if marks[name][i]) for i in range(len(frame))]
+    return frame
+
+
+def _segment_row(chat: Chat, segment: Segment, signals: Signals, seen: Counter[str]) -> dict[str, object]:
+    part = chat.messages[segment.start : segment.end]
+    gaps = [
+        (after.time - before.time).total_seconds() / 60
+        for before, after in zip(part, part[1:], strict=False)
+        if before.time and after.time and before.speaker != after.speaker
+    ]
+    following = chat.messages[segment.end].time if segment.end < len(chat.messages) else None
+    last = part[-1].time
+    inside = slice(segment.start, segment.end)
+    return {
+        "start": segment.start,
+        "end": segment.end,
+        "session": segment.session,
+        "label": " ".join(segment.label),
+        "initiator": part[0].speaker,
+        "reply_delay": float(np.mean(gaps)) if gaps else float("nan"),
+        "silence_after": (following - last).total_seconds() / 60 if following and last else float("nan"),
+        "mood": float(signals.column("mood")[inside].mean()),
+        "conflict": float(signals.column("conflict")[inside].sum()),
+        "topic_frequency": float(sum(seen[word] for word in segment.label)),
+        "photos": int(signals.column("photo")[inside].sum()),
+    }
+
+
+def robust_z(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distance from the median in robust standard deviations; 0 where all are alike, NaN stays NaN."""
+    if not np.isfinite(values).any():
+        return np.full(len(values), np.nan)
+    centre = np.nanmedian(values)
+    spread = 1.4826 * np.nanmedian(np.abs(values - centre))
+    return (values - centre) / spread if spread > 0 else np.where(np.isnan(values), np.nan, 0.0)

@@ -1,0 +1,179 @@
+"""Dense vectors of texts: encoders by name, each giving sentence and token vectors, cached by content."""
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib import paths, tables
+from crs_lib.registry import Registry
+from crs_lib.retrieval import minilm
+from crs_lib.text import words
+
+Floats = NDArray[np.float32]
+_BATCH_TOKENS = 4096
+
+
+class Encoded(NamedTuple):
+    """Vectors of a list of texts, every row of length 1 (or 0 for a text without tokens).
+
+    ``sentences`` is (texts, d) float32; ``tokens`` is (all tokens, d) float16, those of text i at
+    ``starts[i]:starts[i + 1]``.
+    """
+
+    sentences: Floats
+    tokens: NDArray[np.float16]
+    starts: NDArray[np.int64]
+
+    def of(self, text: int) -> Floats:
+        """Token vectors of one text, (tokens, d) float32."""
+        return self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32)
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors; the same text gives the same vectors in every batch."""
+
+    name: str
+
+    def encode(self, texts: Sequence[str]) -> Encoded: ...
+
+
+ENCODERS: Registry[Encoder] = Registry("encoder")
+
+
+@ENCODERS.register("minilm", dimension=384, needs="embed")
+class MiniLM:
+    """all-MiniLM-L6-v2 (22 million weights) run in numpy; mean-pooled sentences, last-layer tokens.
+
+    Texts are cut at 256 word pieces. Equals a torch forward pass to about 3e-7. Token vectors leave
+    the two marker tokens out. BLAS runs on one thread, so results do not depend on their number.
+    Source: Wang et al. (2020), MiniLM; Reimers and Gurevych (2019), Sentence-BERT.
+    """
+
+    name = "minilm"
+
+    def __init__(self) -> None:
+        self._weights = minilm.load()
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
+        from threadpoolctl import threadpool_limits
+
+        ids = minilm.token_ids(self._weights, texts)
+        by_length: dict[int, list[int]] = {}
+        for i, row in enumerate(ids):
+            by_length.setdefault(len(row), []).append(i)
+        sentences = np.zeros((len(texts), minilm.WIDTH), dtype=np.float32)
+        tokens: list[NDArray[np.float16]] = [np.zeros((0, minilm.WIDTH), dtype=np.float16)] * len(texts)
+        with threadpool_limits(1, user_api="blas"):
+            for length, members in sorted(by_length.items()):
+                size = max(1, _BATCH_TOKENS // length)
+                for start in range(0, len(members), size):
+                    part = members[start : start + size]
+                    hidden = minilm.forward(self._weights, np.array([ids[i] for i in part], dtype=np.int64))
+                    sentences[part] = unit(hidden.mean(axis=1))
+                    for i, rows in zip(part, unit(hidden[:, 1:-1]), strict=True):
+                        tokens[i] = rows.astype(np.float16)
+        return _joined(sentences, tokens)
+
+
+@ENCODERS.register("hashing", dimension=512, needs="")
+class Hashing:
+    """Character 3- to 5-grams of words, hashed into 512 signed cells: no model, no training.
+
+    Finds inflected and misspelt forms of the same word, nothing beyond spelling. It stands in for
+    MiniLM where that is not installed; every result says which encoder made it.
+    Source: Weinberger et al. (2009), Feature hashing for large scale multitask learning.
+    """
+
+    name = "hashing"
+    dimension = 512
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Vectors of the texts; a text without words has zero vectors."""
+        sentences = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        tokens: list[NDArray[np.float16]] = []
+        for i, text in enumerate(texts):
+            rows = np.stack([self._word(w) for w in words(text)] or [np.zeros(self.dimension, np.float32)])
+            sentences[i] = unit(rows.sum(axis=0, keepdims=True))[0]
+            tokens.append(rows[: len(words(text))].astype(np.float16))
+        return _joined(sentences, tokens)
+
+    def _word(self, word: str) -> Floats:
+        row = np.zeros(self.dimension, dtype=np.float32)
+        framed = f"<{word}>".encode()
+        for order in (3, 4, 5):
+            for start in range(max(1, len(framed) - order + 1)):
+                code = zlib.crc32(framed[start : start + order])
+                row[code % self.dimension] += 1.0 if code >> 31 else -1.0
+        return unit(row[None])[0]
+
+
+def unit(rows: Floats) -> Floats:
+    """Rows scaled to length 1; zero rows stay zero."""
+    length = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
+    out: Floats = (rows / np.maximum(length, np.float32(1e-12))).astype(np.float32)
+    return out
+
+
+def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) -> Floats:
+    """Late-interaction score of every text, in [-1, 1]: mean over query tokens of the best token match.
+
+    ``query`` is (tokens, d); ``weights`` one number a query token (default equal). Texts without tokens,
+    and all texts for a query without tokens, score 0. Source: Khattab and Zaharia (2020), ColBERT.
+    """
+    from threadpoolctl import threadpool_limits
+
+    lengths = np.diff(documents.starts)
+    scores = np.zeros(len(lengths), dtype=np.float32)
+    if not len(query) or not lengths.any():
+        return scores
+    share = np.full(len(query), 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
+    share = (share / max(float(share.sum()), 1e-12)).astype(np.float32)
+    filled = lengths > 0
+    with threadpool_limits(1, user_api="blas"):
+        match = documents.tokens.astype(np.float32) @ query.T
+    best = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
+    scores[filled] = (best * share).sum(axis=1)
+    return scores
+
+
+def _joined(sentences: Floats, tokens: Sequence[NDArray[np.float16]]) -> Encoded:
+    starts = np.concatenate([[0], np.cumsum([len(rows) for rows in tokens])]).astype(np.int64)
+    joined = np.concatenate(tokens) if len(tokens) else np.zeros((0, sentences.shape[1]), np.float16)
+    return Encoded(sentences, joined, starts)
+
+
+def content_key(name: str, texts: Sequence[str]) -> str:
+    """32 hex digits that the encoder's name and the texts alone decide."""
+    return hashlib.sha256(json.dumps([name, list(texts)]).encode()).hexdigest()[:32]
+
+
+def cached(
+    name: str, texts: Sequence[str], make: Callable[[], Encoder], folder: Path | None = None
+) -> Encoded:
+    """Vectors of the texts from the cache, or made, stored and returned.
+
+    The cache is ``data/processed/embeddings/<encoder>/<content key>/*.npy``; the encoder is only made
+    where something is missing. Files appear whole, so a killed run leaves nothing half written.
+    """
+    base = folder or paths.data() / "processed" / "embeddings"
+    place = base / paths.slug(name) / content_key(name, texts)
+    files = {field: place / f"{field}.npy" for field in Encoded._fields}
+    if all(path.is_file() for path in files.values()):
+        try:
+            parts = {field: np.load(path, allow_pickle=False) for field, path in files.items()}
+            if len(parts["sentences"]) == len(texts) == len(parts["starts"]) - 1:
+                return Encoded(**parts)
+        except ValueError:  # a damaged file is made again
+            pass
+    encoded = make().encode(texts)
+    for field, path in files.items():
+        with tables.write_aside(path, "wb") as file:
+            np.save(file, getattr(encoded, field))
+    return encoded
