@@ -1,0 +1,65 @@
+# Everything starts here; `make` alone lists what there is. Needs Python 3.11 or newer and nothing else.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help thesis test lint lab refresh figures bench clean-venv
+
+# The first Python that is new enough; where none is, the one to complain about.
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; do \
+  "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && command -v "$$name" && exit; \
+  done; command -v python3)
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+thesis: $(VENV)/core.stamp  ## from the catalogue to the thesis figures: notebooks 01 to 06, run 'demo'
+	$(PY) -m crs_lib thesis
+
+lab: $(VENV)/core.stamp  ## JupyterLab on the notebooks
+	$(PY) -m jupyter lab --notebook-dir=notebooks
+
+figures: $(VENV)/core.stamp  ## draw the figures of the finished run 'demo' again
+	$(PY) -m crs_lib figures
+
+refresh: $(VENV)/core.stamp  ## run the committed notebooks with their defaults and store them
+	$(PY) -m crs_lib refresh
+
+test: export OMP_NUM_THREADS = 1
+test: export OPENBLAS_NUM_THREADS = 1
+test: $(VENV)/dev.stamp  ## all tests, the committed notebooks against their outputs, other parameters
+	$(PY) -m pytest tests -n 2 --ignore=tests/notebooks/test_smoke.py
+	$(PY) -m pytest $(NBVAL) notebooks -p no:cacheprovider
+	$(PY) -m pytest tests/notebooks/test_smoke.py -n 2 --dist loadgroup
+
+lint: $(VENV)/dev.stamp  ## ruff, formatting, types
+	$(PY) -m ruff check
+	$(PY) -m ruff format --check
+	$(PY) -m mypy
+
+bench: export OMP_NUM_THREADS = 1
+bench: export OPENBLAS_NUM_THREADS = 1
+bench: $(VENV)/dev.stamp  ## side-by-side measurements; each prints its ratios
+	@set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(PY) "$$file"; done
+
+clean-venv:  ## remove the environment; the next command makes it anew
+	rm -rf $(VENV)
+
+$(PY):
+	@test -n "$(PYTHON)" || { echo "No Python found; install Python 3.11 or newer, then run make again."; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "$(PYTHON) is $$("$(PYTHON)" --version 2>&1); this needs Python 3.11 or newer."; \
+	  echo "Name another one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Making the environment $(VENV) (once, a minute or two) ..."
+	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "Could not make $(VENV); on Debian and Ubuntu install the package python3-venv first."; exit 1; }
+
+$(VENV)/core.stamp: pyproject.toml constraints.txt | $(PY)
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(PY)
+	$(PIP) -e '.[dev,fast,data]'
+	@touch $(VENV)/core.stamp $@
