@@ -1,0 +1,44 @@
+"""Addresses of model servers: given as a list, checked once, shown without anything secret."""
+
+import ipaddress
+from urllib.parse import urlsplit
+
+from crs_lib.errors import InputError
+
+
+def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
+    """The base addresses in a comma-separated list: ``gpu1:11434, http://gpu2`` gives two.
+
+    A missing scheme is http, and with it a missing port ``port``; 0.0.0.0, which is where a server
+    listens, means this machine. Raises InputError for an empty list, another scheme, or a name and password.
+    """
+    found = tuple(_one(part.strip(), port) for part in hosts.split(",") if part.strip())
+    if not found:
+        raise InputError(f"no address in {hosts!r}; give one, or several with commas between ({variable})")
+    if len(set(found)) < len(found):
+        raise InputError(f"an address occurs twice in {', '.join(found)}; name each server once")
+    return found
+
+
+def _one(text: str, port: int) -> str:
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        given, name = parts.port, parts.hostname or ""
+    except ValueError as error:
+        raise InputError("a server address cannot be read; write it like http://gpu1:11434") from error
+    if parts.username or parts.password:
+        raise InputError("a server address must not hold a name and password; put a key in the environment")
+    if parts.scheme not in ("http", "https"):
+        raise InputError(f"{text!r} is not an address of a server; write it like http://gpu1:{port}")
+    name = "127.0.0.1" if name in ("", "0.0.0.0", "::") else f"[{name}]" if ":" in name else name
+    chosen = given or (None if "://" in text else port)
+    return f"{parts.scheme}://{name}{f':{chosen}' if chosen else ''}{parts.path.rstrip('/')}"
+
+
+def is_local(address: str) -> bool:
+    """Whether the address is this machine's own; such calls never go through a proxy."""
+    name = urlsplit(address).hostname or ""
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"

@@ -1,0 +1,93 @@
+"""Replies on disk: the same question to the same weights is asked once, also by several processes."""
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import Any
+
+from crs_lib import paths
+from crs_lib.errors import RunError
+from crs_lib.llm.base import Reply, Request, fingerprint
+
+_KEPT = [f.name for f in fields(Reply) if f.name not in ("cache_hit", "attempts", "tried")]
+
+
+def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
+    """The address of a reply: weights, backend settings, messages, seed, options, schema, replicate.
+
+    Neither the role nor the session is part of it: equal questions share an answer.
+    """
+    return fingerprint([digest, dict(settings), request.digest()])
+
+
+def open_wal(path: Path, schema: str, what: str) -> sqlite3.Connection:
+    """An SQLite file in WAL mode that several processes may write; RunError where it cannot be used."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=NORMAL")
+        db.execute(schema)
+    except sqlite3.DatabaseError as error:
+        db.close()
+        raise RunError(
+            f"the {what} {paths.shown(path)} cannot be used ({error}); nothing was changed. "
+            "Move it away to start afresh"
+        ) from error
+    return db
+
+
+class Cache:
+    """Replies by key in one SQLite file (not on a network drive). Errors are never stored.
+
+    The first reply stored under a key stays. Safe for threads and processes; a fork opens its own
+    connection.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._pid = 0
+
+    def get(self, address: str) -> Reply | None:
+        """The stored reply, marked as a hit, with 0 seconds and 0 attempts; None where there is none."""
+        rows = self._do("SELECT reply FROM replies WHERE key = ?", (address,))
+        if not rows:
+            return None
+        stored = {name: value for name, value in json.loads(rows[0][0]).items() if name in _KEPT}
+        return replace(Reply(**stored), cache_hit=True, seconds=0.0, attempts=0)
+
+    def put(self, address: str, reply: Reply) -> None:
+        """Store a reply; nothing happens where one is stored already."""
+        body = {name: value for name, value in asdict(reply).items() if name in _KEPT}
+        self._do("INSERT OR IGNORE INTO replies (key, reply) VALUES (?, ?)", (address, json.dumps(body)))
+
+    def __len__(self) -> int:
+        return int(self._do("SELECT count(*) FROM replies", ())[0][0])
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _do(self, statement: str, values: tuple[Any, ...]) -> list[Any]:
+        with self._lock:
+            if self._db is None or self._pid != os.getpid():
+                self._db, self._pid = open_wal(self.path, _TABLE, "call cache"), os.getpid()
+            try:
+                return self._db.execute(statement, values).fetchall()
+            except sqlite3.DatabaseError as error:
+                raise RunError(
+                    f"the call cache {paths.shown(self.path)} failed ({error}); what it holds is safe if the "
+                    "disk is full. Free some space, or move the file away, and start the same command again"
+                ) from error
+
+
+_TABLE = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID"

@@ -1,0 +1,150 @@
+"""One row for every call: who asked which model, what it cost, and how it ended. Never a secret."""
+
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import paths
+from crs_lib.errors import InputError, RunError
+from crs_lib.llm.base import Reply, Request, fingerprint
+from crs_lib.llm.cache import open_wal
+from crs_lib.llm.errors import LLMError
+from crs_lib.tables import read_jsonl, write_jsonl
+from crs_lib.text import shorten
+
+TEXT_LIMIT = 20_000
+_TABLE = "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, place TEXT NOT NULL, row TEXT NOT NULL)"
+
+
+def row(
+    spec: str, request: Request, reply: Reply | None, error: LLMError | None, seconds: float, digest: str
+) -> dict[str, Any]:
+    """The record of one call; ``seconds`` is all of it, pauses and failed attempts included.
+
+    Prompts are kept as a digest. Texts are bounded at 20,000 characters, and ``text_cut`` says so.
+    """
+    text = reply.text if reply else error.text if error else ""
+    thinking = reply.thinking if reply else ""
+    return {
+        **{name: request.tags[name] for name in sorted(request.tags)},
+        "role": request.role,
+        "model": spec,
+        "digest": reply.digest if reply else digest,
+        "request": request.digest(),
+        "replicate": request.replicate,
+        "seed": request.seed,
+        "options": dict(request.options),
+        "schema": fingerprint(request.schema)[:16] if request.schema is not None else None,
+        "tokens_in": reply.tokens_in if reply else None,
+        "tokens_out": reply.tokens_out if reply else None,
+        "seconds": round(reply.seconds if reply else seconds, 6),
+        "seconds_all": round(seconds, 6),
+        "cache_hit": reply.cache_hit if reply else False,
+        "attempts": reply.attempts if reply else error.attempts if error else 0,
+        "tried": list(reply.tried if reply else error.tried if error else ()),
+        "endpoint": reply.endpoint if reply else "",
+        "stop": reply.stop if reply else None,
+        "error": error.kind if error else None,
+        "message": shorten(str(error), 500) if error else None,
+        "text": shorten(text, TEXT_LIMIT),
+        "text_cut": len(text) > TEXT_LIMIT,
+        "thinking": shorten(thinking, TEXT_LIMIT),
+    }
+
+
+class Recorder:
+    """Keeps the rows of all calls in one SQLite file while a run works; ``export`` makes the JSON lines.
+
+    Threads and processes of one machine may share the file. Where workers share no local disk each takes
+    its own file, and one ``export`` joins them.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        self._db: sqlite3.Connection | None = None
+        self._pid = 0
+
+    def add(self, record: Mapping[str, Any], place: Mapping[str, str | int]) -> None:
+        """Store a row at once; ``place`` (its tags) orders the export."""
+        body = json.dumps(record, ensure_ascii=True)
+        with self._lock:
+            try:
+                self._open().execute("INSERT INTO calls (place, row) VALUES (?, ?)", (_place(place), body))
+            except sqlite3.DatabaseError as error:
+                raise RunError(
+                    f"the call log {paths.shown(self.path)} cannot be written ({error})"
+                ) from error
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """All rows by place (session, turn, …), those of one place in the order in which they ended."""
+        with self._lock:
+            found = self._open().execute("SELECT row FROM calls ORDER BY place, id").fetchall()
+        return (json.loads(text) for (text,) in found)
+
+    def close(self) -> None:
+        """Close the file; the next use opens it again."""
+        with self._lock:
+            if self._db is not None:
+                self._db.close()
+                self._db = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._db is None or self._pid != os.getpid():
+            self._db, self._pid = open_wal(self.path, _TABLE, "call log"), os.getpid()
+        return self._db
+
+
+def _place(tags: Mapping[str, str | int]) -> str:
+    """A sortable text: numbers are padded, so session 9 comes before session 10."""
+    return "/".join(f"{k}={v:09d}" if isinstance(v, int) else f"{k}={v}" for k, v in sorted(tags.items()))
+
+
+def export(sources: Iterable[Path], target: Path) -> int:
+    """Write ``llm_calls.jsonl`` from one or more call logs, atomically; returns the number of calls."""
+    recorders = [Recorder(path) for path in sorted(sources)]
+    try:
+        return write_jsonl(target, (record for recorder in recorders for record in recorder.rows()))
+    finally:
+        for recorder in recorders:
+            recorder.close()
+
+
+def usage(source: Path | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Calls, cache hits, failures, tokens, seconds and tokens a second, a row for each role and model.
+
+    ``tokens_*`` and ``seconds`` count calls that were sent and answered; ``unknown_tokens`` counts those
+    whose server reported none. ``tokens_per_second`` is null where nothing was generated.
+    Raises InputError for a file that is not there.
+    """
+    if isinstance(source, Path) and not source.exists():
+        raise InputError(f"no call log {paths.shown(source)}; a run with LLM roles writes it")
+    frame = pd.DataFrame(list(read_jsonl(source) if isinstance(source, Path) else source))
+    if frame.empty:
+        return pd.DataFrame(columns=_USAGE)
+    rows = []
+    for (role, model), calls in frame.groupby(["role", "model"], sort=True):
+        sent = calls[calls["error"].isna() & ~calls["cache_hit"].astype(bool)]
+        out, seconds = sent["tokens_out"].dropna().astype(float), float(sent["seconds"].sum())
+        timed = float(sent.loc[out.index, "seconds"].sum())
+        rows.append({
+            "role": role, "model": model, "calls": len(calls), "cache_hits": int(calls["cache_hit"].sum()),
+            "failed": int(calls["error"].notna().sum()),
+            "attempts": int(calls["attempts"].sum()),
+            "tokens_in": int(sent["tokens_in"].dropna().sum()), "tokens_out": int(out.sum()),
+            "unknown_tokens": int(sent["tokens_out"].isna().sum()), "seconds": seconds,
+            "tokens_per_second": float(out.sum()) / timed if timed > 0 and out.sum() > 0 else None,
+        })  # fmt: skip
+    return pd.DataFrame(rows, columns=_USAGE)
+
+
+_USAGE = [
+    "role", "model", "calls", "cache_hits", "failed", "attempts", "tokens_in", "tokens_out",
+    "unknown_tokens", "seconds", "tokens_per_second",
+]  # fmt: skip

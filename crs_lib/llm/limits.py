@@ -1,0 +1,102 @@
+"""What fits: tokens counted on the safe side before a call, compared after it, and slots per endpoint."""
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from crs_lib.errors import InputError
+from crs_lib.llm.base import Message, Request
+from crs_lib.llm.errors import LLMError, PromptCut, PromptTooLong
+
+DEFAULTS: Mapping[str, Any] = {"num_ctx": 8192, "num_predict": 512}
+_BYTES_A_TOKEN = 3  # English prose has 4 or more; names, digits and markup fewer
+_MESSAGE_TOKENS = 16  # what a chat template puts around a message
+_COOL_OFF = 30.0  # seconds that an endpoint which failed is chosen last
+
+
+def tokens_at_most(messages: Iterable[Message]) -> int:
+    """Tokens the messages may take, estimated on the safe side: a token per 3 bytes of UTF-8.
+
+    No tokeniser is asked: each model has another one. 16 tokens are added for every message.
+    """
+    return sum(-(-len(m.content.encode("utf-8", "replace")) // _BYTES_A_TOKEN) + _MESSAGE_TOKENS
+               for m in messages)  # fmt: skip
+
+
+def tokens_at_least(messages: Iterable[Message]) -> int:
+    """Tokens the messages surely take: no tokeniser in use joins words over a blank."""
+    return sum(len(m.content.split()) for m in messages)
+
+
+def room(options: Mapping[str, Any]) -> int:
+    """Tokens that a prompt may take: ``num_ctx`` less ``num_predict``.
+
+    Raises InputError unless both are whole numbers above 0 and the first is the larger.
+    """
+    both = {**DEFAULTS, **options}
+    context, answer = both["num_ctx"], both["num_predict"]
+    for name, value in (("num_ctx", context), ("num_predict", answer)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{name} is {value!r}; give a whole number of tokens above 0")
+    if answer >= context:
+        raise InputError(
+            f"num_predict {answer} leaves no room for a prompt in num_ctx {context}; raise num_ctx"
+        )
+    return int(context - answer)
+
+
+def check_fits(request: Request) -> None:
+    """Raise PromptTooLong before a prompt is sent that the server might cut without a word."""
+    needs, has = tokens_at_most(request.messages), room(request.options)
+    if needs > has:
+        raise PromptTooLong(
+            f"the {request.role} prompt may take {needs} tokens, num_ctx less num_predict leaves {has}; "
+            "raise num_ctx, or shorten the prompt"
+        )
+
+
+def check_read(request: Request, tokens_in: int | None) -> None:
+    """Raise PromptCut where the server counted fewer tokens than the prompt has words."""
+    least = tokens_at_least(request.messages)
+    if tokens_in is not None and tokens_in < least:
+        raise PromptCut(
+            f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words: it dropped "
+            "the front of it. Its context is smaller than num_ctx; use a model with a longer context"
+        )
+
+
+class Endpoints:
+    """The addresses of one model, each with so many slots; the least busy healthy one serves next."""
+
+    def __init__(self, addresses: Sequence[str], slots: int) -> None:
+        if slots < 1:
+            raise InputError(f"slots is {slots}; give the number of calls an endpoint takes at once, >= 1")
+        self._addresses = list(addresses) or [""]
+        self._busy = dict.fromkeys(self._addresses, 0)
+        self._failed = dict.fromkeys(self._addresses, float("-inf"))
+        self._free = asyncio.Semaphore(slots * len(self._addresses))
+        self._slots = slots
+
+    async def take(self) -> str:
+        """Wait for a slot and occupy it; returns its address."""
+        await self._free.acquire()
+        now = time.monotonic()
+        open_ones = [a for a in self._addresses if self._busy[a] < self._slots]
+        chosen = min(open_ones, key=lambda a: (now - self._failed[a] < _COOL_OFF, self._busy[a]))
+        self._busy[chosen] += 1
+        return chosen
+
+    @contextmanager
+    def using(self, address: str) -> Iterator[None]:
+        """Give the slot back at the end; an error that is worth a pause marks the address for a while."""
+        try:
+            yield
+        except LLMError as error:
+            if error.remedy == "wait":
+                self._failed[address] = time.monotonic()
+            raise
+        finally:
+            self._busy[address] -= 1
+            self._free.release()

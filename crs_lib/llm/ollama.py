@@ -1,0 +1,207 @@
+"""``ollama:<model>``: the chat endpoint of one or several Ollama servers, through the ollama client."""
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from crs_lib.errors import InputError
+from crs_lib.llm import addresses, loop
+from crs_lib.llm.base import BACKENDS, Reply, Request
+from crs_lib.llm.errors import Dropped, Garbled, ModelMissing, Refused, Unreachable
+from crs_lib.llm.http import KeyOnlyTo, check_timeout, connection, from_status, from_transport, secret
+from crs_lib.llm.limits import DEFAULTS, check_read
+from crs_lib.llm.text import checked, split_thinking
+from crs_lib.registry import did_you_mean
+
+PORT = 11434
+_MORE_OPTIONS = {"min_p"}  # newer than the client's own list
+
+
+@BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server")
+class Ollama:
+    """A model on an Ollama server, or on several that serve the same weights.
+
+    ``host`` is one address or several with commas between; without it OLLAMA_HOST, else this machine.
+    ``timeout`` bounds one attempt in seconds, the loading of weights included. ``keep_alive`` is how long
+    the weights stay loaded. ``send_key`` sends OLLAMA_API_KEY to these hosts; otherwise it is never sent.
+    """
+
+    def __init__(
+        self,
+        argument: str,
+        *,
+        host: str | None = None,
+        timeout: float = 300.0,
+        keep_alive: str = "30m",
+        think: bool | None = None,
+        stream: bool = False,
+        send_key: bool = False,
+    ) -> None:
+        self.model = argument
+        self.spec = f"ollama:{argument}"
+        named = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1"
+        self._endpoints = addresses.parse(named, port=PORT, variable="OLLAMA_HOST")
+        self.timeout = check_timeout(timeout)
+        self.keep_alive, self.think, self.stream = keep_alive, think, stream
+        self._key = secret("OLLAMA_API_KEY", send_key)
+        self._clients: dict[str, Any] = {}
+        self._digest = ""
+        self._asking: asyncio.Lock | None = None
+
+    @property
+    def endpoints(self) -> Sequence[str]:
+        """The addresses of the servers."""
+        return self._endpoints
+
+    def settings(self) -> Mapping[str, Any]:
+        """Whether the model is made to think or not; null leaves it to the model."""
+        return {"think": self.think}
+
+    def client(self, endpoint: str = "") -> Any:
+        """The async client of one endpoint; to be used on the background loop only."""
+        from ollama import AsyncClient
+
+        address = endpoint or self._endpoints[0]
+        if address not in self._clients:
+            settings = connection(address, self.timeout, KeyOnlyTo(self._key, self._endpoints))
+            self._clients[address] = AsyncClient(host=address, **settings)
+        return self._clients[address]
+
+    async def digest(self) -> str:
+        """The model's digest on the servers, asked once; Refused where two servers hold different weights."""
+        self._asking = self._asking or asyncio.Lock()
+        async with self._asking:
+            if not self._digest:
+                found = {address: await self._digest_at(address) for address in self._endpoints}
+                if len(set(found.values())) > 1:
+                    told = ", ".join(f"{address}: {value[:12]}" for address, value in found.items())
+                    raise Refused(
+                        f"the servers hold different weights of {self.model} ({told}); pull it on all "
+                        "of them, or name one server"
+                    )
+                self._digest = next(iter(found.values()))
+        return self._digest
+
+    async def _digest_at(self, address: str) -> str:
+        async with self._translated(address):
+            listed = (await self.client(address).list()).models
+        known = {str(entry.model): str(entry.digest or "") for entry in listed}
+        full = self.model if ":" in self.model else f"{self.model}:latest"
+        if full not in known:
+            raise ModelMissing(
+                f"{address} does not have {self.model}{did_you_mean(full, known)}; ollama pull {self.model}"
+            )
+        return known[full]
+
+    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
+        """One attempt; see the error classes for what is raised."""
+        address = endpoint or self._endpoints[0]
+        started = time.perf_counter()
+        async with self._translated(address):
+            answer = await self._chat(address, request)
+        text, stop, thinking, used, made = _parts(answer)
+        if answer.get("done") is not True:
+            raise Dropped(f"{address}: the answer ended before the server said that it was done")
+        check_read(request, used)
+        said = split_thinking(text, thinking)
+        return Reply(
+            text=checked(said.text, stop, request.schema), stop=stop, tokens_in=used, tokens_out=made,
+            seconds=time.perf_counter() - started, thinking=said.thinking, digest=self._digest,
+            endpoint=address,
+        )  # fmt: skip
+
+    def complete(self, request: Request) -> Reply:
+        """The same, waiting for it."""
+        return loop.run(self.acomplete(request))
+
+    async def _chat(self, address: str, request: Request) -> dict[str, Any]:
+        options = checked_options({**DEFAULTS, **request.options})
+        if request.seed is not None:
+            options["seed"] = request.seed
+        call = self.client(address).chat(
+            model=self.model,
+            messages=[{"role": m.role, "content": m.content} for m in request.messages],
+            options=options, format=request.schema, keep_alive=self.keep_alive, think=self.think,
+            stream=self.stream,
+        )  # fmt: skip
+        answer = await call
+        if not self.stream:
+            return dict(answer.model_dump())
+        parts = [part.model_dump() async for part in answer]
+        whole = dict(parts[-1]) if parts else {}
+        whole["message"] = {
+            name: "".join((part.get("message") or {}).get(name) or "" for part in parts)
+            for name in ("content", "thinking")
+        }
+        return whole
+
+    async def version(self, address: str) -> str:
+        """The server's version, as it says it."""
+        async with self._translated(address):
+            settings: Any = connection(address, self.timeout, KeyOnlyTo(self._key, self._endpoints))
+            async with httpx.AsyncClient(base_url=address, **settings) as plain:
+                answer = await plain.get("/api/version")
+            return str(answer.raise_for_status().json()["version"])
+
+    async def context(self, address: str) -> int | None:
+        """The longest context the model was trained for, in tokens; None where the server says nothing."""
+        async with self._translated(address):
+            info = (await self.client(address).show(self.model)).modelinfo or {}
+        lengths = [value for name, value in info.items() if name.endswith(".context_length")]
+        return int(lengths[0]) if lengths else None
+
+    async def unload(self) -> None:
+        """Ask every server to free the model's memory."""
+        for address in self._endpoints:
+            async with self._translated(address):
+                await self.client(address).generate(model=self.model, keep_alive=0)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            await client.close()
+
+    @asynccontextmanager
+    async def _translated(self, address: str) -> AsyncIterator[None]:
+        """Within, every way in which a call can fail becomes an LLMError; a deadline holds for all of it."""
+        from ollama import ResponseError
+
+        try:
+            async with asyncio.timeout(self.timeout):
+                yield
+        except ResponseError as error:
+            raise from_status(error.status_code, error.error, address, self.model) from error
+        except ConnectionError as error:
+            raise Unreachable(f"no Ollama server at {address}; start it with: ollama serve") from error
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise from_transport(error, address, self.timeout) from error
+        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise Garbled(f"{address} answered with something that is no Ollama reply ({error})") from error
+
+
+def _parts(answer: Mapping[str, Any]) -> tuple[str, str, str, int | None, int | None]:
+    message = answer.get("message") or {}
+    return (
+        message.get("content") or "", answer.get("done_reason") or "stop", message.get("thinking") or "",
+        answer.get("prompt_eval_count"), answer.get("eval_count"),
+    )  # fmt: skip
+
+
+def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options if Ollama knows all of them: it would ignore a misspelt one without a word."""
+    from ollama import Options
+
+    known = {*Options.model_fields, *_MORE_OPTIONS}
+    for name in options:
+        if name not in known:
+            raise InputError(f"unknown LLM option {name!r}{did_you_mean(name, known)}")
+    return dict(options)

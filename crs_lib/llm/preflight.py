@@ -1,0 +1,109 @@
+"""Before the first session: servers reachable, models present, contexts long enough; one message if not."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from crs_lib.errors import InputError, RunError
+from crs_lib.llm import loop
+from crs_lib.llm.base import BACKENDS, Backend
+from crs_lib.llm.errors import LLMError, ModelMissing
+from crs_lib.llm.limits import DEFAULTS, room
+from crs_lib.llm.ollama import Ollama
+from crs_lib.llm.openai import OpenAI
+
+OLDEST_OLLAMA = (0, 5, 0)  # JSON schemas; whole prompts counted
+
+
+@dataclass(frozen=True)
+class Need:
+    """A model that a run will use: in which role, with which options, and its longest prompt.
+
+    ``prompt`` is in tokens (``limits.tokens_at_most``), 0 where it is not known yet. ``settings`` are
+    those of the backend (host, …).
+    """
+
+    role: str
+    spec: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    prompt: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def preflight(needs: Iterable[Need]) -> pd.DataFrame:
+    """Check everything a run needs of its models; a row each: role, model, digest, context, num_ctx, version.
+
+    ``context`` is the longest the model was trained for, null where no server says. Raises one RunError
+    that lists all that is missing, with the commands that get it.
+    """
+    rows: list[dict[str, Any]] = []
+    missing: list[str] = []
+    for need in needs:
+        try:
+            rows.append({"role": need.role, "model": need.spec, **loop.run(_facts(need, missing))})
+        except (LLMError, InputError, RunError) as error:
+            missing.append(f"{need.role}: {error}")
+    if missing:
+        lines = "\n".join(f"  - {line}" for line in dict.fromkeys(missing))
+        raise RunError(f"the run cannot start; {len(dict.fromkeys(missing))} things are missing:\n{lines}")
+    return pd.DataFrame(rows, columns=["role", "model", "digest", "context", "num_ctx", "version"])
+
+
+async def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
+    backend = BACKENDS.create(need.spec, **need.settings)
+    try:
+        options = {**DEFAULTS, **need.options}
+        free = room(options)
+        if need.prompt > free:
+            wanted = need.prompt + options["num_predict"]
+            missing.append(
+                f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free; "
+                f"set num_ctx to {wanted} or more"
+            )
+        context, version = await _served(backend)
+        if context is not None and options["num_ctx"] > context:
+            missing.append(
+                f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for "
+                f"{options['num_ctx']}; lower num_ctx, or use a model with a longer context"
+            )
+        digest = await backend.digest()
+        return {"digest": digest, "context": context, "num_ctx": options["num_ctx"], "version": version}
+    finally:
+        await backend.aclose()
+
+
+async def _served(backend: Backend) -> tuple[int | None, str | None]:
+    """Context length and server version; both null for backends without a server."""
+    if isinstance(backend, Ollama):
+        found = [await _ollama(backend, address) for address in backend.endpoints]
+        contexts = [context for context, _ in found if context is not None]
+        return min(contexts, default=None), min(version for _, version in found)
+    if isinstance(backend, OpenAI):
+        lengths = [await _openai(backend, address) for address in backend.endpoints]
+        return min((length for length in lengths if length is not None), default=None), None
+    return None, None
+
+
+async def _ollama(backend: Ollama, address: str) -> tuple[int | None, str]:
+    version = await backend.version(address)
+    if _numbers(version) < OLDEST_OLLAMA:
+        raise RunError(
+            f"the Ollama at {address} is {version}, which ignores JSON schemas; update it to "
+            f"{'.'.join(map(str, OLDEST_OLLAMA))} or later"
+        )
+    await backend.digest()
+    return await backend.context(address), version
+
+
+async def _openai(backend: OpenAI, address: str) -> int | None:
+    listed = {str(entry.get("id")): entry for entry in await backend.models(address)}
+    if backend.model not in listed:
+        raise ModelMissing(f"{address} serves {', '.join(listed) or 'nothing'}, not {backend.model}")
+    length = listed[backend.model].get("max_model_len")
+    return int(length) if isinstance(length, int) else None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit())

@@ -1,0 +1,81 @@
+"""``replay:<run>``: the replies that a run logged, without any model."""
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from crs_lib import paths
+from crs_lib.errors import RunError
+from crs_lib.llm.base import BACKENDS, Reply, Request
+from crs_lib.llm.errors import NotRecorded
+from crs_lib.tables import read_jsonl
+
+
+@BACKENDS.register("replay", argument="a run", example="thesis", kind="offline")
+class Replay:
+    """Answers from a run's ``llm_calls.jsonl``: ``replay:thesis``, or ``replay:realtalk/thesis``.
+
+    Without a study it is a run of ``movies``. ``model`` keeps to the calls of one spec, for a run in which
+    several models were asked the same. Only whole texts are given back; a call that failed, or whose text
+    the log had to cut, counts as not recorded.
+    """
+
+    def __init__(self, argument: str, *, model: str | None = None) -> None:
+        self.spec = f"replay:{argument}"
+        study, _, run = argument.rpartition("/")
+        path = paths.run_folder(study or "movies", run) / "llm_calls.jsonl"
+        if not path.exists():
+            raise RunError(
+                f"no {paths.shown(path)} to replay; a run with LLM roles writes it when its stage ends"
+            )
+        self._replies = _replies(path, model)
+
+    @property
+    def endpoints(self) -> Sequence[str]:
+        """No server."""
+        return ("",)
+
+    def settings(self) -> Mapping[str, Any]:
+        """Nothing beside the request."""
+        return {}
+
+    async def digest(self) -> str:
+        """The name of the run; each reply carries the digest that was logged."""
+        return self.spec
+
+    def complete(self, request: Request) -> Reply:
+        """The logged reply to the same messages, seed, options, schema and replicate.
+
+        Raises NotRecorded where there is none, or where models disagreed and none was named.
+        """
+        found = self._replies.get(request.digest(), {})
+        if len(found) != 1:
+            raise NotRecorded(
+                f"{self.spec} holds {len(found)} different replies to this {request.role} call"
+                + ("; name one model" if found else "; seed, options and prompts must be those of the run")
+            )
+        return next(iter(found.values()))
+
+    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
+        """The same; nothing is waited for."""
+        return self.complete(request)
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
+
+
+def _replies(path: Path, model: str | None) -> dict[str, dict[str, Reply]]:
+    """Reply texts by request; equal texts of several models are one reply."""
+    found: dict[str, dict[str, Reply]] = defaultdict(dict)
+    for row in read_jsonl(path):
+        if row.get("error") or row.get("text_cut") or (model and row.get("model") != model):
+            continue
+        reply = Reply(
+            text=row["text"], stop=row.get("stop") or "stop", tokens_in=row.get("tokens_in"),
+            tokens_out=row.get("tokens_out"), digest=row.get("digest") or "",
+            thinking=row.get("thinking") or "",
+        )  # fmt: skip
+        found[row["request"]].setdefault(json.dumps(row["text"]), reply)
+    return dict(found)

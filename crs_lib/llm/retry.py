@@ -1,0 +1,93 @@
+"""How often and when a failed call is tried again; the reasons are in the error classes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from crs_lib.errors import InputError
+from crs_lib.llm.base import Request
+from crs_lib.llm.errors import CutReply, LLMError
+from crs_lib.llm.limits import DEFAULTS, room, tokens_at_most
+from crs_lib.rng import address_seed
+
+
+@dataclass(frozen=True)
+class Retry:
+    """``waits`` more attempts after trouble on the way, ``seeds`` more after an unusable reply.
+
+    Pauses grow from ``first`` seconds by doubling up to ``longest``, each with a random part.
+    """
+
+    waits: int = 5
+    seeds: int = 2
+    first: float = 0.5
+    longest: float = 60.0
+
+    def __post_init__(self) -> None:
+        if min(self.waits, self.seeds) < 0 or not 0 <= self.first <= self.longest:
+            raise InputError(f"{self} cannot be followed; counts are >= 0 and 0 <= first <= longest")
+
+
+@dataclass
+class Course:
+    """The course of one call: the request as it stands, and what has been tried."""
+
+    request: Request
+    policy: Retry
+    tried: list[str] = field(default_factory=list)
+    waits: int = 0
+    seeds: int = 0
+    enlarged: bool = False
+
+    def again(self, error: BaseException) -> bool:
+        """Whether to try once more after this error; changes the request where the remedy says so."""
+        if not isinstance(error, LLMError):
+            return False
+        if error.remedy == "wait" and self.waits < self.policy.waits:
+            self.waits += 1
+        elif error.remedy == "other seed" and self.seeds < self.policy.seeds:
+            self.seeds += 1
+            self.request = with_seed_of_attempt(self.request, self.seeds)
+        elif isinstance(error, CutReply) and not self.enlarged and (more := _with_more_room(self.request)):
+            self.enlarged = True
+            self.request = more
+        else:
+            return False
+        self.tried.append(error.kind)
+        return True
+
+
+def with_seed_of_attempt(request: Request, attempt: int) -> Request:
+    """The request with the seed of its nth repetition; unchanged where it has no seed."""
+    if request.seed is None:
+        return request
+    return replace(request, seed=address_seed(request.seed, "attempt", attempt))
+
+
+def _with_more_room(request: Request) -> Request | None:
+    """Twice ``num_predict`` as far as the context allows; None where it allows no more."""
+    options = {**DEFAULTS, **request.options}
+    spare = options["num_ctx"] - tokens_at_most(request.messages)
+    enlarged = {**request.options, "num_predict": min(2 * options["num_predict"], spare)}
+    if enlarged["num_predict"] <= options["num_predict"]:
+        return None
+    room(enlarged)
+    return replace(request, options=enlarged)
+
+
+def attempts(course: Course) -> Any:
+    """Tenacity's async retry loop for one call."""
+    import tenacity
+
+    grows = tenacity.wait_exponential_jitter(
+        initial=course.policy.first, max=course.policy.longest, jitter=course.policy.first
+    )
+
+    def pause(state: Any) -> float:
+        error = state.outcome.exception()
+        if not isinstance(error, LLMError) or error.remedy != "wait":
+            return 0.0
+        return max(float(grows(state)), min(error.pause, course.policy.longest))
+
+    decide: Callable[[BaseException], bool] = course.again
+    return tenacity.AsyncRetrying(retry=tenacity.retry_if_exception(decide), wait=pause, reraise=True)

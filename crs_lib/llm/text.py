@@ -1,0 +1,71 @@
+"""What stands around a reply: thinking aloud, code fences, JSON that must keep a schema."""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from crs_lib.llm.errors import BadReply, CutReply, EmptyReply
+from crs_lib.text import shorten
+
+_THINK = re.compile(r"\s*<(think|thinking)>(.*?)(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
+_FENCE = re.compile(r"\A\s*```[A-Za-z]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
+
+
+class Parts(NamedTuple):
+    """A reply without its thinking, and the thinking."""
+
+    text: str
+    thinking: str
+
+
+def split_thinking(text: str, thinking: str = "") -> Parts:
+    """The reply without what the model thought aloud; ``thinking`` is what the server had split off.
+
+    Leading ``<think>…</think>`` blocks are taken out, one that is never closed takes everything with it,
+    and so is all before a closing tag whose opening stood in the chat template. Tags inside JSON or
+    further down in a text are left alone. Lone surrogates become U+FFFD.
+    """
+    text = text.encode("utf-8", "replace").decode() if not text.isascii() else text
+    found = [thinking] if thinking else []
+    while match := _THINK.match(text):
+        found.append(match[2].strip())
+        text = text[match.end() :]
+    if not found and not text.lstrip().startswith(("{", "[")) and (close := _CLOSE.search(text)):
+        found.append(text[: close.start()].strip())
+        text = text[close.end() :]
+    return Parts(text.strip(), "\n".join(found))
+
+
+def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
+    """The text that a study may use: not empty, and with a schema the JSON that keeps it.
+
+    A Markdown code fence around JSON is taken off. Raises EmptyReply, CutReply (stopped by its length
+    with a schema), or BadReply naming the first place that breaks the schema.
+    """
+    if schema is not None and stop == "length":
+        raise CutReply(f"the reply was cut after {len(text)} characters, its JSON is not whole", text=text)
+    if not text.strip():
+        raise EmptyReply("the reply holds no text")
+    if schema is None:
+        return text
+    fenced = _FENCE.match(text)
+    body = fenced[1] if fenced else text
+    try:
+        value = json.loads(body)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadReply(f"the reply is not JSON ({error}): {shorten(text, 120)!r}", text=text) from None
+    problem = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
+    if problem is not None:
+        where = "/".join(str(step) for step in problem.absolute_path) or "the top"
+        raise BadReply(f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}", text=text)
+    return body
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Any:
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
+
+    return Draft202012Validator(json.loads(schema))
