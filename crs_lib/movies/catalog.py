@@ -104,6 +104,11 @@ class Catalog:
             found = self.vocabulary.code_of.get(fields.concept(field, cleaned))
         return found
 
+    def support(self, field: str, value: str) -> int:
+        """The number of distinct films that have ``field=value``; 0 where none has."""
+        code = self.code(field, value)
+        return 0 if code is None else int(self.document_frequency[code])
+
     def values(self, field: str, min_items: int = 1) -> list[str]:
         """The values of a field that at least ``min_items`` distinct films have, sorted."""
         fields.get(field)

@@ -28,7 +28,7 @@ class Field:
     """A catalogue field and everything that depends on it.
 
     ``rule`` names the matching rule of :mod:`crs_lib.movies.grounding` for everyday words; ``keep``
-    is the place in the relaxation order (the smallest is given up first).
+    is the place in the relaxation order (the smallest is given up first); ``weight`` how often users wish for it.
     """
 
     name: str
@@ -39,6 +39,7 @@ class Field:
     may_shift: bool = True
     many: bool = True
     bridge: bool = True
+    weight: int = 1
     aliases: Mapping[str, tuple[str, ...]] | None = None
 
     def forms(self, value: str) -> tuple[str, ...]:
@@ -112,9 +113,9 @@ def clean_year(raw: str) -> Cleaned:
 FIELDS: dict[str, Field] = {
     field.name: field
     for field in (
-        Field("genre", clean_genre, "genre", 6, aliases=lexicon.GENRES, bridge=False),
-        Field("actor", clean_person, "person", 4),
-        Field("director", clean_person, "person", 5),
+        Field("genre", clean_genre, "genre", 6, aliases=lexicon.GENRES, bridge=False, weight=4),
+        Field("actor", clean_person, "person", 4, weight=4),
+        Field("director", clean_person, "person", 5, weight=3),
         Field("writer", clean_person, "person", 3),
         Field("language", clean_language, "language", 2, aliases=lexicon.LANGUAGES),
         Field("year", clean_year, "year", 1, many=False, bridge=False),
