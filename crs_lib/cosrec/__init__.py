@@ -1,0 +1,1 @@
+"""CoSRec: conversations that mix search and recommendation, from raw catalogue to scored runs."""

@@ -1,0 +1,172 @@
+"""What a CoSRec partition is made of: conversations, ratings, annotated needs, users, judgments."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pandas as pd
+
+from crs_lib.errors import InputError
+from crs_lib.retrieval.trec import Qrels
+
+INTENTS = ("search", "recommendation", "product_details")
+ASPECTS = ("fluency", "informativeness", "logicality", "coherence")
+MAPPINGS = ("as_documented", "zero_is_generic")
+
+
+def number(conversation: str) -> int:
+    """The number at the end of a conversation id: ids are not zero-padded, so they sort by it."""
+    tail = conversation.rpartition("_")[2]
+    if not tail.isdecimal():
+        raise InputError(f"conversation id {conversation!r} does not end in _<number>")
+    return int(tail)
+
+
+class Utterance(NamedTuple):
+    """One line of a conversation: speaker U or S, its text."""
+
+    speaker: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A conversation as it was released; a turn is an utterance of the user, counted from 0."""
+
+    id: str
+    utterances: tuple[Utterance, ...]
+
+    @property
+    def turns(self) -> list[int]:
+        """Positions of the user's utterances: ``turns[t]`` is where user turn ``t`` stands."""
+        return [i for i, utterance in enumerate(self.utterances) if utterance.speaker == "U"]
+
+    def table(self) -> pd.DataFrame:
+        """One row an utterance: user turn (empty for the system), speaker, text."""
+        turn, rows = -1, []
+        for speaker, text in self.utterances:
+            turn += speaker == "U"
+            said = "user" if speaker == "U" else "system"
+            rows.append({"turn": str(turn) if speaker == "U" else "", "speaker": said, "text": text})
+        return pd.DataFrame(rows, columns=["turn", "speaker", "text"])
+
+
+class Rating(NamedTuple):
+    """One rater's view of a conversation, each aspect 1 to 5. Raters are anonymous and unlinked."""
+
+    fluency: int
+    informativeness: int
+    logicality: int
+    coherence: int
+
+
+class Need(NamedTuple):
+    """What one annotator saw in a user turn: an intent and a stand-alone query for it."""
+
+    type: str
+    query: str
+
+
+class AnnotatedTurn(NamedTuple):
+    """All annotators' views of one user turn; an empty view means that the annotator saw no intent."""
+
+    turn: int
+    cells: tuple[tuple[Need, ...], ...]
+
+
+class Intent(NamedTuple):
+    """A curated intent: ``<conversation>_<turn>_<position>``, its type, and its phrasings in file order."""
+
+    id: str
+    turn: int
+    position: int
+    type: str
+    variants: tuple[str, ...]
+    product: str | None
+
+    @property
+    def canonical(self) -> str:
+        """The longest phrasing by characters; of equals the first in the file."""
+        return max(self.variants, key=len)
+
+
+class User(NamedTuple):
+    """A simulated user of a conversation; None where the file has no entry for them."""
+
+    id: str
+    profile: str | None
+    keywords: tuple[str, ...] | None
+
+
+class Topic(NamedTuple):
+    """A judged topic: a curated intent and, for recommendation, a user index as released."""
+
+    id: str
+    intent: str
+    user_index: int | None
+
+    @property
+    def kind(self) -> str:
+        """``recommendation`` where the topic carries a user index, else ``search``."""
+        return "search" if self.user_index is None else "recommendation"
+
+    @property
+    def conversation(self) -> str:
+        """The conversation's id; it holds an underscore itself."""
+        return self.intent.rsplit("_", 2)[0]
+
+    @property
+    def turn(self) -> int:
+        """The user turn, counted from 0."""
+        return int(self.intent.rsplit("_", 2)[1])
+
+
+def topic(name: str) -> Topic:
+    """Read a topic id: ``C_3_0`` is a search topic, ``C_3_0#2`` a recommendation for user index 2.
+
+    Only the topic is looked at: passage ids hold '#' too. Raises InputError for another form.
+    """
+    intent, hash_sign, index = name.partition("#")
+    parts = intent.rsplit("_", 2)
+    if len(parts) != 3 or not all(p.isdecimal() for p in parts[1:]) or (hash_sign and not index.isdecimal()):
+        raise InputError(
+            f"topic {name!r} has not the form <conversation>_<turn>_<position>, with '#<user index>' "
+            "for recommendation"
+        )
+    return Topic(name, intent, int(index) if hash_sign else None)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """One of raw, crowd, curated; what its folder lacks is empty and named in ``absent``."""
+
+    name: str
+    conversations: dict[str, Conversation]
+    ratings: dict[str, tuple[Rating, ...]] = field(default_factory=dict)
+    annotations: dict[str, tuple[AnnotatedTurn, ...]] = field(default_factory=dict)
+    intents: dict[str, tuple[Intent, ...]] = field(default_factory=dict)
+    users: dict[str, tuple[User, ...]] = field(default_factory=dict)
+    qrels: Qrels = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    hashes: Mapping[str, str] = field(default_factory=dict)
+
+    def all_intents(self) -> list[Intent]:
+        """Every curated intent, by conversation, turn and position."""
+        return [intent for name in self.conversations for intent in self.intents.get(name, ())]
+
+
+def user_of(partition: Partition, judged: Topic, mapping: str) -> User | None:
+    """The user that a topic's index stands for, or None where that is not resolved.
+
+    The release does not say it: every intent has one index more than its conversation has users.
+    ``as_documented`` takes the index as the rank of the user id (the top index has no user);
+    ``zero_is_generic`` takes 0 as the request without a user and index k as user k - 1. Report results
+    under both. Raises InputError for another mapping.
+    """
+    if mapping not in MAPPINGS:
+        raise InputError(f"user mapping {mapping!r} is not known; use one of {', '.join(MAPPINGS)}")
+    if judged.user_index is None:
+        return None
+    users = sorted(partition.users.get(judged.conversation, ()))
+    rank = judged.user_index - (mapping == "zero_is_generic")
+    return users[rank] if 0 <= rank < len(users) else None

@@ -1,0 +1,138 @@
+"""The loader: what it reads, what it refuses and how it says so."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crs_lib.cosrec import corpus
+from crs_lib.cosrec.records import Need, Utterance, number, topic, user_of
+from crs_lib.errors import InputError, RunError
+
+SCORES = {"fluency": 5, "informativeness": 4, "logicality": 3, "coherence": 2}
+TALK = "U: I need a tent\nS: For how many?\nU: Two. Thanks"
+
+
+def write(folder: Path, **files: Any) -> Path:
+    base = folder / "curated"
+    base.mkdir(parents=True, exist_ok=True)
+    files = {"conversations": {"C_1": TALK}} | files
+    for name, records in files.items():
+        path = base / (f"{name}.qrels" if name == "qrels" else f"{name}.jsonl")
+        lines = (
+            records
+            if isinstance(records, str)
+            else "".join(json.dumps({k: v}) + "\n" for k, v in records.items())
+        )
+        path.write_text(lines, encoding="utf-8")
+    return folder
+
+
+def intent(name: str, *variants: str, kind: str = "search") -> dict[str, Any]:
+    return {"id": name, "type": kind, "query_variants": list(variants)}
+
+
+def test_a_small_corpus(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        conversations={"C_10": TALK, "C_2": "U: Hello\nS: Hi\nand welcome"},
+        quality={"C_2": [SCORES]},
+        intents={
+            "C_10": [{"utterance": 0, "intents": [intent("C_10_0_0", "tent", "light tent", "small tent")]}]
+        },
+        profiles={"C_10": {"B": "likes light things"}},
+        keywords={"C_10": {"A": ["cheap", ""], "B": ["light"]}},
+        qrels="C_10_0_0\t0\tdoc#1_2\t2\n",
+    )
+    found = corpus.load(tmp_path, "curated")
+    assert list(found.conversations) == ["C_2", "C_10"]  # by number, not by letter
+    assert found.conversations["C_10"].turns == [0, 2]
+    assert found.conversations["C_2"].utterances[1] == Utterance("S", "Hi\nand welcome")
+    assert found.ratings["C_2"][0].logicality == 3
+    assert found.intents["C_10"][0].canonical == "light tent"  # as long as "small tent", but first
+    assert [(u.id, u.profile, u.keywords) for u in found.users["C_10"]] == [
+        ("A", None, ("cheap", "")),
+        ("B", "likes light things", ("light",)),
+    ]
+    assert found.absent == ("intent_annotations.jsonl",)
+    assert found.conversations["C_10"].table()["turn"].tolist() == ["0", "", "1"]
+
+
+def test_annotations(tmp_path: Path) -> None:
+    cell = [{"type": "search", "query": "q"}]
+    write(tmp_path, intent_annotations={"C_1": [{"utterance": 1, "intent_annotations": [cell, []]}]})
+    record = corpus.load(tmp_path, "curated").annotations["C_1"][0]
+    assert (record.turn, record.cells) == (1, ((Need("search", "q"),), ()))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"conversations": '{"C_1": "U: a"}\n{"C_1": "U: b"}\n'}, "line 2: conversation 'C_1' stands twice"),
+        ({"conversations": '{"C_1": "U: a", "C_1": "U: b"}\n'}, "key 'C_1' stands twice"),
+        ({"conversations": '{"C_1": "U: a", "C_2": "U: b"}\n'}, "as its only key"),
+        ({"conversations": '{"C_1": \n'}, "line 1: not JSON"),
+        ({"conversations": {"C_1": "tent"}}, "does not start with"),
+        ({"conversations": {"C_one": "U: a"}}, "does not end in"),
+        ({"quality": {"C_9": [SCORES]}}, "'C_9' is not in conversations"),
+        ({"quality": {"C_1": [SCORES | {"fluency": 6}]}}, "whole numbers from 1 to 5"),
+        ({"quality": {"C_1": [SCORES | {"fluency": 4.0}]}}, "whole numbers from 1 to 5"),
+        ({"quality": {"C_1": [{"fluency": 4}]}}, "exactly the keys"),
+        (
+            {"intents": {"C_1": [{"utterance": 2, "intents": []}]}},
+            "utterance 2; expected ascending user turns below 2",
+        ),
+        (
+            {"intents": {"C_1": [{"utterance": 0, "intents": [intent("C_1_0_1", "q")]}]}},
+            "should be 'C_1_0_0'",
+        ),
+        ({"intents": {"C_1": [{"utterance": 0, "intents": [intent("C_1_0_0")]}]}}, "with variants"),
+        (
+            {"intents": {"C_1": [{"utterance": 0, "intents": [intent("C_1_0_0", "q", kind="chat")]}]}},
+            "intent type 'chat'",
+        ),
+        ({"keywords": {"C_1": {"A": "cheap"}}}, "each with a list"),
+    ],
+)
+def test_what_breaks_the_contract_is_named(tmp_path: Path, files: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        corpus.load(write(tmp_path, **files), "curated")
+
+
+def test_missing_partitions_name_the_command(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="data get cosrec"):
+        corpus.load(tmp_path, "raw")
+    with pytest.raises(InputError, match="partition 'cured'"):
+        corpus.load(tmp_path, "cured")
+    with pytest.raises(RunError, match="no CoSRec corpus"):
+        corpus.locate(str(tmp_path))
+
+
+def test_topics_are_read_from_the_right() -> None:
+    search, recommendation = topic("CoSRec-Curated_3_12_0"), topic("CoSRec-Curated_3_12_0#2")
+    assert (search.kind, search.conversation, search.turn) == ("search", "CoSRec-Curated_3", 12)
+    assert (recommendation.kind, recommendation.intent, recommendation.user_index) == (
+        "recommendation",
+        search.id,
+        2,
+    )
+    for bad in ("C_1", "C_1_x_0", "C_1_0_0#", "C_1_0_0#a"):
+        with pytest.raises(InputError, match="has not the form"):
+            topic(bad)
+    assert number("CoSRec-Crowd_12") == 12
+
+
+def test_the_user_of_an_index_is_never_guessed(tmp_path: Path) -> None:
+    # users A and B, indices 0, 1, 2: one index too many, and two readings of it
+    found = corpus.load(write(tmp_path, keywords={"C_1": {"B": [], "A": []}}), "curated")
+
+    def users(mapping: str) -> list[str | None]:
+        named = [user_of(found, topic(f"C_1_0_0#{i}"), mapping) for i in range(3)]
+        return [user.id if user else None for user in named]
+
+    assert users("as_documented") == ["A", "B", None]
+    assert users("zero_is_generic") == [None, "A", "B"]
+    assert user_of(found, topic("C_1_0_0"), "as_documented") is None
+    with pytest.raises(InputError, match="user mapping 'zero'"):
+        user_of(found, topic("C_1_0_0#0"), "zero")

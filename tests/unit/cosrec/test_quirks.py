@@ -1,0 +1,131 @@
+"""The quirk report, majority labels and the language check, on small made-up cases."""
+
+from pathlib import Path
+
+import pytest
+
+from crs_lib.cosrec import corpus, quirks
+from crs_lib.cosrec.labels import curated_labels, majority_labels
+from crs_lib.cosrec.language import language, latin_share
+
+from .test_corpus import intent, write
+
+ALL_ONES = {"fluency": 1, "informativeness": 1, "logicality": 1, "coherence": 1}
+SEARCH, RECOMMEND = {"type": "search", "query": "q"}, {"type": "recommendation", "query": "q"}
+
+
+def test_every_kind_of_quirk_is_found_once(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        conversations={
+            "C_1": "U: I need a tent. Which one?\nS: The [Brand Name] one\nS: For two\nU: For two",
+            "C_2": "S: Hola, ¿qué es lo que busca para la casa?\nU: Una lámpara para el salón, por favor\nS:  x",
+        },
+        quality={"C_1": [ALL_ONES]},
+        intent_annotations={
+            "C_1": [{"utterance": 1, "intent_annotations": [[SEARCH, SEARCH], []]}],
+            "C_2": [{"utterance": 0, "intent_annotations": [[SEARCH]]}],
+        },
+        intents={
+            "C_1": [
+                {"utterance": 0, "intents": [intent("C_1_0_0", "a", "bcd", "a", "efg") | {"product": "B1"}]}
+            ]
+        },
+        profiles={"C_1": {"A": "p", "B": "p"}},
+        keywords={"C_1": {"A": ["x", "", "x", "y", "z", "w"], "C": []}},
+        qrels="C_1_0_0\t0\tm#1\t1\nC_1_0_0#0\t0\tb01\t1\nC_1_0_0#9\t0\tB02\t2\n",
+    )
+    report = quirks.report(corpus.load(tmp_path, "curated"))
+    found = report.groupby(["where", "quirk"]).size().to_dict()
+    assert found == {
+        ("C_1", "ends with the user"): 1,
+        ("C_1", "two S lines in a row"): 1,
+        ("C_1", "repeated utterance"): 1,
+        ("C_1", "placeholder left by the generator"): 1,
+        ("C_2", "does not start with the user"): 1,
+        ("C_2", "empty, padded or continued line"): 1,
+        ("C_2", "not English"): 1,
+        ("C_1", "the same grade for all aspects"): 1,
+        ("C_1", "median grade of 1"): 4,
+        ("C_1", "question without record"): 1,
+        ("C_1", "annotators split in halves"): 1,
+        ("C_1", "an intent type twice in one annotation"): 1,
+        ("C_2", "a single annotator"): 1,
+        ("C_1_0_0", "the longest variant is not the first"): 1,
+        ("C_1_0_0", "two longest variants"): 1,
+        ("C_1_0_0", "the same variant twice"): 1,
+        ("C_1_0_0", "field 'product', which is not documented"): 1,
+        ("C_1", "user with a profile and no keywords"): 1,
+        ("C_1", "user with keywords and no profile"): 1,
+        ("C_1", "empty keyword"): 1,
+        ("C_1", "more than five keywords"): 1,
+        ("C_1", "the same keyword twice"): 1,
+        ("C_2", "conversation without users"): 1,
+        ("C_1_0_0", "no document of grade 0"): 1,
+        ("C_1_0_0", "no document of grade 2"): 1,
+        ("C_1_0_0#0", "topic without its intent"): 1,
+        ("C_1_0_0#0", "item id in lower case"): 1,
+        ("C_1_0_0#0", "no document of grade 0"): 1,
+        ("C_1_0_0#0", "no document of grade 2"): 1,
+        ("C_1_0_0#9", "topic without its intent"): 1,
+        ("C_1_0_0#9", "no document of grade 0"): 1,
+        ("C_1_0_0#9", "user index without a user (as documented)"): 1,
+    }
+    assert quirks.summary(report)["cases"].sum() == len(report)
+
+
+def test_a_clean_corpus_has_no_quirks(tmp_path: Path) -> None:
+    write(tmp_path, conversations={"C_1": "U: I need a light tent\nS: Take the blue one"})
+    report = quirks.report(corpus.load(tmp_path, "curated"))
+    assert report.empty
+    assert quirks.summary(report).empty
+
+
+def test_majority_is_more_than_half(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        intent_annotations={
+            # turn 0: search 2 of 4 (a tie), recommendation 3 of 4; turn 1 has no record
+            "C_1": [
+                {
+                    "utterance": 0,
+                    "intent_annotations": [[SEARCH, RECOMMEND], [SEARCH], [RECOMMEND], [RECOMMEND]],
+                }
+            ]
+        },
+    )
+    first, second = majority_labels(corpus.load(tmp_path, "curated")).to_dict("records")
+    assert (first["search"], first["recommendation"], first["ties"], first["annotators"]) == (0, 1, 1, 4)
+    assert (second["recorded"], second["recommendation"], second["ties"]) == (False, 0, 0)
+
+
+def test_curated_labels_cover_every_turn(tmp_path: Path) -> None:
+    write(tmp_path, intents={"C_1": [{"utterance": 1, "intents": [intent("C_1_1_0", "q")]}]})
+    assert curated_labels(corpus.load(tmp_path, "curated"))["search"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "english"),
+    [
+        ("This is the best lamp that I have ever had, and it was cheap.", "en", True),
+        ("Es la mejor lámpara que he tenido, muy buena para el salón", "es", False),
+        ("C'est une très bonne lampe pour le salon, mais elle est chère", "fr", False),
+        ("Das ist eine sehr gute Lampe und sie war nicht teuer", "de", False),
+        ("Отличная лампа for the home", "other script", False),
+        ("素敵なランプ", "other script", False),
+        ("Café lamp 40W (brass)", "unknown", True),
+        ("La Crema candle", "unknown", True),  # one foreign word is a name, not a language
+        ("It’s “great” – really…", "unknown", True),
+        ("", "unknown", True),
+    ],
+)
+def test_language(text: str, expected: str, english: bool) -> None:
+    verdict = language(text)
+    assert verdict.english is english
+    assert verdict.language == expected or (expected == "unknown" and verdict.language == "en")
+
+
+def test_latin_share() -> None:
+    assert latin_share("abЖЖ") == 0.5
+    assert latin_share("é") == 1.0
+    assert latin_share("") == 1.0
