@@ -5,8 +5,12 @@ writes them to the ledger, in batches.
 """
 
 import multiprocessing
+import multiprocessing.connection
+import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any, Protocol
 
@@ -15,6 +19,7 @@ from crs_lib.ledger import Done, Key, Ledger, pack
 from crs_lib.progress import bar as progress_bar
 
 _WORKER: "SessionMaker | None" = None
+_REFUSED: list[Exception] = []
 
 
 class SessionMaker(Protocol):
@@ -48,7 +53,8 @@ def run(
         for batch in _results(todo, make, arguments, min(workers, max(1, len(todo))), chunk):
             ledger.record(batch)
             bar.update(len(batch))
-    failed = [(key, error) for key, error in ledger.failures() if key in set(keys)]
+    asked = set(keys)
+    failed = [(key, error) for key, error in ledger.failures() if key in asked]
     if failed:
         (key, error), n = failed[0], len(failed)
         raise RunError(
@@ -83,6 +89,11 @@ def _results(
                 under_way |= {pool.submit(_work, part) for part in islice(chunks, len(ready))}
                 for future in ready:
                     yield future.result()
+        except BrokenProcessPool as error:
+            raise RunError(
+                "a worker process ended without an answer, often for want of memory; what was finished is "
+                "stored. Start the same command again, perhaps with fewer workers: it continues"
+            ) from error
         finally:
             for future in under_way:
                 future.cancel()
@@ -90,10 +101,24 @@ def _results(
 
 def _start_worker(make: Callable[..., SessionMaker], arguments: tuple[Any, ...]) -> None:
     global _WORKER
-    _WORKER = make(*arguments)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        _WORKER = make(*arguments)
+    except Exception as error:  # raised where the first sessions are asked for, with its own type
+        _REFUSED.append(error)
+
+
+def _end_with_parent() -> None:
+    """End this worker when the process that started it is gone: a killed run leaves nothing behind."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)
 
 
 def _work(part: Sequence[Key]) -> list[Done]:
+    if _REFUSED:
+        raise _REFUSED[0]
     return [_attempt(_WORKER, key) for key in part]
 
 
