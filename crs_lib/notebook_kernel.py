@@ -48,7 +48,7 @@ def execute(
                 progress_bar=False,
                 cwd=folder,
                 kernel_manager_class=_kernel_of_this_environment(_environment(settings, variables)),
-                extra_arguments=["--log-level=40"],
+                extra_arguments=["--log-level=50"],
             )
     except papermill.PapermillExecutionError as error:
         raise _plain(error, source, out) from None

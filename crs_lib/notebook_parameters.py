@@ -83,7 +83,10 @@ def _parameter(line: ast.stmt, comments: Mapping[int, str], source: str) -> Para
     )
     if parameter.kind not in TYPES:
         raise InputError(f"{where} has type {parameter.annotation!r}; use one of {', '.join(TYPES)}")
-    checked(parameter, default)
+    try:
+        checked(parameter, default)
+    except InputError as error:
+        raise InputError(f"{where}: the default is not of its type: {error}") from error
     return parameter
 
 

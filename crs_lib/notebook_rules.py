@@ -31,13 +31,20 @@ _VOLATILE = {
 
 
 def load(path: Path) -> Any:
-    """The notebook as nbformat reads it; InputError where the file is none."""
+    """The notebook as nbformat reads it (format 4); InputError where the file is none."""
     import nbformat
 
+    text = path.read_text(encoding="utf-8")
     try:
-        return nbformat.read(path, as_version=4)
-    except (json.JSONDecodeError, nbformat.reader.NotJSONError, AttributeError, KeyError) as error:
-        raise InputError(f"{path.name} is no notebook ({type(error).__name__}: {error})") from error
+        record = json.loads(text)
+        usable = record["nbformat"] == 4 and all(
+            isinstance(cell["source"], str | list) for cell in record["cells"]
+        )
+    except (ValueError, TypeError, KeyError):
+        usable = False
+    if not usable:
+        raise InputError(f"{path.name} is no notebook of format 4; open it in JupyterLab and save it")
+    return nbformat.reads(text, as_version=4)
 
 
 def cells_tagged(notebook: Any, tag: str) -> list[Any]:

@@ -1,0 +1,133 @@
+"""Parameters are read as Python and checked as what they are declared to be."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib.errors import InputError
+from crs_lib.notebook_parameters import Parameter, check, checked, from_text, help_text, read
+
+CELL = """run: str = "smoke"  # name of the run
+seed: int = 7  # seed of every random choice
+rate: float = 0.1  # share, in [0, 1]
+quick: bool = True  # whether to hurry
+systems: list[str] = [
+    "tracker",
+    "echo",
+]  # systems, in order
+note: str = "a # b = c"  # papermill's own reader would cut this default
+limits: dict[str, int] = {"low": 1}  # bounds"""
+
+
+def by_name(cell=CELL):
+    return {parameter.name: parameter for parameter in read(cell, "03_simulate")}
+
+
+def test_reads_name_type_default_and_help_of_every_line():
+    found = by_name()
+    assert list(found) == ["run", "seed", "rate", "quick", "systems", "note", "limits"]
+    assert found["systems"] == Parameter("systems", "list[str]", ["tracker", "echo"], "systems, in order")
+    assert found["note"].default == "a # b = c"
+    assert found["seed"].help == "seed of every random choice"
+    assert (found["limits"].kind, found["limits"].inner) == ("dict", "int")
+
+
+@pytest.mark.parametrize(
+    ("line", "part"),
+    [
+        ("seed = 7", "seed = 7"),
+        ("seed: int = 3 + 4  # sum", "3 + 4"),
+        ("seed: int = len('a')  # call", "no literal"),
+        ("import os", "import os"),
+        ("seed: Path = 'x'  # type", "'Path'"),
+        ("seed: int = 'seven'  # default of another type", "'seven'"),
+        ("seed: int", "seed: int"),
+        ("seed: int = = 2", "not Python"),
+    ],
+)
+def test_another_kind_of_line_is_named(line, part):
+    with pytest.raises(InputError, match="03_simulate") as caught:
+        read(line, "03_simulate")
+    assert part in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("run", "007", "007"),  # a text stays a text, whatever it looks like
+        ("run", "true", "true"),
+        ("seed", "12", 12),
+        ("rate", "1e-3", 0.001),
+        ("rate", "2", 2.0),
+        ("quick", "False", False),
+        ("systems", "tracker, noisy:0.3", ["tracker", "noisy:0.3"]),
+        ("systems", '["a,b"]', ["a,b"]),
+        ("systems", "", []),
+        ("limits", '{"low": 3}', {"low": 3}),
+    ],
+)
+def test_typed_text_becomes_the_declared_type(name, text, value):
+    read_value = from_text(by_name()[name], text)
+    assert read_value == value
+    assert type(read_value) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("seed", "ten"), ("seed", "1.5"), ("seed", "1e5"), ("seed", "1_000"), ("seed", "true"), ("seed", ""),
+        ("rate", "NaN"), ("rate", "Infinity"), ("rate", "half"), ("quick", "1"), ("quick", "maybe"),
+        ("systems", "[1, 2]"), ("systems", "[a, b]"), ("limits", "low"), ("limits", '{"low": "x"}'),
+    ],
+)  # fmt: skip
+def test_mistyped_text_is_refused_with_what_was_expected(name, text):
+    parameter = by_name()[name]
+    with pytest.raises(InputError) as caught:
+        from_text(parameter, text)
+    assert repr(name) in str(caught.value)
+    assert parameter.annotation in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [True, "3", 3.0, None, [3]])
+def test_only_a_whole_number_is_a_whole_number(value):
+    with pytest.raises(InputError, match="whole number"):
+        checked(by_name()["seed"], value)
+
+
+@pytest.mark.parametrize("value", [("a",), {"a"}, [{1, 2}], [object()]])
+def test_only_what_json_holds_is_passed(value):
+    loose = Parameter("systems", "list", [], "")
+    with pytest.raises(InputError, match="expected a list"):
+        checked(loose, value)
+
+
+def test_unknown_name_comes_with_a_suggestion():
+    with pytest.raises(InputError, match="no parameter 'sede'; did you mean 'seed'"):
+        check(read(CELL, "03_simulate"), {"sede": 1}, "03_simulate")
+
+
+def test_help_has_one_line_a_parameter_with_default():
+    lines = help_text(read(CELL, "03_simulate"), "03_simulate").splitlines()
+    assert len(lines) == 1 + 7
+    assert lines[2].split() == ["seed", "(int)", *"seed of every random choice".split(), "[7]"]
+    assert lines[5].endswith('systems, in order [["tracker", "echo"]]')
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.lists(_json, max_size=4))
+def test_every_json_list_passes_unchanged(value):
+    assert checked(Parameter("x", "list", [], ""), value) == value
+
+
+@given(st.text(max_size=30))
+def test_a_literal_default_survives_being_written_in_a_cell(text):
+    cell = f"note: str = {text!r}  # a text\nseed: int = 1  # next"
+    found = by_name(cell)
+    assert found["note"].default == text
+    assert found["note"].help == "a text"

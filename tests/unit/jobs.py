@@ -1,0 +1,58 @@
+"""Work for the batch tests, importable by worker processes; ``python jobs.py LEDGER N WORKERS PAUSE`` does it."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from crs_lib import batch
+from crs_lib.errors import InputError, RunError
+from crs_lib.ledger import Key, Ledger
+from crs_lib.rng import stream
+
+KEYS_OF = ("tracker", "echo")
+
+
+def keys(n):
+    """n sessions of each of two systems."""
+    return [Key(system, session) for system in KEYS_OF for session in range(n)]
+
+
+class Draws:
+    """A session of random numbers; takes ``pause`` seconds, fails where it is told to."""
+
+    def __init__(self, seed, pause=0.0, failing=()):
+        self.seed, self.pause, self.failing = seed, pause, set(failing)
+
+    def __call__(self, key):
+        time.sleep(self.pause)
+        if key in self.failing:
+            raise ValueError(f"no session {key.session}")
+        numbers = stream(self.seed, key.system, key.session).random(400).tolist()
+        return json.dumps({"key": list(key), "numbers": numbers})
+
+
+class Refuses:
+    """Cannot be made."""
+
+    def __init__(self, text):
+        raise InputError(text)
+
+
+class Dies:
+    """Ends its process as the system does when memory runs out."""
+
+    def __call__(self, key):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    path, n, workers, pause = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+    try:
+        with Ledger(path) as ledger:
+            batch.run(ledger, keys(n), Draws, (5, pause), workers=workers, chunk=5, progress=False)
+    except RunError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
