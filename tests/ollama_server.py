@@ -135,6 +135,11 @@ class OllamaServer:
             return text[: max(1, len(text) // 2)]
         return f"<think>Let me see. {{}} </think>\n{text}" if fault == "think" else text
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the server is gone, though a connection may still be open."""
+        return self._stopped.is_set()
+
     def wait(self, seconds: float) -> None:
         """Sleep, but not beyond the server's end."""
         self._stopped.wait(seconds)
@@ -178,6 +183,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         owner = self.server.owner
+        if owner.stopped:
+            return self._hang_up()
         body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
         model = str(body.get("model"))
         full = owner.full(model)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ from crs_lib.llm.errors import LLMError, PromptCut, PromptTooLong
 DEFAULTS: Mapping[str, Any] = {"num_ctx": 8192, "num_predict": 512}
 _BYTES_A_TOKEN = 3  # English prose has 4 or more; names, digits and markup fewer
 _MESSAGE_TOKENS = 16  # what a chat template puts around a message
-_COOL_OFF = 30.0  # seconds that an endpoint which failed is chosen last
+_COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
 
 
 def tokens_at_most(messages: Iterable[Message]) -> int:
@@ -68,23 +69,31 @@ def check_read(request: Request, tokens_in: int | None) -> None:
 
 
 class Endpoints:
-    """The addresses of one model, each with so many slots; the least busy healthy one serves next."""
+    """The addresses of one model, each with so many slots; the least busy one that works serves next.
+
+    An address that failed is left alone for half a minute, unless all of them failed: a dead server answers
+    at once and would draw all calls to itself.
+    """
 
     def __init__(self, addresses: Sequence[str], slots: int) -> None:
         if slots < 1:
             raise InputError(f"slots is {slots}; give the number of calls an endpoint takes at once, >= 1")
-        self._addresses = list(addresses) or [""]
-        self._busy = dict.fromkeys(self._addresses, 0)
-        self._failed = dict.fromkeys(self._addresses, float("-inf"))
-        self._free = asyncio.Semaphore(slots * len(self._addresses))
+        self._busy = dict.fromkeys(addresses or [""], 0)
+        self._failed = dict.fromkeys(self._busy, float("-inf"))
+        self._waiting: deque[asyncio.Future[None]] = deque()
         self._slots = slots
 
     async def take(self) -> str:
         """Wait for a slot and occupy it; returns its address."""
-        await self._free.acquire()
-        now = time.monotonic()
-        open_ones = [a for a in self._addresses if self._busy[a] < self._slots]
-        chosen = min(open_ones, key=lambda a: (now - self._failed[a] < _COOL_OFF, self._busy[a]))
+        while not (free := self._free()):
+            turn = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._wake()
+                raise
+        chosen = min(free, key=lambda address: self._busy[address])
         self._busy[chosen] += 1
         return chosen
 
@@ -99,4 +108,19 @@ class Endpoints:
             raise
         finally:
             self._busy[address] -= 1
-            self._free.release()
+            self._wake()
+
+    def _free(self) -> list[str]:
+        """Addresses with a free slot, among those that work, or among all if none does."""
+        now = time.monotonic()
+        works = [a for a, failed in self._failed.items() if now - failed >= _COOL_OFF] or list(self._busy)
+        return [address for address in works if self._busy[address] < self._slots]
+
+    def _wake(self) -> None:
+        """Let as many callers look again as there are free slots; one that finds none queues up again."""
+        spare = sum(self._slots - self._busy[address] for address in self._free())
+        while spare > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                spare -= 1

@@ -79,15 +79,14 @@ def attempts(course: Course) -> Any:
     """Tenacity's async retry loop for one call."""
     import tenacity
 
-    grows = tenacity.wait_exponential_jitter(
-        initial=course.policy.first, max=course.policy.longest, jitter=course.policy.first
-    )
+    grows = tenacity.wait_exponential(multiplier=course.policy.first, max=course.policy.longest)
+    apart = tenacity.wait_random(0, course.policy.first)  # callers that failed together come back apart
 
     def pause(state: Any) -> float:
         error = state.outcome.exception()
         if not isinstance(error, LLMError) or error.remedy != "wait":
             return 0.0
-        return max(float(grows(state)), min(error.pause, course.policy.longest))
+        return max(grows(state), min(error.pause, course.policy.longest)) + apart(state)
 
     decide: Callable[[BaseException], bool] = course.again
     return tenacity.AsyncRetrying(retry=tenacity.retry_if_exception(decide), wait=pause, reraise=True)

@@ -1,0 +1,83 @@
+"""Preflight: one message that lists everything that is missing, before anything starts."""
+
+from typing import Any
+
+import pytest
+from ollama_server import DIGEST, OllamaServer
+
+from crs_lib.errors import InputError, RunError
+from crs_lib.llm import addresses
+from crs_lib.llm.preflight import Need, preflight
+
+
+def test_all_is_well() -> None:
+    with OllamaServer(["gemma:2b", "qwen"], context=4096) as server:
+        host: dict[str, Any] = {"settings": {"host": server.url}}
+        found = preflight([
+            Need("crs", "ollama:gemma:2b", {"num_ctx": 4096}, prompt=1000, **host),
+            Need("judge", "openai:qwen", {"num_ctx": 2048}, **host),
+            Need("user", "template"),
+        ])  # fmt: skip
+    assert found["digest"].tolist() == [DIGEST, "model:qwen", "template-1"]
+    assert found["context"].fillna(0).tolist() == [4096, 4096, 0]
+    assert found["version"].fillna("").tolist() == ["0.13.0", "", ""]
+    assert server.chats == 0
+
+
+def test_all_that_is_missing_is_said_at_once() -> None:
+    with OllamaServer(["gemma:2b"], context=4096) as server, OllamaServer(version="0.3.14") as old:
+        host: dict[str, Any] = {"settings": {"host": server.url}}
+        with pytest.raises(RunError) as caught:
+            preflight([
+                Need("crs", "ollama:gemma:7b", **host),
+                Need("crs", "ollama:gemma:2b", {"num_ctx": 8192}, **host),
+                Need("judge", "ollama:gemma:2b", {"num_ctx": 4096, "num_predict": 96}, 5000, **host),
+                Need("topics", "ollama:tiny", settings={"host": old.url}),
+                Need("user", "openai:vicuna", **host),
+                Need("user", "ollama:tiny", settings={"host": "127.0.0.1:1"}),
+                Need("user", "olama:tiny"),
+            ])  # fmt: skip
+    said = str(caught.value)
+    assert "7 things are missing" in said
+    assert "did you mean 'gemma:2b'" in said and "ollama pull gemma:7b" in said
+    assert "context of 4096 tokens, num_ctx asks for 8192" in said
+    assert "set num_ctx to 5096 or more" in said  # 5000 of prompt + 96 of answer
+    assert "is 0.3.14" in said and "update it to 0.5.0" in said
+    assert "serves gemma:2b, not vicuna" in said
+    assert "127.0.0.1:1" in said and "did you mean 'ollama'" in said
+    assert len(said.splitlines()) == 8
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("gpu1", ("http://gpu1:11434",)),
+        ("gpu1:8080, https://gpu2 ,", ("http://gpu1:8080", "https://gpu2")),
+        ("0.0.0.0", ("http://127.0.0.1:11434",)),
+        (":5000", ("http://127.0.0.1:5000",)),
+        ("[::1]:5000", ("http://[::1]:5000",)),
+        ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
+    ],
+)
+def test_addresses_are_read_as_people_write_them(given: str, expected: tuple[str, ...]) -> None:
+    assert addresses.parse(given, port=11434, variable="OLLAMA_HOST") == expected
+
+
+@pytest.mark.parametrize("given", ["", " , ", "ftp://gpu1", "gpu1:port", "a,a", "http://me:s3cret@gpu1"])
+def test_addresses_that_cannot_be_used_are_refused(given: str) -> None:
+    with pytest.raises(InputError) as caught:
+        addresses.parse(given, port=11434, variable="OLLAMA_HOST")
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("http://127.0.0.1:1", True),
+        ("http://localhost", True),
+        ("http://[::1]:5", True),
+        ("http://gpu1", False),
+    ],
+)
+def test_this_machine_is_known(address: str, local: bool) -> None:
+    assert addresses.is_local(address) is local
