@@ -79,7 +79,7 @@ class Registry(Generic[T]):
             )
         return self._entries[name]
 
-    def create(self, spec: str, **options: Any) -> T:
+    def create(self, spec: str, /, **options: Any) -> T:
         """Make the member that a spec names; what follows the first colon is passed as ``argument``.
 
         ``create("noisy:0.3")`` calls the maker with ``argument="0.3"``. Raises InputError for an

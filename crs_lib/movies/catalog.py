@@ -112,14 +112,16 @@ class Catalog:
     def values(self, field: str, min_items: int = 1) -> list[str]:
         """The values of a field that at least ``min_items`` distinct films have, sorted."""
         fields.get(field)
-        counts = self.document_frequency
-        return sorted(
-            value
-            for code, (name, value) in enumerate(
-                zip(self.vocabulary.field, self.vocabulary.value, strict=True)
-            )
-            if name == field and counts[code] >= min_items
-        )
+        return [value for value, n in self._values_of[field] if n >= min_items]
+
+    @cached_property
+    def _values_of(self) -> Mapping[str, list[tuple[str, int]]]:
+        """Every field's values with their numbers of films, sorted by value."""
+        table: dict[str, list[tuple[str, int]]] = {name: [] for name in FIELDS}
+        terms, counts = self.vocabulary, self.document_frequency.tolist()
+        for name, value, n in zip(terms.field, terms.value, counts, strict=True):
+            table[name].append((value, n))
+        return {name: sorted(pairs) for name, pairs in table.items()}
 
     def genres(self, min_items: int = 5) -> list[str]:
         """The genres with support: at least ``min_items`` distinct films, sorted."""

@@ -21,7 +21,8 @@ class Matcher:
     """Forms (folded word sequences) compiled for lookup; a form's number is its place in the input.
 
     Every form is looked up where its rarest word stands: a word costs one dictionary lookup, whatever
-    the number of forms. ``everyday`` words stand in for it only where nothing rarer is left. Works the same for eight thousand and for a million forms.
+    the number of forms. ``everyday`` words stand in for it only where nothing rarer is left.
+    Works the same for eight thousand and for a million forms.
     """
 
     def __init__(self, forms: Sequence[str], everyday: Container[str] = ()) -> None:

@@ -1,5 +1,6 @@
 """Where catalogues come from: our sample, a JSON file in the OpenDialKG form, or a Parquet file."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -54,3 +55,11 @@ def _from_parquet(path: Path) -> Catalog:
     columns = frame.columns.tolist()
     rows = (dict(zip(columns, row, strict=True)) for row in frame.itertuples(index=False, name=None))
     return Catalog.from_records(((str(row["title"] or ""), row) for row in rows), path.name)
+
+
+def content_hash(catalog: Catalog) -> str:
+    """Hex digest of what a catalogue holds: equal for equal films, wherever they were read from."""
+    digest = hashlib.sha256()
+    for i in range(len(catalog)):
+        digest.update(json.dumps(catalog.record(i), ensure_ascii=False, sort_keys=True).encode())
+    return digest.hexdigest()

@@ -1,0 +1,83 @@
+"""Template-worded replies: the films recommended, and answers about films from the catalogue."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from crs_lib.movies import wording
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.grounding import Grounder
+from crs_lib.text import listing, words
+
+_QUESTION_CUES = {
+    "answer_cast": ("who", "actors", "cast", "plays", "anybody"),
+    "answer_maker": ("directed", "wrote", "script", "behind", "made"),
+    "answer_plot": ("about", "happens", "premise", "describe", "sum", "expect", "bit", "more", "idea"),
+    "answer_mood": ("mood", "tone", "light", "long", "when", "suit", "right", "end", "follow", "awake"),
+}
+_RESTATES = 0.5  # how often a reply opens with its own state in words
+
+
+def recommend(
+    catalog: Catalog, items: Sequence[int], wishes: Mapping[str, str], draw: np.random.Generator
+) -> str:
+    """A sentence that recommends films by title and year, now and then opening with the wishes.
+
+    Raises nothing for an empty list: the sentence then says that nothing was found.
+    """
+    if not items:
+        return "I'm afraid I found nothing that fits."
+    parts = [_item(catalog, item, draw) for item in items]
+    section = "recommend_wish" if wishes and draw.random() < _RESTATES else "recommend"
+    return wording.say("system", section, draw, list=listing(parts, "or"), wish=wording.wish(wishes, draw))
+
+
+def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
+    film = catalog.items[item]
+    directors, actors = film.values["director"], film.values["actor"]
+    complete = film.year and directors and actors
+    return wording.say(
+        "system",
+        "item" if complete else "item_bare",
+        draw,
+        title=film.title,
+        year=str(film.year),
+        director=listing(directors[:2]),
+        actor=listing(actors[:2]),
+    )
+
+
+def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
+    """The answer to a question about a film that it names, or an empty text where it asks none."""
+    asked = set(words(question))
+    if "?" not in question and "tell" not in asked and "say" not in asked:
+        return ""
+    mentions = grounder.titles(question)
+    kind = next((kind for kind, cues in _QUESTION_CUES.items() if asked.intersection(cues)), "")
+    if not mentions or not kind:
+        return ""
+    film = grounder.catalog.items[mentions[0].item]
+    actors, directors, genres = (film.values[name] for name in ("actor", "director", "genre"))
+    if kind == "answer_maker" or (kind == "answer_cast" and not actors):
+        kind = "answer_maker" if directors else "answer_plot"
+    if kind == "answer_mood" and not genres:
+        kind = "answer_plot"
+    if kind == "answer_plot" and not film.plot:
+        return ""
+    return wording.say(
+        "system",
+        kind,
+        draw,
+        title=film.title,
+        actors=listing(actors[:3]),
+        directors=listing(directors),
+        plot=film.plot,
+        genres=listing([genre.lower() for genre in genres[:3]]),
+    )
+
+
+def acknowledge(wishes: Mapping[str, str], draw: np.random.Generator) -> str:
+    """A sentence that repeats the slots and recommends nothing."""
+    if not wishes:
+        return wording.say("system", "slots_none", draw)
+    return wording.say("system", "slots", draw, wish=wording.wish(wishes, draw))

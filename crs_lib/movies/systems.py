@@ -1,0 +1,274 @@
+"""The systems under test: the constraint tracker of the thesis, and LLM-free control policies.
+
+To add one, write a class with ``reply`` and register it by name. Only catalogue items are ever
+recommended; control policies have a known order (docs/metrics.md, section 6).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from crs_lib import rng
+from crs_lib.errors import InputError
+from crs_lib.movies import replies, tracker
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.grounding import Grounder
+from crs_lib.registry import Registry
+
+N_ITEMS = 3
+
+
+@dataclass(frozen=True)
+class World:
+    """What all systems of a process share: the catalogue and its grounder."""
+
+    catalog: Catalog
+    grounder: Grounder
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A reply: its text, the items it recommends, the constraints the system holds, and extras.
+
+    ``hallucinated`` are titles it named that the catalogue does not have.
+    """
+
+    text: str
+    items: tuple[int, ...] = ()
+    constraints: Mapping[str, str] = field(default_factory=dict)
+    hallucinated: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+class System(Protocol):
+    """One conversation's system. ``sees_state``: it is given the user's log (oracles only)."""
+
+    sees_state: bool
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply: ...
+
+
+SYSTEMS: Registry[System] = Registry("policy")
+
+
+def create(spec: str, world: World, seed: int, session: int) -> System:
+    """The system a spec names, for one session; InputError with a suggestion for an unknown one."""
+    return SYSTEMS.create(spec, world=world, seed=seed, session=session, spec=spec)
+
+
+def check(specs: Sequence[str]) -> list[str]:
+    """The specs themselves, if each names a registered system once, with a usable argument."""
+    if isinstance(specs, str) or not specs:
+        raise InputError(f"systems is {specs!r}; give a list of policies, e.g. ['tracker', 'oracle']")
+    for spec in specs:
+        entry = SYSTEMS.get(spec)
+        checker = entry.facts.get("check")
+        _, _, argument = spec.partition(":")
+        if entry.facts.get("argument") and not argument:
+            raise InputError(f"policy {spec!r} needs {entry.facts['argument']} after a colon")
+        if ":" in spec and not entry.facts.get("argument"):
+            raise InputError(f"policy {entry.name!r} takes no argument, got {spec!r}")
+        if checker:
+            checker(argument)
+    doubles = sorted({spec for spec in specs if list(specs).count(spec) > 1})
+    if doubles:
+        raise InputError(f"systems names {doubles} more than once; each may occur once")
+    return list(specs)
+
+
+def rank(
+    catalog: Catalog,
+    wishes: Mapping[str, str],
+    avoid: Mapping[str, str],
+    seen: Sequence[int],
+    draw: np.random.Generator,
+    n: int = N_ITEMS,
+) -> tuple[int, ...]:
+    """The ``n`` films that meet most wishes: those recommended before count half a wish less.
+
+    Films with a value to avoid come last; ties are broken by chance.
+    """
+    score = np.zeros(len(catalog))
+    for name, value in wishes.items():
+        code = catalog.code(name, value)
+        if code is not None:
+            score[catalog.items_with(code)] += 1
+    for name, value in avoid.items():
+        code = catalog.code(name, value)
+        if code is not None:
+            score[catalog.items_with(code)] -= len(wishes) + 1
+    score[list(seen)] -= 0.5
+    score[~catalog.recommendable] = -np.inf
+    score += draw.random(len(score)) * 0.25
+    n = min(n, int(catalog.recommendable.sum()))
+    top = np.argpartition(-score, n - 1)[:n]
+    return tuple(int(i) for i in top[np.argsort(-score[top], kind="stable")])
+
+
+class Recommender:
+    """Base of the policies that recommend: subclasses say what they believe the user wants."""
+
+    sees_state = False
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        self.world, self.seed, self.session, self.spec = world, seed, session, spec
+        self.seen: list[int] = []
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+        """Recommend films for what is believed; answer first if a question about a film was asked."""
+        draw = rng.stream(self.seed, "movies", self.session, "system", self.spec, turn)
+        wishes, avoid = self.believe(turn, text, user_meta)
+        items = self.choose(wishes, avoid, draw)
+        self.seen += [item for item in items if item not in self.seen]
+        answer = replies.answer(self.world.grounder, text, draw)
+        words = replies.recommend(self.world.catalog, items, wishes, draw)
+        return Reply(f"{answer} {words}".strip(), items, wishes)
+
+    def believe(
+        self, turn: int, text: str, user_meta: Mapping[str, Any]
+    ) -> tuple[dict[str, str], dict[str, str]]:
+        """The wishes and the values to avoid that the policy acts on."""
+        return {}, {}
+
+    def choose(
+        self, wishes: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+    ) -> tuple[int, ...]:
+        """The films to recommend."""
+        return rank(self.world.catalog, wishes, avoid, self.seen, draw)
+
+
+@SYSTEMS.register("oracle")
+class Oracle(Recommender):
+    """Follows the user's logged state: what perfect understanding would do."""
+
+    sees_state = True
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+        """The user's own wishes and what is to be avoided."""
+        return dict(user_meta["constraints"]), dict(user_meta["avoid"])
+
+
+@SYSTEMS.register("tracker")
+class Tracker(Recommender):
+    """The thesis's recommender: constraints read by rules from every utterance, and kept."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        super().__init__(world, seed, session, spec)
+        self.state: dict[str, str] = {}
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+        """The state after this utterance."""
+        self.state = tracker.apply(self.state, tracker.read(self.world.grounder, text))
+        return dict(self.state), {}
+
+
+@SYSTEMS.register("amnesiac")
+class Amnesiac(Recommender):
+    """Reads the last utterance only and forgets it."""
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+        """What this utterance alone says."""
+        return tracker.read(self.world.grounder, text).wanted, {}
+
+
+@SYSTEMS.register("sticky")
+class Sticky(Recommender):
+    """Never lets go of the first wish in a field, whatever is said later."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        super().__init__(world, seed, session, spec)
+        self.state: dict[str, str] = {}
+
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+        """The first value of every field so far."""
+        self.state = tracker.read(self.world.grounder, text).wanted | self.state
+        return dict(self.state), {}
+
+
+@SYSTEMS.register("popular")
+class Popular(Recommender):
+    """The best connected films, not named before, whatever is asked."""
+
+    def choose(self, wishes: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
+        """The next most popular films."""
+        catalog = self.world.catalog
+        order = np.lexsort((np.arange(len(catalog)), -catalog.popularity))
+        fresh = [int(i) for i in order if catalog.recommendable[i] and int(i) not in self.seen]
+        return tuple((fresh or [int(i) for i in order])[:N_ITEMS])
+
+
+@SYSTEMS.register("random")
+class Random(Recommender):
+    """Films drawn uniformly from the catalogue."""
+
+    def choose(self, wishes: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
+        """Films by chance, without repetition within a reply."""
+        items = np.flatnonzero(self.world.catalog.recommendable)
+        return tuple(int(i) for i in draw.choice(items, size=min(N_ITEMS, len(items)), replace=False))
+
+
+@SYSTEMS.register("slot_echo")
+class SlotEcho(Tracker):
+    """Tracks and repeats the slots, recommends nothing."""
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+        """Acknowledge the state in words."""
+        draw = rng.stream(self.seed, "movies", self.session, "system", self.spec, turn)
+        wishes, _ = self.believe(turn, text, user_meta)
+        return Reply(replies.acknowledge(wishes, draw), (), wishes)
+
+
+class _Quiet:
+    """Base of the systems that neither track nor recommend."""
+
+    sees_state = False
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        pass
+
+
+@SYSTEMS.register("echo")
+class Echo(_Quiet):
+    """Repeats the user's utterance word for word."""
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+        """The user's own words."""
+        return Reply(text)
+
+
+@SYSTEMS.register("silent")
+class Silent(_Quiet):
+    """Says nothing."""
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+        """An empty text."""
+        return Reply("")
+
+
+def _share(argument: str) -> float:
+    try:
+        value = float(argument)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InputError(f"noisy:{argument}: give a share between 0 and 1, e.g. noisy:0.3")
+    return value
+
+
+@SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", check=_share)
+class Noisy(Oracle):
+    """The oracle, but random with probability p: a dose of not following."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
+        super().__init__(world, seed, session, spec)
+        self.share = _share(argument)
+
+    def choose(
+        self, wishes: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+    ) -> tuple[int, ...]:
+        """Random films with probability p, the oracle's otherwise."""
+        if draw.random() < self.share:
+            return rank(self.world.catalog, {}, {}, (), draw)
+        return super().choose(wishes, avoid, draw)

@@ -1,0 +1,124 @@
+"""The rule-based constraint tracker: what a user's words add to, change in, or take from the state.
+
+Values are grounded as everywhere else; a value after a cue such as "instead of" or "forget" is given
+up, one after "I'd like" is wanted, "never mind the rest" clears what stood before.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from crs_lib.movies.fields import PERSON_FIELDS
+from crs_lib.movies.grounding import Grounder, Match
+from crs_lib.text import spans, words
+
+_NEGATIVE = (
+    "not", "no", "without", "instead of", "rather than", "forget", "drop", "skip", "swap", "enough of",
+    "tired of", "never mind", "no longer", "doesn t have to be", "needn t be", "don t insist on",
+    "away from", "changed my mind about", "anything but", "had enough", "don t want",
+)  # fmt: skip
+_POSITIVE = (
+    "i d like", "i d rather", "i d prefer", "i want", "i do want", "make it", "give me", "how about",
+    "what about", "let s try", "keep", "find me", "show me", "i meant", "should have said", "i m now after",
+    "please keep to", "i stay with", "i d still like", "for something else",
+)  # fmt: skip
+_RESET = (
+    "never mind the rest", "forget the rest", "forget everything else", "forget what i said",
+    "never mind what i said", "never mind my earlier wishes", "start over", "leave the rest",
+    "done with my earlier wishes", "anything works", "surprise me with anything",
+)  # fmt: skip
+_ROLE_CUES = {
+    "director": ("directed", "made", "director", "by"),
+    "writer": ("written", "scripted", "script", "writer"),
+    "actor": ("with", "starring", "featuring", "actor", "actress", "cast"),
+}
+_STOPS = ".!?;:,\n"
+_REACH = 4
+
+
+@dataclass
+class Reading:
+    """What one utterance says: values wanted, values given up, and whether it clears the state."""
+
+    wanted: dict[str, str] = field(default_factory=dict)
+    given_up: dict[str, str] = field(default_factory=dict)
+    reset: bool = False
+
+
+def read(grounder: Grounder, text: str) -> Reading:
+    """Read an utterance by the rules of this module; titles named in it are no constraints."""
+    tokens, places = words(text), spans(text)
+    titles = [(m.start, m.end) for m in grounder.titles(text)]
+    reading = Reading(reset=any(_at(tokens, cue) for cue in map(str.split, _RESET)))
+    for match in _one_role(grounder.audit(text), tokens, places):
+        if any(start <= match.start and match.end <= end for start, end in titles):
+            continue
+        first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
+        if _negated(text, tokens, places, first):
+            reading.given_up[match.field] = match.value
+            if reading.wanted.get(match.field) == match.value:
+                del reading.wanted[match.field]
+        else:
+            reading.wanted[match.field] = match.value
+            if reading.given_up.get(match.field) == match.value:
+                del reading.given_up[match.field]
+    return reading
+
+
+def apply(state: dict[str, str], reading: Reading) -> dict[str, str]:
+    """The constraints after an utterance: cleared, given up, then set, in this order."""
+    after = {} if reading.reset and reading.wanted else dict(state)
+    for name, value in reading.given_up.items():
+        if after.get(name) == value:
+            del after[name]
+    return after | reading.wanted
+
+
+def _at(tokens: Sequence[str], cue: Sequence[str]) -> bool:
+    n = len(cue)
+    return any(list(tokens[i : i + n]) == list(cue) for i in range(len(tokens) - n + 1))
+
+
+def _negated(text: str, tokens: Sequence[str], places: Sequence[tuple[int, int]], first: int) -> bool:
+    """Whether the last cue before a word, within its clause, is a negative one."""
+    begin = first
+    while begin > 0 and not any(c in _STOPS for c in text[places[begin - 1][1] : places[begin][0]]):
+        begin -= 1
+    clause = f" {' '.join(tokens[begin:first])} "
+    negative = max((clause.rfind(f" {cue} ") for cue in _NEGATIVE), default=-1)
+    positive = max((clause.rfind(f" {cue} ") for cue in _POSITIVE), default=-1)
+    return negative > positive
+
+
+def _one_role(
+    matches: Sequence[Match], tokens: Sequence[str], places: Sequence[tuple[int, int]]
+) -> list[Match]:
+    """Accepted matches without those inside a longer one; a person gets the role that the words cue."""
+    good = [m for m in matches if not m.rejected]
+    chosen: list[Match] = []
+    for match in good:
+        longer = any(
+            o.start <= match.start and match.end <= o.end and o.end - o.start > match.end - match.start
+            for o in good
+        )
+        same = [o for o in good if (o.start, o.end) == (match.start, match.end)]
+        if longer or match.field != _role([o.field for o in same], match, tokens, places):
+            continue
+        chosen.append(match)
+    return chosen
+
+
+def _role(
+    options: Sequence[str], match: Match, tokens: Sequence[str], places: Sequence[tuple[int, int]]
+) -> str:
+    if len(options) == 1:
+        return options[0]
+    first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
+    before = tokens[max(0, first - _REACH) : first]
+    for token in reversed(before):
+        for role, cues in _ROLE_CUES.items():
+            if token in cues and role in options:
+                # "written by" and "made by": the word before "by" decides
+                if token == "by" and any(t in _ROLE_CUES["writer"] for t in before) and "writer" in options:
+                    return "writer"
+                return role
+    return next((role for role in PERSON_FIELDS if role in options), options[0])
