@@ -81,7 +81,7 @@ def test_only_what_is_missing_is_done(tmp_path):
 def test_a_failing_session_does_not_stop_the_others_and_is_tried_again(tmp_path, workers):
     bad = Key("echo", 2)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        with pytest.raises(RunError, match="1 of 8 sessions failed.*session 2 of 'echo'.*no session 2"):
+        with pytest.raises(RunError, match=r"1 of 8 sessions failed.*session 2 of 'echo'.*no session 2"):
             batch.run(ledger, keys(4), Draws, (5, 0, [bad]), workers=workers, chunk=3)
         assert ledger.counts() == {"done": 7, "failed": 1}
         assert batch.run(ledger, keys(4), Draws, (5,), workers=workers) == 1
@@ -112,18 +112,22 @@ def test_without_workers_nothing_can_be_done(tmp_path, workers):
         batch.run(ledger, keys(1), Draws, (5,), workers=workers)
 
 
+def killed(process, path, beyond):
+    """Kill the job once it has stored more than so many sessions; how many are stored then."""
+    wait_until(lambda: stored(path) > beyond or process.poll() is not None)
+    children = _children(process.pid)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any(_alive(child) for child in children))  # the workers end by themselves
+    return stored(path)
+
+
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path, workers):
     path, n = tmp_path / "ledger.sqlite", 150
     reached = [0]
     for _ in range(3):
-        process = start(path, n, workers, pause=0.02)
-        wait_until(lambda: stored(path) > reached[-1] + 20 or process.poll() is not None)
-        children = _children(process.pid)
-        process.kill()
-        process.communicate()
-        reached.append(stored(path))
-        wait_until(lambda: not any(_alive(child) for child in children))  # noqa: B023
+        reached.append(killed(start(path, n, workers, pause=0.02), path, reached[-1] + 20))
     assert 0 < reached[1] < reached[2] < reached[3] < 2 * n  # each start went on, none came to the end
     kept = {key: body for key, body in zip(keys(n), in_process(n), strict=True) if key in _finished(path)}
 

@@ -1,0 +1,136 @@
+"""The ledger: once per session, in one piece, and honest about damage."""
+
+import sqlite3
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crs_lib.errors import RunError
+from crs_lib.ledger import Done, Key, Ledger, pack, unpack
+
+A, B, C = Key("tracker", 0), Key("tracker", 1), Key("echo", 0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run" / "ledger.sqlite"
+
+
+def test_what_is_stored_comes_back_in_the_order_asked_for(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), ""), Done(C, pack("ç \ud800"), "")])
+    with Ledger(path) as ledger:
+        assert list(ledger.bodies([C, A])) == ["ç \ud800", "a"]
+        assert ledger.finished() == {A, B, C}
+        assert ledger.counts() == {"done": 3}
+        assert ledger.failures() == []
+
+
+def test_a_finished_session_keeps_its_first_body(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, pack("first"), "")])
+        ledger.record([Done(A, pack("second"), ""), Done(A, None, "ValueError: late")])
+        assert list(ledger.bodies([A])) == ["first"]
+        assert ledger.counts() == {"done": 1}
+
+
+def test_a_failed_session_can_be_done_later_and_its_attempts_are_counted(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, None, "TimeoutError: slow"), Done(C, None, "TimeoutError: slow")])
+        ledger.record([Done(A, None, "ValueError: odd")])
+        assert ledger.failures() == [(C, "TimeoutError: slow"), (A, "ValueError: odd")]
+        ledger.record([Done(A, pack("a"), "")])
+        assert ledger.counts() == {"done": 1, "failed": 1}
+        rows = ledger._db.execute("SELECT attempt, error FROM sessions WHERE status = 'done'").fetchall()
+        assert rows == [(3, None)]
+
+
+def test_a_batch_is_stored_whole_or_not_at_all(path):
+    with Ledger(path) as ledger:
+        ledger._db.execute(
+            "CREATE TRIGGER stop BEFORE INSERT ON sessions WHEN NEW.session = 1"
+            " BEGIN SELECT RAISE(ABORT, 'disk full'); END"
+        )
+        with pytest.raises(RunError, match="disk full.*stored before are safe"):
+            ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), "")])
+        assert ledger.counts() == {}
+        ledger.record([Done(A, pack("a"), "")])  # and it can be used again
+        assert ledger.counts() == {"done": 1}
+
+
+def test_a_session_that_is_not_there_is_an_error(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, None, "x")])
+        with pytest.raises(RunError, match="session 0 of 'tracker' is missing"):
+            list(ledger.bodies([A]))
+
+
+def test_a_body_that_was_changed_is_noticed(path):
+    with Ledger(path) as ledger:
+        ledger.record([Done(A, pack("a"), "")])
+        ledger._db.execute("UPDATE sessions SET body = ?", (pack("b"),))
+        with pytest.raises(RunError, match="damaged"):
+            list(ledger.bodies([A]))
+
+
+@pytest.mark.parametrize("content", [b"this is no database" * 100, b"SQLite format 3\x00" + b"\xff" * 4096])
+def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    with pytest.raises(RunError, match="cannot be used.*nothing was changed"):
+        Ledger(path)
+    assert path.read_bytes() == content
+
+
+def test_a_damaged_page_is_noticed(path):
+    with Ledger(path) as ledger:
+        ledger.record(Done(Key("tracker", i), pack("body " * 300), "") for i in range(200))
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.close()
+    whole = bytearray(path.read_bytes())
+    whole[4096 * 3 : 4096 * 4] = b"\xff" * 4096
+    path.write_bytes(whole)
+    with pytest.raises(RunError, match=r"cannot be used|damaged"), Ledger(path) as ledger:
+        list(ledger.bodies(sorted(ledger.finished())))
+
+
+def test_a_ledger_cut_short_is_noticed(path):
+    with Ledger(path) as ledger:
+        ledger.record(Done(Key("tracker", i), pack("body " * 300), "") for i in range(200))
+    path.write_bytes(path.read_bytes()[: 4096 * 2])
+    with pytest.raises(RunError, match=r"cannot be used|damaged"), Ledger(path) as ledger:
+        list(ledger.bodies([Key("tracker", i) for i in range(200)]))
+
+
+def test_two_processes_may_write_one_after_the_other(path):
+    with Ledger(path) as one, Ledger(path) as two:
+        one.record([Done(A, pack("a"), "")])
+        two.record([Done(A, pack("late"), ""), Done(B, pack("b"), "")])
+        assert list(one.bodies([A, B])) == ["a", "b"]
+
+
+@given(st.text())
+def test_any_text_survives_packing(text):
+    assert unpack(pack(text)) == text
+
+
+_events = st.lists(st.tuples(st.integers(0, 3), st.none() | st.text(max_size=5)), max_size=15)
+
+
+@settings(max_examples=40, deadline=None)
+@given(events=_events)
+def test_any_order_of_attempts_gives_the_first_success(tmp_path_factory, events):
+    bodies = {}
+    for session, text in events:
+        if text is not None:
+            bodies.setdefault(session, text)
+    failed = {session for session, _ in events} - set(bodies)
+    with Ledger(tmp_path_factory.mktemp("ledger") / "ledger.sqlite") as ledger:
+        for session, text in events:
+            ledger.record([Done(Key("s", session), None if text is None else pack(text), "failed")])
+        assert {key.session for key in ledger.finished()} == set(bodies)
+        assert {key.session for key, _ in ledger.failures()} == failed
+        found = ledger.bodies([Key("s", session) for session in sorted(bodies)])
+        assert list(found) == [bodies[session] for session in sorted(bodies)]
