@@ -1,0 +1,188 @@
+"""Measures of rankings against graded judgments, named as in ir_measures: ``nDCG@10``, ``AP``, ``ERR@10``.
+
+Written out because the usual engine computes exponential gains and ERR for a maximum grade of 4 and
+refuses topic names with '#'; where both can score, they agree to 1e-9 (tested). A document without
+judgment has grade 0. Ties are no concern here: a ranking is a total order before it is scored.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import log2
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from crs_lib.errors import InputError
+from crs_lib.registry import did_you_mean
+from crs_lib.retrieval.hits import Ranking
+from crs_lib.rng import stream
+
+Grades = Sequence[int | None]
+TOP_GRADE = 2
+
+
+class Judged(NamedTuple):
+    """One topic's ranking as its measures see it.
+
+    ``grades`` follows the ranking (None: not judged), ``pool`` holds all grades of the topic.
+    """
+
+    grades: Grades
+    pool: Sequence[int]
+
+
+Score = Callable[[Judged, int | None, int], float]
+_SPEC = re.compile(r"(\w+)(?:\(rel=(\d+)\))?(?:@(\d+))?")
+
+
+def _gains(judged: Judged, cutoff: int | None) -> list[int]:
+    return [max(0, grade or 0) for grade in judged.grades[:cutoff]]
+
+
+def _dcg(gains: Sequence[float], cutoff: int | None) -> float:
+    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains[:cutoff], start=1))
+
+
+def ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
+    """Discounted gain over the best possible one, in [0, 1]; the gain is the grade (as trec_eval)."""
+    ideal = _dcg(sorted((max(0, grade) for grade in judged.pool), reverse=True), cutoff)
+    return _dcg(_gains(judged, cutoff), cutoff) / ideal if ideal else 0.0
+
+
+def exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
+    """Discounted gain with gains 2^grade - 1 over the best possible one, in [0, 1] (Burges et al. 2005)."""
+    gains = [2.0**gain - 1 for gain in _gains(judged, cutoff)]
+    ideal = _dcg(sorted((2.0 ** max(0, grade) - 1 for grade in judged.pool), reverse=True), cutoff)
+    return _dcg(gains, cutoff) / ideal if ideal else 0.0
+
+
+def average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
+    """Mean over all relevant documents of the precision where they stand (0 if not found), in [0, 1]."""
+    relevant = sum(grade >= rel for grade in judged.pool)
+    found, total = 0, 0.0
+    for rank, gain in enumerate(_gains(judged, cutoff), start=1):
+        if gain >= rel:
+            found += 1
+            total += found / rank
+    return total / relevant if relevant else 0.0
+
+
+def precision(judged: Judged, cutoff: int | None, rel: int) -> float:
+    """Share of the first ``cutoff`` places that hold a relevant document, in [0, 1]; empty places count."""
+    places = len(judged.grades) if cutoff is None else cutoff
+    return sum(gain >= rel for gain in _gains(judged, cutoff)) / places if places else 0.0
+
+
+def recall(judged: Judged, cutoff: int | None, rel: int) -> float:
+    """Share of the relevant documents among the first ``cutoff``, in [0, 1]."""
+    relevant = sum(grade >= rel for grade in judged.pool)
+    return sum(gain >= rel for gain in _gains(judged, cutoff)) / relevant if relevant else 0.0
+
+
+def reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
+    """1 over the rank of the first relevant document, 0 if there is none, in [0, 1]."""
+    ranks = (rank for rank, gain in enumerate(_gains(judged, cutoff), start=1) if gain >= rel)
+    return 1 / next(ranks, float("inf"))
+
+
+def expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
+    """Expected 1/rank at which a user is satisfied, in [0, 0.75] for a maximum grade of 2.
+
+    A document of grade g satisfies with probability (2^g - 1) / 2^2. Source: Chapelle et al. (2009), CIKM.
+    """
+    going_on, total = 1.0, 0.0
+    for rank, gain in enumerate(_gains(judged, cutoff), start=1):
+        satisfied = (2 ** min(gain, TOP_GRADE) - 1) / 2**TOP_GRADE
+        total += going_on * satisfied / rank
+        going_on *= 1 - satisfied
+    return total
+
+
+def judged_share(judged: Judged, cutoff: int | None, rel: int) -> float:
+    """Share of the documents shown (up to ``cutoff``) that have a judgment, in [0, 1]; 0 for none shown."""
+    shown = judged.grades[:cutoff]
+    return sum(grade is not None for grade in shown) / len(shown) if shown else 0.0
+
+
+MEASURES: dict[str, Score] = {
+    "nDCG": ndcg,
+    "nDCGexp": exponential_ndcg,
+    "AP": average_precision,
+    "P": precision,
+    "R": recall,
+    "RR": reciprocal_rank,
+    "ERR": expected_reciprocal_rank,
+    "Judged": judged_share,
+}
+
+
+class Measure(NamedTuple):
+    """A measure as its spec names it; ``rel`` is the lowest grade that counts as relevant."""
+
+    spec: str
+    score: Score
+    cutoff: int | None
+    rel: int
+
+    def __call__(self, judged: Judged) -> float:
+        """The measure of one ranking."""
+        return self.score(judged, self.cutoff, self.rel)
+
+
+def measure(spec: str) -> Measure:
+    """Read a spec such as ``nDCG@10`` or ``P(rel=2)@5``; InputError with a suggestion for an unknown one."""
+    match = _SPEC.fullmatch(spec)
+    if not match or match[1] not in MEASURES or match[3] == "0" or match[2] == "0":
+        close = did_you_mean(spec.partition("@")[0].partition("(")[0], MEASURES)
+        raise InputError(f"unknown measure {spec!r}{close} (known: {', '.join(MEASURES)}; e.g. P(rel=2)@5)")
+    return Measure(spec, MEASURES[match[1]], int(match[3]) if match[3] else None, int(match[2] or 1))
+
+
+class Scored(NamedTuple):
+    """Scores of a run: one row a judged topic, one column a measure; what did not match the judgments."""
+
+    topics: pd.DataFrame
+    missing: list[str]
+    unknown: list[str]
+
+
+def score_run(
+    run: Mapping[str, Ranking], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
+) -> Scored:
+    """Every measure of every judged topic.
+
+    A topic that the run lacks scores 0 and is named in ``missing``; a topic of the run without judgments
+    is not scored and named in ``unknown``.
+    """
+    chosen = [measure(spec) for spec in measures]
+    rows = {}
+    for topic, grades in qrels.items():
+        judged = Judged([grades.get(hit.id) for hit in run.get(topic, ())], list(grades.values()))
+        rows[topic] = {m.spec: m(judged) for m in chosen}
+    frame = pd.DataFrame.from_dict(rows, orient="index", columns=[m.spec for m in chosen])
+    return Scored(
+        frame.rename_axis("topic"),
+        [topic for topic in qrels if not run.get(topic)],
+        [topic for topic in run if topic not in qrels],
+    )
+
+
+def random_floor(
+    qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str], *, draws: int = 100, seed: int = 0
+) -> pd.DataFrame:
+    """Mean score of each topic's judged pool in random order: the floor under any re-ranking of the pool.
+
+    One row a topic. Judged pools are rich in relevant documents, so this floor is high.
+    """
+    chosen = [measure(spec) for spec in measures]
+    rows = {}
+    for topic, grades in qrels.items():
+        pool = np.array(list(grades.values()))
+        rng = stream(seed, "metrics", "random floor", topic)
+        scores = np.zeros(len(chosen))
+        for _ in range(draws):
+            judged = Judged(rng.permutation(pool).tolist(), pool.tolist())
+            scores += [m(judged) for m in chosen]
+        rows[topic] = dict(zip((m.spec for m in chosen), (scores / draws).tolist(), strict=True))
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("topic")

@@ -1,0 +1,85 @@
+"""ROUGE, BLEU, chrF: worked by hand, recorded values of the reference tools, and the tools themselves."""
+
+from math import exp
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib.errors import InputError
+from crs_lib.metrics.rewriting import SENTENCE, bleu, chrf, rouge_l, rouge_n
+from crs_lib.text import fold
+
+RECORDED = (0.7224911196939356, 0.6231838376616488)
+CAT = "the cat sat on the mat"
+TEXT = st.lists(st.sampled_from(["red", "blue", "tent", "for", "two", "light"]), max_size=8).map(" ".join)
+
+
+def test_rouge_by_hand() -> None:
+    # "police kill the gunman" against "police killed the gunman" (Lin 2004): 3 of 4 words, LCS 3,
+    # bigrams (the gunman) 1 of 3
+    assert rouge_n("police kill the gunman", ["police killed the gunman"]) == pytest.approx(3 / 4)
+    assert rouge_n("police kill the gunman", ["police killed the gunman"], 2) == pytest.approx(1 / 3)
+    assert rouge_l("police kill the gunman", ["police killed the gunman"]) == pytest.approx(3 / 4)
+    assert rouge_l("the gunman kill police", ["police killed the gunman"]) == pytest.approx(2 / 4)
+    assert rouge_n("Tent, red!", ["nothing", "red tent"]) == 1.0
+
+
+def test_bleu_by_hand() -> None:
+    # the clipping example of Papineni et al.: "the" occurs at most twice in a reference: 2 of 7;
+    # no bigram matches, so the precisions are 2/7, 1/(2*6), 1/(4*5), 1/(8*4)
+    found = bleu(["the the the the the the the"], [[CAT, "there is a cat on the mat"]])
+    assert found == pytest.approx((2 / 7 / 12 / 20 / 32) ** 0.25)
+    # four of four words right, reference of six: brevity exp(1 - 6/4)
+    assert bleu(["the cat sat on"], [[CAT]]) == pytest.approx(exp(1 - 6 / 4))
+    assert bleu([CAT], [[CAT]]) == pytest.approx(1.0)
+    assert bleu(["cat"], [[CAT]]) == 0.0
+
+
+def test_values_that_sacrebleu_gave() -> None:
+    # sacrebleu 2.6.0: sentence_chrf(...).score / 100 and corpus_bleu(..., tokenize="none").score / 100
+    assert chrf("light tent for two people", ["a light tent for 2 people"]) == pytest.approx(
+        RECORDED[0], abs=1e-9
+    )
+    assert bleu(
+        ["light tent for two people", "red camping stove with gas"],
+        [["a light tent for two people"], ["red gas stove for camping", "a red camping stove"]],
+    ) == pytest.approx(RECORDED[1], abs=1e-9)
+
+
+def test_the_reference_tools_agree() -> None:
+    sacrebleu = pytest.importorskip("sacrebleu")
+    scorer = pytest.importorskip("rouge_score.rouge_scorer").RougeScorer(["rouge1", "rouge2", "rougeL"])
+    rng = np.random.default_rng(2)
+    pool = "red blue tent for two light stove gas camp the a of people wood".split()
+
+    def text() -> str:
+        return " ".join(rng.choice(pool, rng.integers(1, 12)))
+
+    candidates, references = [text() for _ in range(40)], [[text(), text()] for _ in range(40)]
+    by_place = [list(column) for column in zip(*references, strict=True)]
+    theirs = sacrebleu.corpus_bleu(candidates, by_place, tokenize="none").score / 100
+    assert bleu(candidates, references) == pytest.approx(theirs, abs=1e-9)
+    for candidate, allowed in zip(candidates, references, strict=True):
+        theirs = sacrebleu.sentence_chrf(fold(candidate), [fold(r) for r in allowed]).score / 100
+        assert chrf(candidate, allowed) == pytest.approx(theirs, abs=1e-9)
+        found = scorer.score(allowed[0], candidate)
+        for name in ("rouge1", "rouge2", "rougeL"):
+            assert SENTENCE[name](candidate, allowed[:1]) == pytest.approx(found[name].fmeasure, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", SENTENCE)
+@given(candidate=TEXT, references=st.lists(TEXT, min_size=1, max_size=3))
+def test_every_measure(name: str, candidate: str, references: list[str]) -> None:
+    score = SENTENCE[name](candidate, references)
+    assert 0 <= score <= 1 + 1e-12
+    assert score >= SENTENCE[name](candidate, references[:1])  # more references never hurt
+    if len(candidate.split()) > 1:
+        assert SENTENCE[name](candidate, [*references, candidate]) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", SENTENCE)
+def test_a_reference_is_needed(name: str) -> None:
+    with pytest.raises(InputError, match="at least one"):
+        SENTENCE[name]("tent", [])
