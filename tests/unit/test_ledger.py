@@ -52,7 +52,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(path):
             "CREATE TRIGGER stop BEFORE INSERT ON sessions WHEN NEW.session = 1"
             " BEGIN SELECT RAISE(ABORT, 'disk full'); END"
         )
-        with pytest.raises(RunError, match="disk full.*stored before are safe"):
+        with pytest.raises(RunError, match=r"disk full.*stored before are safe"):
             ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), "")])
         assert ledger.counts() == {}
         ledger.record([Done(A, pack("a"), "")])  # and it can be used again
@@ -78,7 +78,7 @@ def test_a_body_that_was_changed_is_noticed(path):
 def test_a_file_that_is_no_ledger_is_refused_and_left_alone(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
-    with pytest.raises(RunError, match="cannot be used.*nothing was changed"):
+    with pytest.raises(RunError, match=r"cannot be used.*nothing was changed"):
         Ledger(path)
     assert path.read_bytes() == content
 

@@ -29,7 +29,11 @@ def entry(stage="simulate"):
 def test_a_finished_stage_says_what_it_made_and_of_what(results):
     simulate({"seed": 3}, inputs={"catalog": "ab" * 32})
     found = entry()
-    assert (found["status"], found["parameters"], found["counts"]) == ("finished", {"seed": 3}, {"sessions": 1})
+    assert (found["status"], found["parameters"], found["counts"]) == (
+        "finished",
+        {"seed": 3},
+        {"sessions": 1},
+    )
     assert found["inputs"] == {"catalog": "ab" * 32}
     assert found["outputs"] == {"out.jsonl": runs.sha256(results / "movies" / "r1" / "out.jsonl")}
     assert runs.finished("movies", "r1", "simulate", "03_simulate") == found
@@ -84,7 +88,9 @@ def test_a_stage_that_failed_says_why_and_can_go_on():
     with pytest.raises(ZeroDivisionError), runs.stage("movies", "r1", "simulate", {"seed": 3}):
         1 / 0  # noqa: B018
     assert (entry()["status"], entry()["error"]) == ("failed", "ZeroDivisionError: division by zero")
-    with pytest.raises(RunError, match="no finished 03_simulate in run 'r1'; make it with: python -m crs_lib run"):
+    with pytest.raises(
+        RunError, match="no finished 03_simulate in run 'r1'; make it with: python -m crs_lib run"
+    ):
         runs.finished("movies", "r1", "simulate", "03_simulate")
     simulate({"seed": 3})
     assert entry()["status"] == "finished"
@@ -126,7 +132,8 @@ def test_two_processes_cannot_work_on_one_run_and_a_dead_one_does_not_block():
         assert "another process is working on run 'r1'" in other_process()
         assert "evaluate" not in runs.read_manifest("movies", "r1")["stages"]
     killed = subprocess.run(
-        [sys.executable, "-c", OTHER.replace('print("in")', "import os; os.kill(os.getpid(), 9)")], check=False
+        [sys.executable, "-c", OTHER.replace('print("in")', "import os; os.kill(os.getpid(), 9)")],
+        check=False,
     )
     assert killed.returncode == -9
     assert entry("evaluate")["status"] == "running"  # it could not say that it failed
@@ -137,7 +144,7 @@ def test_a_damaged_manifest_is_named_and_left_alone(results):
     simulate({"seed": 3})
     path = results / "movies" / "r1" / "manifest.json"
     path.write_text('{"stages": ')
-    with pytest.raises(RunError, match="manifest.json is damaged"):
+    with pytest.raises(RunError, match=r"manifest.json is damaged"):
         simulate({"seed": 3}, text="two")
     assert path.read_text() == '{"stages": '
 

@@ -1,0 +1,90 @@
+"""Registries: a name makes a thing, a wrong name gets help, a member describes itself."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib.errors import InputError
+from crs_lib.registry import Registry, did_you_mean, split_spec
+
+
+@pytest.fixture
+def animals():
+    registry = Registry("animal")
+
+    @registry.register("cat", legs=4)
+    class Cat:
+        """Purrs.
+
+        And more.
+        """
+
+        def __init__(self, name="Tom"):
+            self.name = name
+
+    @registry.register("parrot", legs=2, argument="a phrase", example="hello")
+    def parrot(argument):
+        """Repeats a phrase."""
+        return f"says {argument}"
+
+    return registry
+
+
+def test_a_name_makes_a_thing(animals):
+    assert animals.create("cat").name == "Tom"
+    assert animals.create("cat", name="Kit").name == "Kit"
+    assert animals.create("parrot:a:b") == "says a:b"  # only the first colon separates
+
+
+def test_lists_are_read_from_it_in_order(animals):
+    assert animals.names() == ["cat", "parrot"]
+    assert [entry.name for entry in animals] == ["cat", "parrot"]
+    assert len(animals) == 2
+    assert "parrot:hello" in animals
+    assert "dog" not in animals
+    assert 3 not in animals
+
+
+def test_describe_has_a_row_a_member(animals):
+    table = animals.describe()
+    assert table.loc[:, ["name", "summary", "legs"]].to_numpy().tolist() == [
+        ["cat", "Purrs.", 4],
+        ["parrot", "Repeats a phrase.", 2],
+    ]
+    assert table["argument"].isna().tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("parot:x", "unknown animal 'parot:x'; did you mean 'parrot'"),
+        ("zebra", r"unknown animal 'zebra' \(known: cat, parrot\)"),
+        ("", "unknown animal ''"),
+        ("parrot", "needs a phrase after a colon, e.g. parrot:hello"),
+        ("parrot:", "needs a phrase after a colon"),
+        ("cat:x", "'cat' takes no argument, got 'cat:x'"),
+    ],
+)
+def test_a_wrong_spec_says_what_to_do(animals, spec, message):
+    with pytest.raises(InputError, match=message):
+        animals.create(spec)
+
+
+def test_a_name_is_taken_once_and_holds_no_colon(animals):
+    with pytest.raises(InputError, match="'cat' is registered twice"):
+        animals.register("cat")
+    with pytest.raises(InputError, match="holds a colon"):
+        animals.register("cat:big")
+
+
+@given(st.text(), st.text())
+def test_a_spec_can_be_put_together_again(name, argument):
+    if ":" not in name:
+        assert split_spec(f"{name}:{argument}") == (name, argument)
+        assert split_spec(name) == (name, None)
+
+
+def test_suggestions_only_where_something_is_near():
+    assert did_you_mean("trakcer", ["tracker", "echo"]) == "; did you mean 'tracker'?"
+    assert did_you_mean("qqq", ["tracker", "echo"]) == ""
+    assert did_you_mean("x", []) == ""

@@ -1,0 +1,179 @@
+"""Tables: contracts that name what is wrong, and writing that never leaves half a file."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib import tables
+from crs_lib.errors import InputError, RunError
+
+FRAME = pd.DataFrame({"model": ["a", "a"], "session_id": ["1", "2"], "turn": [1, 1], "tas": [0.1, np.nan]})
+
+
+def test_a_contract_returns_a_good_frame_itself():
+    assert tables.TURNS.check(FRAME) is FRAME
+
+
+def test_a_contract_names_missing_columns_and_repeated_rows():
+    with pytest.raises(InputError, match=r"turns.parquet: columns \['turn'\] are missing; it has"):
+        tables.TURNS.check(FRAME.drop(columns="turn"))
+    twice = pd.concat([FRAME, FRAME.tail(1)])
+    with pytest.raises(InputError, match=r"two rows for .*'session_id': '2'"):
+        tables.TURNS.check(twice)
+
+
+WRITERS = {
+    "x.jsonl": lambda path: tables.write_jsonl(path, [{"a": 1}, '{"raw": 2}']),
+    "x.json": lambda path: tables.write_json(path, {"b": 1, "a": (1, 2)}),
+    "x.csv": lambda path: tables.write_csv(path, FRAME),
+    "x.parquet": lambda path: tables.write_parquet(path, FRAME),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_writing_twice_gives_the_same_bytes_and_leaves_nothing_aside(tmp_path, name):
+    path = tmp_path / "new" / "folder" / name
+    WRITERS[name](path)
+    first = path.read_bytes()
+    WRITERS[name](path)
+    assert path.read_bytes() == first
+    assert os.listdir(path.parent) == [name]
+
+
+def test_what_is_written_can_be_read(tmp_path):
+    assert tables.write_jsonl(tmp_path / "x.jsonl", [{"a": "ç"}, '{"raw": 2}']) == 2
+    assert list(tables.read_jsonl(tmp_path / "x.jsonl")) == [{"a": "ç"}, {"raw": 2}]
+    tables.write_json(tmp_path / "x.json", {"b": 1, "a": float("inf")})
+    assert (tmp_path / "x.json").read_text() == '{\n "a": null,\n "b": 1\n}\n'
+    for name in ("t.csv", "t.parquet"):
+        (tables.write_csv if name == "t.csv" else tables.write_parquet)(tmp_path / name, FRAME)
+        read = tables.read_table(tmp_path / name, tables.TURNS)
+        assert read["tas"].tolist()[0] == 0.1
+        assert np.isnan(read["tas"].tolist()[1])
+
+
+def test_csv_has_ten_significant_digits():
+    frame = pd.DataFrame({"x": [1 / 3, 1e-12, 2.0]})
+    path = tables.Path(os.environ["CRS_RESULTS"]) / "digits.csv"
+    tables.write_csv(path, frame)
+    assert path.read_text() == "x\n0.3333333333\n1e-12\n2\n"
+
+
+def test_parquet_in_pieces_is_parquet_in_one(tmp_path):
+    pieces = (FRAME.iloc[i : i + 1] for i in range(len(FRAME)))
+    assert tables.write_parquet(tmp_path / "pieces.parquet", pieces) == 2
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "pieces.parquet"), FRAME)
+
+
+def test_an_error_while_writing_keeps_the_old_file(tmp_path):
+    path = tmp_path / "x.jsonl"
+    tables.write_jsonl(path, [{"a": 1}])
+
+    def broken():
+        yield {"a": 2}
+        raise ValueError("half way")
+
+    with pytest.raises(ValueError, match="half way"):
+        tables.write_jsonl(path, broken())
+    assert path.read_text() == '{"a": 1}\n'
+    assert os.listdir(tmp_path) == ["x.jsonl"]
+
+
+FULL = """
+import resource, signal, sys
+from pathlib import Path
+from crs_lib import tables
+from crs_lib.errors import RunError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+try:
+    tables.write_jsonl(Path(sys.argv[1]), ({"text": "x" * 1000} for _ in range(1000)))
+except RunError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_keeps_the_old_file(tmp_path):
+    path = tmp_path / "x.jsonl"
+    tables.write_jsonl(path, [{"a": 1}])
+    done = subprocess.run([sys.executable, "-c", FULL, str(path)], capture_output=True, text=True, check=True)
+    assert "could not write x.jsonl: File too large; nothing changed" in done.stdout
+    assert path.read_text() == '{"a": 1}\n'
+    assert os.listdir(tmp_path) == ["x.jsonl"]
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from crs_lib import tables
+def lines():
+    yield {"a": 2}
+    print("writing", flush=True)
+    while True:
+        yield {"a": 2}
+tables.write_jsonl(Path(sys.argv[1]), lines())
+"""
+
+
+def test_killed_while_writing_keeps_the_old_file(tmp_path):
+    path = tmp_path / "x.jsonl"
+    tables.write_jsonl(path, [{"a": 1}])
+    process = subprocess.Popen([sys.executable, "-c", ENDLESS, str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "writing\n"
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    process.stdout.close()
+    assert path.read_text() == '{"a": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"a": 1}\n{"a": \n', "line 2: not JSON"),
+        ("[1]\n", "line 1: expected an object"),
+        ("\n\n3\n", "line 3"),
+    ],
+)
+def test_a_broken_line_is_named(tmp_path, text, message):
+    path = tmp_path / "x.jsonl"
+    path.write_text(text)
+    with pytest.raises(InputError, match=rf"x.jsonl, {message}"):
+        list(tables.read_jsonl(path))
+
+
+def test_empty_lines_are_no_records(tmp_path):
+    (tmp_path / "x.jsonl").write_text('\n{"a": 1}\n\n')
+    assert list(tables.read_jsonl(tmp_path / "x.jsonl")) == [{"a": 1}]
+
+
+def test_a_missing_table_names_the_command_that_makes_it(tmp_path):
+    with pytest.raises(RunError, match=r"no turns.parquet in .*; make it with: do this"):
+        tables.read_table(tmp_path / "turns.parquet", tables.TURNS, "do this")
+    with pytest.raises(RunError, match="make it with: do that"):
+        tables.read_table(tmp_path / "turns.parquet", tables.TURNS, lambda: "do that")
+
+
+_numbers = st.floats() | st.integers() | st.none() | st.text(max_size=3) | st.booleans()
+_values = st.recursive(
+    _numbers, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=3), v, max_size=3)
+)
+
+
+@given(_values)
+def test_whatever_it_is_json_can_hold_it(value):
+    text = json.dumps(tables.finite(value), allow_nan=False)
+    assert tables.finite(json.loads(text)) == tables.finite(value)
+
+
+def test_numpy_numbers_become_plain_ones():
+    value = {1: np.float64("nan"), "b": (np.int32(3), np.bool_(True), [np.float32(0.5), float("-inf")])}
+    assert tables.finite(value) == {"1": None, "b": [3, True, [0.5, None]]}
+    assert type(tables.finite(np.int32(3))) is int

@@ -1,0 +1,131 @@
+"""Words: folded, whole, with their places; the fast batch form agrees with the plain one."""
+
+import itertools
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib.text import (
+    batches,
+    fold,
+    listing,
+    ngrams,
+    shorten,
+    words,
+    words_of_many,
+    words_with_spans,
+)
+
+
+def second_opinion(text):
+    """The definition, taken step by step: decompose, fold case, drop accents, find runs of word characters."""
+    out = []
+    for character in text:
+        plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
+        kept = (
+            c for c in plain if not unicodedata.combining(c) and unicodedata.category(c) not in ("Mn", "Me")
+        )
+        out.append("".join(kept))
+    return re.findall(r"\w+", "".join(out))
+
+
+ODD = st.text(
+    st.sampled_from("aBé Ǆß ﬁ²½\u0301\u0345\u200d\u2028\x1e\x1c\n\t\r_-'’·。Σςİıŉΐㅎ각😀\ud800")
+    | st.characters(codec="utf-8"),
+    max_size=40,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Amélie's", ["amelie", "s"]),
+        ("ＡＢＣ", ["abc"]),
+        ("Straße", ["strasse"]),
+        ("ﬁlm noir", ["film", "noir"]),
+        ("sci-fi/thriller", ["sci", "fi", "thriller"]),
+        ("snake_case 2001", ["snake_case", "2001"]),
+        ("e\u0301té", ["ete"]),
+        ("½", ["1", "2"]),
+        ("", []),
+        (" \t\n", []),
+        ("…!?", []),
+    ],
+)
+def test_worked_examples(text, expected):
+    assert words(text) == expected
+    assert fold(text) == " ".join(expected)
+
+
+@given(ODD)
+def test_words_are_what_the_definition_says(text):
+    # NFKD of a character may hold a blank or another sign that breaks a word; the definition does the same
+    assert words(text) == second_opinion(text)
+
+
+@given(ODD)
+def test_folding_twice_changes_nothing(text):
+    assert words(fold(text)) == words(text)
+
+
+@given(st.lists(ODD, max_size=8))
+def test_many_texts_at_once_give_the_same_words(texts):
+    assert words_of_many(texts) == [words(text) for text in texts]
+
+
+@given(ODD)
+def test_spans_give_the_same_words_in_their_places(text):
+    found = words_with_spans(text)
+    assert [word.word for word in found] == words(text)
+    assert all(0 <= word.start < word.end <= len(text) for word in found)
+    assert all(a.start <= b.start for a, b in itertools.pairwise(found))
+    for word in found:
+        assert word.word in words(text[word.start : word.end])
+
+
+def test_spans_cover_the_letters_and_their_accents():
+    text = "Ah, Ame\u0301lie!"
+    assert [(w.word, text[w.start : w.end]) for w in words_with_spans(text)] == [
+        ("ah", "Ah"),
+        ("amelie", "Ame\u0301lie"),
+    ]
+
+
+def test_no_texts_have_no_words():
+    assert words_of_many([]) == []
+    assert words_of_many([""]) == [[]]
+    assert words_of_many(["", "", "x"]) == [[], [], ["x"]]
+
+
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 20))
+def test_batches_cover_every_text_once_in_order(lengths, limit):
+    texts = ["x" * n for n in lengths]
+    ranges = list(batches(texts, limit))
+    assert [i for start, end in ranges for i in range(start, end)] == list(range(len(texts)))
+    for start, end in ranges:
+        assert end == start + 1 or sum(len(t) + 1 for t in texts[start:end]) <= limit + 1
+
+
+def test_ngrams_are_the_distinct_runs():
+    tokens = ["a", "b", "a", "b", "c"]
+    assert ngrams(tokens, 2) == {("a", "b"), ("b", "a"), ("b", "c")}
+    assert ngrams(tokens, 5) == {tuple(tokens)}
+    assert ngrams(tokens, 6) == set()
+    assert ngrams([], 1) == set()
+
+
+@given(st.text(max_size=20), st.integers(1, 25))
+def test_shortening_keeps_the_limit_and_shows_the_cut(text, limit):
+    short = shorten(text, limit)
+    assert len(short) <= limit
+    assert short == text or (short.endswith("…") and text.startswith(short[:-1]))
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"), [([], ""), (["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")]
+)
+def test_listings_read_like_a_sentence(parts, text):
+    assert listing(parts) == text
