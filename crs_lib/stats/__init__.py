@@ -1,0 +1,111 @@
+"""The statistics a reviewer accepts, as functions of tidy frames that return tidy frames.
+
+Input: a frame with columns named by arguments, by default ``system`` (what is compared),
+``scenario`` (the seed: all systems meet the same users) and ``value``. Missing values are left out
+and counted (``n``, ``n_missing``), never turned into 0. Whatever resamples takes a ``seed``.
+"""
+
+from crs_lib.stats.agreement import icc, krippendorff_alpha, masi_distance
+from crs_lib.stats.assumptions import assumptions, levene, mauchly, normality
+from crs_lib.stats.bootstrap import (
+    cluster_bootstrap,
+    cluster_bootstrap_correlation,
+    cluster_bootstrap_differences,
+)
+from crs_lib.stats.effects import (
+    cliffs_delta,
+    cohens_dz,
+    omega_squared,
+    paired_effects,
+    partial_eta_squared,
+    rank_biserial,
+)
+from crs_lib.stats.equivalence import tost_pairs
+from crs_lib.stats.groups import games_howell, one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.ladder import Ladder, ladder
+from crs_lib.stats.mixed import MixedModel, clustered_ols, mixed_model
+from crs_lib.stats.multiple import adjust, benjamini_hochberg, holm
+from crs_lib.stats.paired import (
+    friedman,
+    mean_differences,
+    rm_anova,
+    sign_flip_pairs,
+    wilcoxon_pairs,
+)
+from crs_lib.stats.plan import Plan, read_plan
+from crs_lib.stats.power import (
+    design_effect,
+    minimum_detectable_effect,
+    power_curve,
+    sessions_needed,
+    variance_components,
+)
+from crs_lib.stats.ranking import (
+    jonckheere_trend,
+    kendall_w,
+    leaderboard,
+    mean_ranks,
+    page_trend,
+)
+from crs_lib.stats.resample import Estimates, bootstrap_estimates, bootstrap_weights
+from crs_lib.stats.survival import hazard_ratios, kaplan_meier, logrank, restricted_mean
+from crs_lib.stats.words import conclusions, interval_in_words, p_in_words
+
+__all__ = [
+    "Estimates",
+    "Ladder",
+    "MixedModel",
+    "Plan",
+    "adjust",
+    "assumptions",
+    "benjamini_hochberg",
+    "bootstrap_estimates",
+    "bootstrap_weights",
+    "cliffs_delta",
+    "cluster_bootstrap",
+    "cluster_bootstrap_correlation",
+    "cluster_bootstrap_differences",
+    "clustered_ols",
+    "cohens_dz",
+    "conclusions",
+    "design_effect",
+    "friedman",
+    "games_howell",
+    "hazard_ratios",
+    "holm",
+    "icc",
+    "interval_in_words",
+    "jonckheere_trend",
+    "kaplan_meier",
+    "kendall_w",
+    "krippendorff_alpha",
+    "ladder",
+    "leaderboard",
+    "levene",
+    "logrank",
+    "masi_distance",
+    "mauchly",
+    "mean_differences",
+    "mean_ranks",
+    "minimum_detectable_effect",
+    "mixed_model",
+    "normality",
+    "omega_squared",
+    "one_way_anova",
+    "p_in_words",
+    "page_trend",
+    "paired_effects",
+    "partial_eta_squared",
+    "power_curve",
+    "rank_biserial",
+    "read_plan",
+    "restricted_mean",
+    "rm_anova",
+    "sessions_needed",
+    "sign_flip_pairs",
+    "tost_pairs",
+    "tukey_hsd",
+    "variance_components",
+    "welch_anova",
+    "wilcoxon_pairs",
+]

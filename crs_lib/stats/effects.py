@@ -1,0 +1,244 @@
+"""Effect sizes with intervals: how much, not only whether."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from crs_lib.stats.bootstrap import weighted_ranks
+from crs_lib.stats.frames import (
+    Floats,
+    Pairs,
+    check_level,
+    check_pairs,
+    differences,
+    group_samples,
+    paired_values,
+    rankable,
+    table,
+)
+from crs_lib.stats.groups import one_way_anova
+from crs_lib.stats.noncentral import noncentral_f_interval, noncentral_t_interval
+from crs_lib.stats.paired import rm_anova
+from crs_lib.stats.resample import bootstrap_estimates
+
+
+def omega_squared(
+    frame: pd.DataFrame,
+    *,
+    system: str = "system",
+    value: str = "value",
+    confidence: float = 0.90,
+) -> pd.DataFrame:
+    """Share of the variance that systems explain, in [0, 1): omega squared, one row.
+
+    Less biased than eta squared; a negative estimate is reported as 0. The interval is for the
+    population share, by inverting the noncentral F; 90 % by default, so that it leaves out 0 exactly
+    when p < .05. NaN where F is. Raises InputError as :func:`one_way_anova`.
+    Source: Hays (1963), Statistics for Psychologists; interval: Steiger (2004), Psych. Methods 9.
+    """
+    fit = one_way_anova(frame, system=system, value=value).iloc[0]
+    mean_square = fit["ss_within"] / fit["df2"]
+    top = fit["ss_between"] - fit["df1"] * mean_square
+    bottom = fit["ss_between"] + fit["ss_within"] + mean_square
+    estimate = max(0.0, float(top / bottom)) if bottom > 0 else float("nan")
+    row = _share("omega_squared", estimate, fit, int(fit["n"]), confidence)
+    return table([row | {"n": int(fit["n"]), "n_missing": int(fit["n_missing"])}])
+
+
+def partial_eta_squared(
+    frame: pd.DataFrame,
+    *,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+    confidence: float = 0.90,
+) -> pd.DataFrame:
+    """Share of the variance within scenarios that systems explain, in [0, 1]; one row.
+
+    From the repeated-measures ANOVA; interval by inverting the noncentral F (90 % by default).
+    Raises InputError as :func:`rm_anova`.
+    Source: Cohen (1973), Educ. Psych. Measurement 33; interval: Steiger (2004), Psych. Methods 9.
+    """
+    fit = rm_anova(frame, system=system, scenario=scenario, value=value).iloc[0]
+    whole = float(fit["ss_system"] + fit["ss_error"])
+    estimate = float(fit["ss_system"]) / whole if whole > 0 else float("nan")
+    row = _share("partial_eta_squared", estimate, fit, fit["df1"] + fit["df2"] + 1, confidence)
+    return table([row | {"n": int(fit["n"]), "n_missing": int(fit["n_missing"])}])
+
+
+def _share(name: str, estimate: float, fit: Any, size: float, confidence: float) -> dict[str, str | float]:
+    check_level("confidence", confidence)
+    low, high = noncentral_f_interval(
+        float(fit["statistic"]), float(fit["df1"]), float(fit["df2"]), confidence
+    )
+    row: dict[str, str | float] = {"effect": name, "estimate": estimate}
+    return row | {"low": low / (low + size), "high": high / (high + size)}
+
+
+def cohens_dz(
+    frame: pd.DataFrame,
+    *,
+    pairs: Pairs | None = None,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Mean of ``a - b`` in standard deviations of the difference: d_z, any real number; a row per pair.
+
+    Exact interval under normality from the noncentral t. NaN when the differences do not vary.
+    Raises InputError when a pair shares fewer than 2 scenarios.
+    Source: Cohen (1988), Statistical Power Analysis; interval: Cumming and Finch (2001), EPM 61.
+    """
+    check_level("confidence", confidence)
+    rows = []
+    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+        root, spread = len(d.values) ** 0.5, float(d.values.std(ddof=1))
+        flat = spread <= 1e-14 * float(np.abs(d.values).max())
+        estimate = float("nan") if flat else float(d.values.mean()) / spread
+        low, high = noncentral_t_interval(estimate * root, len(d.values) - 1, confidence)
+        row = {"a": d.a, "b": d.b, "effect": "d_z", "estimate": estimate, "low": low / root}
+        rows.append(row | {"high": high / root, "n": len(d.values), "n_missing": d.missing})
+    return table(rows)
+
+
+def cliffs_delta(
+    frame: pd.DataFrame,
+    *,
+    pairs: Pairs | None = None,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+    confidence: float = 0.95,
+    paired: bool = True,
+) -> pd.DataFrame:
+    """P(a > b) - P(a < b) of two random sessions, in [-1, 1]; one row for each pair.
+
+    With ``paired`` the variance allows for both systems having met the same scenarios (only shared
+    scenarios count); without, the systems are independent samples, scenarios are ignored and ``n``
+    is the two sizes together. The interval is asymmetric and stays inside [-1, 1].
+
+    Raises InputError for fewer than 2 shared scenarios (or values of a system).
+    Source: Cliff (1996), Ordinal Methods; interval: Feng and Cliff (2004), JMASM 3.
+    """
+    check_level("confidence", confidence)
+    rows = []
+    for a, b, x, y, missing in _samples(frame, pairs, system, scenario, value, paired):
+        over, under = dominance(x, y), dominance(y, x)
+        delta = float(over.mean())
+        if paired:
+            variance, df = float((over - under).var(ddof=1)) / len(x), len(x) - 1
+        else:
+            variance, df = _unbiased_variance(over, -under, delta, x, y), len(x) + len(y) - 2
+        low, high = _delta_interval(delta, variance, float(stats.t.ppf((1 + confidence) / 2, df)))
+        row = {"a": a, "b": b, "effect": "cliffs_delta", "estimate": delta, "low": low, "high": high}
+        size = len(x) if paired else len(x) + len(y)
+        rows.append(row | {"n": size, "n_missing": missing})
+    return table(rows)
+
+
+def dominance(x: Floats, y: Floats) -> Floats:
+    """For every x, the share of y below it minus the share above it, in [-1, 1]."""
+    ordered = np.sort(y)
+    below, upto = np.searchsorted(ordered, x, "left"), np.searchsorted(ordered, x, "right")
+    return (below - (len(y) - upto)) / len(y)
+
+
+def _samples(
+    frame: pd.DataFrame, pairs: Pairs | None, system: str, scenario: str, value: str, paired: bool
+) -> list[tuple[Any, Any, Floats, Floats, int]]:
+    if not paired:
+        g = group_samples(frame, system=system, value=value)
+        return [
+            (g.names[i], g.names[j], g.samples[i], g.samples[j], g.missing[i] + g.missing[j])
+            for i, j in check_pairs(g.names, pairs)
+        ]
+    wide = paired_values(frame, system=system, scenario=scenario, value=value)
+    found = []
+    for d in differences(wide, pairs):
+        both = wide.values[:, [wide.systems.index(d.a), wide.systems.index(d.b)]]
+        both = both[~np.isnan(both).any(axis=1)]
+        found.append((d.a, d.b, both[:, 0], both[:, 1], d.missing))
+    return found
+
+
+def _unbiased_variance(rows: Floats, columns: Floats, delta: float, x: Floats, y: Floats) -> float:
+    """Cliff's unbiased variance of delta for independent samples (his equation 5.12)."""
+    m, n = len(x), len(y)
+    ties = float((np.searchsorted(np.sort(y), x, "right") - np.searchsorted(np.sort(y), x)).sum())
+    cells = m * n - ties - m * n * delta**2  # sum of (d_ij - delta) squared, as d_ij squared is 0 or 1
+    top = n**2 * float(((rows - delta) ** 2).sum()) + m**2 * float(((columns - delta) ** 2).sum())
+    return max((top - cells) / (m * n * (m - 1) * (n - 1)), (1 - delta**2) / (m * n - 1))
+
+
+def _delta_interval(delta: float, variance: float, z: float) -> tuple[float, float]:
+    if abs(delta) == 1.0:
+        return delta, delta
+    middle, spread = delta - delta**3, (1 - delta**2) ** 2 + z**2 * variance
+    half, scale = z * variance**0.5 * spread**0.5, 1 - delta**2 + z**2 * variance
+    return max(-1.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def rank_biserial(
+    frame: pd.DataFrame,
+    *,
+    pairs: Pairs | None = None,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Matched rank-biserial correlation in [-1, 1]: share of rank sum won minus lost; a row per pair.
+
+    The effect size of Wilcoxon's test with Pratt's zeros: zero differences keep their ranks and
+    count for neither side, so 1 means that ``a`` wins every scenario and all-equal systems get 0.
+    BCa interval over scenarios, ranks taken anew in every draw.
+
+    Raises InputError when a pair shares fewer than 2 scenarios.
+    Source: King and Minium (2003), Statistical Reasoning; Kerby (2014), Compr. Psych. 3.
+    """
+    rows = []
+    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+        gaps = rankable(d.values)
+        found = bootstrap_estimates(
+            partial(_signed_share, gaps),
+            len(gaps),
+            resamples=resamples,
+            confidence=confidence,
+            seed=seed,
+            width=3 * len(gaps),
+        )
+        row = {"a": d.a, "b": d.b, "effect": "rank_biserial", "estimate": float(found.estimate[0])}
+        row |= {"low": float(found.low[0]), "high": float(found.high[0])}
+        rows.append(row | {"n": len(gaps), "n_missing": d.missing})
+    return table(rows)
+
+
+def _signed_share(gaps: Floats, weights: Floats) -> Floats:
+    ranks = weighted_ranks(np.abs(gaps), weights)
+    total = weights.sum(axis=1)
+    won = (weights * ranks) @ np.sign(gaps)
+    return np.asarray(won / (total * (total + 1) / 2))[:, None]
+
+
+def paired_effects(
+    frame: pd.DataFrame,
+    *,
+    pairs: Pairs | None = None,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """d_z, Cliff's delta and the matched rank-biserial of every pair, one row for each effect."""
+    at: dict[str, Any] = {"system": system, "scenario": scenario, "value": value, "pairs": pairs}
+    at["confidence"] = confidence
+    ranked = rank_biserial(frame, resamples=resamples, seed=seed, **at)
+    return pd.concat([cohens_dz(frame, **at), cliffs_delta(frame, **at), ranked], ignore_index=True)

@@ -1,0 +1,298 @@
+"""The ladder: every declared test of a plan, from descriptive means to power, in one call."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from crs_lib.errors import InputError
+from crs_lib.stats.assumptions import assumptions
+from crs_lib.stats.bootstrap import cluster_bootstrap, cluster_bootstrap_differences
+from crs_lib.stats.effects import omega_squared, paired_effects, partial_eta_squared
+from crs_lib.stats.equivalence import tost_pairs
+from crs_lib.stats.frames import check_columns, levels, numbers, table
+from crs_lib.stats.groups import games_howell, one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.mixed import MixedModel, clustered_ols, mixed_model
+from crs_lib.stats.multiple import adjust
+from crs_lib.stats.paired import friedman, rm_anova, sign_flip_pairs, wilcoxon_pairs
+from crs_lib.stats.plan import Plan, read_plan
+from crs_lib.stats.power import minimum_detectable_effect, sessions_needed, variance_components
+from crs_lib.stats.ranking import leaderboard
+
+
+class Ladder(NamedTuple):
+    """The results of a plan as tidy frames; every frame has the column ``outcome``.
+
+    A test that could not be made has a row with missing numbers and the reason in ``note``.
+    """
+
+    means: pd.DataFrame
+    omnibus: pd.DataFrame
+    pairwise: pd.DataFrame
+    effects: pd.DataFrame
+    equivalence: pd.DataFrame
+    classical: pd.DataFrame
+    mixed: pd.DataFrame
+    mixed_fit: pd.DataFrame
+    assumptions: pd.DataFrame
+    leaderboard: pd.DataFrame
+    power: pd.DataFrame
+
+
+class _Case(NamedTuple):
+    """One outcome: its rows by session and by scenario (averaged), of the usable systems only."""
+
+    outcome: str
+    rows: pd.DataFrame
+    averaged: pd.DataFrame
+    pairs: list[tuple[Any, Any]]
+    possible: list[tuple[Any, Any]]
+    at: dict[str, Any]
+    group: dict[str, Any]
+
+
+def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
+    """Everything that the plan declares, on a frame with a row per session and a column per outcome.
+
+    Several sessions of a system in one scenario (shift types) are averaged for the paired tests; the
+    mixed model sees every row. A system with fewer than two scenarios with a value is left out of
+    the tests and stays in ``means`` with its counts. The primary outcome's declared contrasts are
+    the confirmatory family; every other pair and outcome is exploratory. Equivalence and power
+    concern the primary outcome, whose smallest effect is declared.
+
+    Raises InputError for a plan that cannot be read, or columns or systems that the frame lacks.
+    """
+    plan = read_plan(plan)
+    check_columns(frame, plan.system, plan.scenario, *plan.outcomes, *plan.factors)
+    systems = levels(frame[plan.system])
+    unknown = {name for pair in plan.contrasts for name in pair} - set(systems)
+    if unknown:
+        raise InputError(f"contrasts name {sorted(unknown)}, the frame has {systems}; mend the plan")
+    parts = [_climb(frame, plan, outcome) for outcome in plan.outcomes]
+    joined = {
+        name: pd.concat([part[name] for part in parts if name in part], ignore_index=True)
+        for name in Ladder._fields
+    }
+    joined["pairwise"] = _adjusted(joined["pairwise"], plan)
+    return Ladder(**joined)
+
+
+def _climb(frame: pd.DataFrame, plan: Plan, outcome: str) -> dict[str, pd.DataFrame]:
+    """Every frame of the ladder for one outcome."""
+    case = _case(frame, plan, outcome)
+    draws: dict[str, Any] = {"resamples": plan.resamples, "seed": plan.seed}
+    model = _mixed(case, plan)
+    found = {
+        "means": _means(frame, case, plan),
+        "omnibus": _omnibus(case, model),
+        "pairwise": _pairwise(case, plan),
+        "effects": _effects(case, plan),
+        "classical": _classical(case, plan),
+        "mixed": model.coefficients,
+        "mixed_fit": model.fit,
+        "assumptions": pd.concat([_checks(case, plan), _convergence(model)], ignore_index=True),
+        "leaderboard": _attempt(
+            lambda: leaderboard(
+                case.averaged,
+                **case.at,
+                higher_is_better=outcome not in plan.lower_is_better,
+                alpha=plan.alpha,
+                **draws,
+            )
+        ),
+    }
+    if outcome == plan.primary_outcome:
+        found["equivalence"] = _equivalence(case, plan)
+        found["power"] = _attempt(lambda: _power(case, plan))
+    for part in found.values():
+        part.insert(0, "outcome", outcome)
+    return found
+
+
+def _means(frame: pd.DataFrame, case: _Case, plan: Plan) -> pd.DataFrame:
+    """Mean over scenarios of every system, unusable ones too; ``n`` and ``n_missing`` count sessions."""
+    draws: dict[str, Any] = {"resamples": plan.resamples, "seed": plan.seed, "confidence": 1 - plan.alpha}
+    found = cluster_bootstrap(_averaged(frame, plan, case.outcome), **case.at, **draws)
+    lacking = frame[case.outcome].isna().groupby(frame[plan.system], observed=True).agg(["sum", "size"])
+    lacking = lacking.loc[found["system"]]
+    lost = lacking["sum"].to_numpy(dtype=int)
+    return found.assign(n=lacking["size"].to_numpy() - lost, n_missing=lost)
+
+
+def _averaged(frame: pd.DataFrame, plan: Plan, outcome: str) -> pd.DataFrame:
+    """One row for each system and scenario: the mean of its sessions that have a value."""
+    clean = frame[[plan.system, plan.scenario]].assign(**{outcome: numbers(frame, outcome)})
+    keys = [plan.system, plan.scenario]
+    return clean.groupby(keys, observed=True, sort=False)[outcome].mean().reset_index()
+
+
+def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
+    averaged = _averaged(frame, plan, outcome)
+    known = averaged.set_index([plan.scenario, plan.system])[outcome].unstack().notna()  # noqa: PD010
+    systems = levels(frame[plan.system])
+    usable = [name for name in systems if known[name].sum() > 1]
+    declared = list(plan.contrasts) if outcome == plan.primary_outcome else []
+    seen = {frozenset(pair) for pair in declared}
+    pairs = declared + [pair for pair in combinations(systems, 2) if frozenset(pair) not in seen]
+    at: dict[str, Any] = {"system": plan.system, "scenario": plan.scenario, "value": outcome}
+    return _Case(
+        outcome=outcome,
+        rows=frame[frame[plan.system].isin(usable)],
+        averaged=averaged[averaged[plan.system].isin(usable)],
+        pairs=pairs,
+        possible=[(a, b) for a, b in pairs if (known[a] & known[b]).sum() > 1],
+        at=at,
+        group={"system": plan.system, "value": outcome},
+    )
+
+
+def _attempt(make: Callable[[], pd.DataFrame], **known: Any) -> pd.DataFrame:
+    """The frame with an empty ``note``, or one row with the reason why it could not be made."""
+    try:
+        return make().assign(note="")
+    except InputError as error:
+        return table([known | {"note": str(error)}])
+
+
+def _mixed(case: _Case, plan: Plan) -> MixedModel:
+    """The mixed model; least squares with robust errors where it does not converge."""
+    fixed = (plan.system, *plan.factors)
+    at: dict[str, Any] = {"fixed": fixed, "scenario": plan.scenario, "value": case.outcome}
+    at["confidence"] = 1 - plan.alpha
+    try:
+        model = mixed_model(case.rows, **at)
+        if not bool(model.fit["converged"].iloc[0]):
+            robust = clustered_ols(case.rows, **at)
+            fit = model.fit.assign(model="mixed model", note="did not converge: least squares shown")
+            return robust._replace(fit=fit)
+        return model._replace(fit=model.fit.assign(model="mixed model", note=""))
+    except InputError as error:
+        none = table([{"note": str(error)}])
+        return MixedModel(none, none, none, none.assign(converged=None, model="mixed model"))
+
+
+def _omnibus(case: _Case, model: MixedModel) -> pd.DataFrame:
+    """All tests that any system differs, and of every term of the mixed model."""
+    made = [
+        _attempt(lambda: one_way_anova(case.averaged, **case.group), test="one-way ANOVA"),
+        _attempt(lambda: welch_anova(case.averaged, **case.group), test="Welch ANOVA"),
+        _attempt(lambda: rm_anova(case.averaged, **case.at), test="repeated-measures ANOVA"),
+        _attempt(lambda: friedman(case.averaged, **case.at), test="Friedman"),
+    ]
+    terms = model.terms
+    if "chi2" in terms:
+        fit = model.fit.iloc[0]
+        terms = terms.rename(columns={"chi2": "statistic", "df": "df1"})
+        terms = terms.assign(n=int(fit["n"]), n_missing=int(fit["n_missing"]), note=str(fit["note"]))
+    made.append(terms.assign(test="mixed model, Wald"))
+    columns = ["test", "term", "statistic", "df1", "df2", "p", "epsilon_gg", "p_gg", "kendall_w"]
+    return pd.concat(made).reindex(columns=[*columns, "n", "n_missing", "note"])
+
+
+def _pairwise(case: _Case, plan: Plan) -> pd.DataFrame:
+    """Difference with interval, Wilcoxon and sign-flip p of every pair, its family beside it."""
+    every = pd.DataFrame(case.pairs, columns=["a", "b"])
+    declared = case.outcome == plan.primary_outcome
+    confirmatory = len(plan.contrasts) if declared else 0
+    every["family"] = ["confirmatory"] * confirmatory + ["exploratory"] * (len(every) - confirmatory)
+    if case.possible:
+        draws: dict[str, Any] = {"pairs": case.possible, "seed": plan.seed}
+        means = cluster_bootstrap_differences(
+            case.averaged, **case.at, **draws, resamples=plan.resamples, confidence=1 - plan.alpha
+        ).drop(columns=["error"])
+        ranked = wilcoxon_pairs(case.averaged, **case.at, pairs=case.possible)
+        flipped = sign_flip_pairs(case.averaged, **case.at, **draws, resamples=plan.permutations)
+        means["p_wilcoxon"], means["p_sign_flip"] = ranked["p"], flipped["p"]
+        every = every.merge(means, on=["a", "b"], how="left")
+    else:
+        every = every.assign(diff=np.nan, low=np.nan, high=np.nan, n=np.nan, n_missing=np.nan)
+        every = every.assign(p_wilcoxon=np.nan, p_sign_flip=np.nan)
+    unmade = every["p_wilcoxon"].isna()
+    return every.assign(note=np.where(unmade, "fewer than 2 scenarios in common", ""))
+
+
+def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    """Both p values corrected within their family, over all outcomes of the plan."""
+    done = []
+    for family, part in pairwise.groupby("family", sort=True):
+        method = plan.families[str(family)]
+        ranked = adjust(part, p="p_wilcoxon", method=method)
+        flipped = adjust(part, p="p_sign_flip", method=method)["p_adjusted"]
+        ranked = ranked.rename(columns={"p_adjusted": "p_wilcoxon_adjusted"})
+        done.append(ranked.assign(p_sign_flip_adjusted=flipped, adjustment=method))
+    whole = pd.concat(done).sort_index()
+    front = ["outcome", "family", "a", "b", "diff", "low", "high", "p_wilcoxon", "p_wilcoxon_adjusted"]
+    front += ["p_sign_flip", "p_sign_flip_adjusted", "adjustment", "family_size", "n", "n_missing"]
+    return whole[[*front, "note"]]
+
+
+def _effects(case: _Case, plan: Plan) -> pd.DataFrame:
+    """Explained variance of the outcome, then three effect sizes of every pair."""
+    made = [
+        _attempt(lambda: omega_squared(case.averaged, **case.group), effect="omega_squared"),
+        _attempt(lambda: partial_eta_squared(case.averaged, **case.at), effect="partial_eta_squared"),
+    ]
+    if case.possible:
+        draws: dict[str, Any] = {"resamples": plan.resamples, "seed": plan.seed, "confidence": 1 - plan.alpha}
+        found = paired_effects(case.averaged, **case.at, pairs=case.possible, **draws)
+        made.append(found.assign(note=""))
+    columns = ["effect", "a", "b", "estimate", "low", "high", "n", "n_missing", "note"]
+    return pd.concat([part.reindex(columns=columns) for part in made])
+
+
+def _equivalence(case: _Case, plan: Plan) -> pd.DataFrame:
+    """TOST of every pair against the smallest effect that matters."""
+    return _attempt(
+        lambda: tost_pairs(
+            case.averaged, plan.smallest_effect, **case.at, pairs=case.possible, alpha=plan.alpha
+        )
+    )
+
+
+def _classical(case: _Case, plan: Plan) -> pd.DataFrame:
+    """The thesis's table: Tukey, and Games-Howell for unequal variances."""
+    made = []
+    for name, test in (("Tukey HSD", tukey_hsd), ("Games-Howell", games_howell)):
+        found = _attempt(partial(test, case.averaged, **case.group, confidence=1 - plan.alpha))
+        found.insert(0, "test", name)
+        made.append(found)
+    return pd.concat(made)
+
+
+def _checks(case: _Case, plan: Plan) -> pd.DataFrame:
+    return _attempt(lambda: assumptions(case.averaged, **case.at, alpha=plan.alpha))
+
+
+def _convergence(model: MixedModel) -> pd.DataFrame:
+    fit = model.fit.iloc[0]
+    row: dict[str, Any] = {"check": "convergence", "test": "mixed model", "holds": fit["converged"]}
+    if fit["converged"] is None:
+        return table([row | {"follows": "there is no mixed model to read", "note": fit["note"]}])
+    words = "the mixed model converged and can be read"
+    if not fit["converged"]:
+        words = "the mixed model did not converge: the coefficients shown are least squares, robust"
+    elif fit["warnings"]:
+        words += f" (with the warning: {fit['warnings']})"
+    row |= {"follows": words, "n": int(fit["n"]), "n_missing": int(fit["n_missing"])}
+    return table([row | {"note": ""}])
+
+
+def _power(case: _Case, plan: Plan) -> pd.DataFrame:
+    """Variances, the smallest difference that the present scenarios can show, and how many it takes."""
+    pilot = variance_components(case.averaged, **case.at).iloc[0]
+    sd, n = float(pilot["sd_difference"]), int(pilot["n"])
+    whole = float(pilot["var_scenario"] + pilot["var_residual"])
+    at: dict[str, Any] = {"power": plan.power, "alpha": plan.alpha, "tests": len(plan.contrasts)}
+    at["seed"] = plan.seed
+    if not sd > 0:
+        raise InputError("the systems differ by the same amount in every scenario: power is 1")
+    least = minimum_detectable_effect(sd, n, **at).iloc[0]
+    needed = sessions_needed(sd, plan.smallest_effect, **at).iloc[0]
+    row = {"var_scenario": pilot["var_scenario"], "var_residual": pilot["var_residual"]}
+    row |= {"icc": float(pilot["var_scenario"]) / whole, "sd_difference": sd, "power": plan.power}
+    row |= {"detectable_effect": float(least["effect"]), "smallest_effect": plan.smallest_effect}
+    row |= {"sessions_needed": float(needed["sessions"]), "n": n, "n_missing": int(pilot["n_missing"])}
+    return table([row])

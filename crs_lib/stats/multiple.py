@@ -1,0 +1,64 @@
+"""Many tests at once: a declared family, a declared correction, raw and adjusted p side by side."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from statsmodels.stats.multitest import multipletests
+
+from crs_lib.errors import InputError
+from crs_lib.stats.frames import Floats, check_columns, numbers
+
+METHODS = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}
+
+
+def holm(p: Sequence[float] | Floats) -> Floats:
+    """Holm's adjusted p values in [0, 1], in the order given; NaN stays NaN and does not count.
+
+    Rejecting where they are at most alpha keeps the chance of any false rejection at alpha.
+    Source: Holm (1979), Scand. J. Stat. 6.
+    """
+    return _adjusted(p, "holm")
+
+
+def benjamini_hochberg(p: Sequence[float] | Floats) -> Floats:
+    """Benjamini-Hochberg adjusted p values in [0, 1], in the order given; NaN stays NaN.
+
+    Rejecting where they are at most alpha keeps the expected share of false rejections at alpha.
+    Source: Benjamini and Hochberg (1995), JRSS B 57.
+    """
+    return _adjusted(p, "benjamini_hochberg")
+
+
+def adjust(
+    frame: pd.DataFrame, *, p: str = "p", family: str | None = None, method: str = "holm"
+) -> pd.DataFrame:
+    """The frame with ``p_adjusted`` and ``family_size`` beside ``p``, row order kept.
+
+    ``family`` names the column that tells the families apart (None: one family). Tests without a p
+    (NaN) are no members. Raises InputError for an unknown method or column or a p outside [0, 1].
+    """
+    check_columns(frame, *([p] if family is None else [p, family]))
+    raw = numbers(frame, p)
+    code = np.zeros(len(raw), dtype=np.intp)
+    if family is not None:
+        code = np.asarray(pd.factorize(frame[family], use_na_sentinel=False)[0], dtype=np.intp)
+    adjusted, size = np.full(len(raw), np.nan), np.zeros(len(raw), dtype=int)
+    for k in np.unique(code):
+        mine = code == k
+        adjusted[mine] = _adjusted(raw[mine], method)
+        size[mine] = int((~np.isnan(raw[mine])).sum())
+    return frame.assign(p_adjusted=adjusted, family_size=size)
+
+
+def _adjusted(p: Sequence[float] | Floats, method: str) -> Floats:
+    if method not in METHODS:
+        raise InputError(f"method {method!r} is not known; use one of {', '.join(METHODS)}")
+    raw = np.asarray(p, dtype=float)
+    known = ~np.isnan(raw)
+    if ((raw[known] < 0) | (raw[known] > 1)).any():
+        raise InputError(f"p values outside [0, 1]: {raw[known][(raw[known] < 0) | (raw[known] > 1)]}")
+    adjusted = np.full(len(raw), np.nan)
+    if known.any():
+        adjusted[known] = multipletests(raw[known], method=METHODS[method])[1]
+    return adjusted

@@ -1,0 +1,215 @@
+"""Paired tests: every system met the same scenarios, so each scenario is its own control."""
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from crs_lib.errors import InputError
+from crs_lib.rng import stream
+from crs_lib.stats.frames import (
+    Floats,
+    Pairs,
+    check_level,
+    check_pairs,
+    complete_values,
+    differences,
+    paired_values,
+    rankable,
+    table,
+)
+
+_CELLS = 4_000_000  # random numbers held at once
+
+
+def rm_anova(
+    frame: pd.DataFrame, *, system: str = "system", scenario: str = "scenario", value: str = "value"
+) -> pd.DataFrame:
+    """F >= 0 of the one-way repeated-measures analysis of variance, over complete scenarios; one row.
+
+    ``epsilon_gg`` in [1/(k-1), 1] measures sphericity and shrinks both degrees of freedom for
+    ``p_gg``; ``epsilon_hf`` and ``p_hf`` are the less conservative Huynh-Feldt pair. F is NaN when
+    nothing varies. ``n`` counts scenarios, ``n_missing`` the incomplete ones left out.
+
+    Raises InputError for fewer than 2 systems or 2 complete scenarios.
+    Source: Greenhouse and Geisser (1959), Psychometrika 24; Huynh and Feldt (1976), J. Educ. Stat. 1.
+    """
+    paired = paired_values(frame, system=system, scenario=scenario, value=value)
+    x = complete_values(paired)
+    n, k = x.shape
+    centre = x.mean()
+    ss_system = n * float(((x.mean(axis=0) - centre) ** 2).sum())
+    residual = x - x.mean(axis=0) - x.mean(axis=1, keepdims=True) + centre
+    ss_error = float((residual**2).sum())
+    noise = 1e-28 * float((x**2).sum())
+    ss_system, ss_error = (0.0 if ss <= noise else ss for ss in (ss_system, ss_error))
+    df1, df2 = k - 1, (k - 1) * (n - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = float(np.divide(ss_system / df1, ss_error / df2))
+    gg, hf = sphericity_epsilons(x)
+    row = {"test": "repeated-measures ANOVA", "statistic": ratio, "df1": df1, "df2": float(df2)}
+    row |= {"p": float(stats.f.sf(ratio, df1, df2)), "epsilon_gg": gg, "epsilon_hf": hf}
+    row |= {"p_gg": float(stats.f.sf(ratio, gg * df1, gg * df2))}
+    row |= {"p_hf": float(stats.f.sf(ratio, hf * df1, hf * df2))}
+    row |= {"ss_system": ss_system, "ss_error": ss_error}
+    return table([row | {"n": n, "n_missing": len(paired.values) - n}])
+
+
+def sphericity_epsilons(x: Floats) -> tuple[float, float]:
+    """Greenhouse-Geisser and Huynh-Feldt epsilon of scenarios by systems; 1 for two systems.
+
+    NaN when the differences between systems do not vary.
+    """
+    n, k = x.shape
+    if k == 2:
+        return 1.0, 1.0
+    covariance = np.cov(x, rowvar=False)
+    centred = covariance - covariance.mean(axis=0) - covariance.mean(axis=1, keepdims=True)
+    centred += covariance.mean()
+    spread = float((centred**2).sum())
+    if spread <= 1e-28 * float((x**2).sum()) ** 2 / n**2:
+        return float("nan"), float("nan")
+    gg = float(np.trace(centred)) ** 2 / ((k - 1) * spread)
+    denominator = (k - 1) * (n - 1 - (k - 1) * gg)
+    hf = (n * (k - 1) * gg - 2) / denominator if denominator > 0 else 1.0
+    return gg, float(min(1.0, max(gg, hf)))
+
+
+def friedman(
+    frame: pd.DataFrame, *, system: str = "system", scenario: str = "scenario", value: str = "value"
+) -> pd.DataFrame:
+    """Friedman's chi-square >= 0 over complete scenarios, with Kendall's W in [0, 1] beside it; one row.
+
+    Ties within a scenario are corrected for; when every scenario is one tie the statistic is NaN.
+    For two systems it is the sign test's chi-square.
+    Raises InputError for fewer than 2 systems or 2 complete scenarios.
+    Source: Friedman (1937), JASA 32; Kendall and Babington Smith (1939), Ann. Math. Stat. 10.
+    """
+    paired = paired_values(frame, system=system, scenario=scenario, value=value)
+    x = rankable(complete_values(paired))
+    n, k = x.shape
+    ranks = stats.rankdata(x, axis=1)
+    expected = (k + 1) / 2
+    spread = float(((ranks - expected) ** 2).sum())
+    gain = float(((ranks.sum(axis=0) - n * expected) ** 2).sum())
+    chi2 = (k - 1) * gain / spread if spread > 0 else float("nan")
+    row = {"test": "Friedman", "statistic": chi2, "df1": k - 1, "df2": float("nan")}
+    row |= {"p": float(stats.chi2.sf(chi2, k - 1)), "kendall_w": chi2 / (n * (k - 1))}
+    return table([row | {"n": n, "n_missing": len(paired.values) - n}])
+
+
+def mean_differences(
+    frame: pd.DataFrame,
+    *,
+    pairs: Pairs | None = None,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+    confidence: float = 0.95,
+) -> pd.DataFrame:
+    """Mean of ``a - b`` per scenario with its t interval and paired t test, one row for each pair.
+
+    t and p are NaN when the differences do not vary.
+    Raises InputError when a pair shares fewer than 2 scenarios. Source: Student (1908), Biometrika 6.
+    """
+    check_level("confidence", confidence)
+    rows = []
+    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+        n, mean = len(d.values), float(d.values.mean())
+        error = float(d.values.std(ddof=1)) / n**0.5
+        t = mean / error if error > 1e-14 * float(np.abs(d.values).max()) else float("nan")
+        half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+        row = {"a": d.a, "b": d.b, "diff": mean, "low": mean - half, "high": mean + half}
+        row |= {"t": t, "df": n - 1, "p": float(2 * stats.t.sf(abs(t), n - 1))}
+        rows.append(row | {"n": n, "n_missing": d.missing})
+    return table(rows)
+
+
+def signed_rank_sums(gaps: Floats) -> tuple[float, float]:
+    """Pratt's rank sums of the positive and of the negative differences; zeros keep their ranks."""
+    gaps = rankable(gaps)
+    ranks = stats.rankdata(np.abs(gaps))
+    return float(ranks[gaps > 0].sum()), float(ranks[gaps < 0].sum())
+
+
+def wilcoxon_pairs(
+    frame: pd.DataFrame,
+    *,
+    pairs: Pairs | None = None,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+) -> pd.DataFrame:
+    """Wilcoxon's signed-rank test with Pratt's zeros, two-sided, one row for each pair.
+
+    ``w_plus`` and ``w_minus`` sum the ranks of scenarios won and lost by ``a``; zeros keep their
+    ranks and count for neither. Exact up to 50 scenarios without ties or zeros (13 with), normal
+    beyond; p is 1 when all differences are 0. Differences that agree to 12 digits tie.
+
+    Raises InputError when a pair shares fewer than 2 scenarios.
+    Source: Wilcoxon (1945), Biometrics Bulletin 1; Pratt (1959), JASA 54.
+    """
+    rows = []
+    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+        gaps = rankable(d.values)
+        plus, minus = signed_rank_sums(d.values)
+        p = 1.0 if not gaps.any() else float(stats.wilcoxon(gaps, zero_method="pratt").pvalue)
+        row = {"a": d.a, "b": d.b, "median_diff": float(np.median(d.values)), "w_plus": plus}
+        row |= {"w_minus": minus, "p": p, "n_zero": int((gaps == 0).sum())}
+        rows.append(row | {"n": len(gaps), "n_missing": d.missing})
+    return table(rows)
+
+
+def sign_flip_pairs(
+    frame: pd.DataFrame,
+    *,
+    pairs: Pairs | None = None,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+    resamples: int = 10_000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Permutation test of the mean difference, two-sided: under no effect ``a`` and ``b`` could swap.
+
+    All sign patterns are tried when there are at most ``resamples`` of them (``exact``); otherwise
+    ``resamples`` random ones, and p = (1 + as extreme) / (1 + resamples) never reaches 0. One matrix
+    product serves all pairs. p is 1 when all differences are 0.
+
+    Raises InputError when a pair shares fewer than 2 scenarios.
+    Source: Fisher (1935), The Design of Experiments, section 21; Phipson and Smyth (2010), SAGMB 9.
+    """
+    if resamples < 1:
+        raise InputError(f"resamples={resamples}: at least 1 is needed, 10000 is usual")
+    paired = paired_values(frame, system=system, scenario=scenario, value=value)
+    kept = list(differences(paired, pairs))
+    columns = check_pairs(paired.systems, pairs)
+    gaps = np.stack([paired.values[:, i] - paired.values[:, j] for i, j in columns], axis=1)
+    gaps = np.nan_to_num(gaps)  # a scenario that a pair lacks adds 0 whatever its sign
+    n = len(gaps)
+    exact = n < 60 and 2**n <= resamples
+    total = 2**n if exact else resamples
+    observed = np.abs(gaps.sum(axis=0)) - 1e-12 * np.abs(gaps).sum(axis=0)
+    extreme = np.zeros(len(columns), dtype=np.int64)
+    rng = stream(seed, "stats", "sign-flip")
+    for start in range(0, total, max(1, _CELLS // n)):
+        size = min(max(1, _CELLS // n), total - start)
+        if exact:
+            flips = (np.arange(start, start + size)[:, None] >> np.arange(n)) & 1
+        else:
+            flips = rng.integers(0, 2, size=(size, n), dtype=np.int8)
+        sums = gaps.sum(axis=0) - 2 * (flips.astype(float) @ gaps)
+        extreme += (np.abs(sums) >= observed).sum(axis=0)
+    p = extreme / total if exact else (extreme + 1) / (total + 1)
+    return table(
+        {
+            "a": d.a,
+            "b": d.b,
+            "diff": float(d.values.mean()),
+            "p": float(p[i]),
+            "exact": exact,
+            "resamples": total,
+            "n": len(d.values),
+            "n_missing": d.missing,
+        }
+        for i, d in enumerate(kept)
+    )

@@ -1,0 +1,80 @@
+"""Published data sets and ways to make tidy frames of them."""
+
+import numpy as np
+import pandas as pd
+
+# Dobson (1983), An Introduction to Statistical Modelling; R's PlantGrowth.
+PLANT_GROWTH = {
+    "ctrl": [4.17, 5.58, 5.18, 6.11, 4.50, 4.61, 5.17, 4.53, 5.33, 5.14],
+    "trt1": [4.81, 4.17, 4.41, 3.59, 5.87, 3.83, 6.03, 4.89, 4.32, 4.69],
+    "trt2": [6.31, 5.12, 5.54, 5.50, 5.37, 5.29, 4.92, 6.15, 5.80, 5.26],
+}
+# Student (1908), extra sleep of ten patients on two drugs; R's sleep.
+SLEEP = {
+    "drug1": [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0],
+    "drug2": [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4],
+}
+# Hollander and Wolfe (1973), p. 29: depression scale of nine patients on two visits.
+DEPRESSION = {
+    "first": [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30],
+    "second": [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29],
+}
+# Darwin's Zea mays as in Fisher (1935), section 17: crossed minus self-fertilised, eighths of an inch.
+ZEA_MAYS = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
+# Hollander and Wolfe (1973), p. 140: 22 players round first base in three ways.
+ROUNDING_TIMES = np.array(
+    """5.40 5.50 5.55 5.85 5.70 5.75 5.20 5.60 5.50 5.55 5.50 5.40 5.90 5.85 5.70 5.45 5.55 5.60 5.40 5.40
+    5.35 5.45 5.50 5.35 5.25 5.15 5.00 5.85 5.80 5.70 5.25 5.20 5.10 5.65 5.55 5.45 5.60 5.35 5.45 5.05
+    5.00 4.95 5.50 5.50 5.40 5.45 5.55 5.50 5.55 5.55 5.35 5.45 5.50 5.55 5.50 5.45 5.25 5.65 5.60 5.40
+    5.70 5.65 5.55 6.30 6.30 6.25""".split(),
+    dtype=float,
+).reshape(22, 3)
+# Shrout and Fleiss (1979), table 2: six targets, four judges.
+SHROUT_FLEISS = np.array(
+    [[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]]
+)
+# Krippendorff (2011), part C: four observers, twelve units.
+KRIPPENDORFF = np.array(
+    [
+        [1, 2, 3, 3, 2, 1, 4, 1, 2, np.nan, np.nan, np.nan],
+        [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, np.nan, 3],
+        [np.nan, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, np.nan],
+        [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, np.nan],
+    ]
+)
+# Freireich et al. (1963): weeks in remission, + marks censored; Kalbfleisch and Prentice (2002), p. 2.
+FREIREICH = {
+    "6-MP": "6 6 6 6+ 7 9+ 10 10+ 11+ 13 16 17+ 19+ 20+ 22 23 25+ 32+ 32+ 34+ 35+".split(),
+    "placebo": "1 1 2 2 3 4 4 5 5 8 8 8 8 11 11 12 12 15 17 22 23".split(),
+}
+# Pinheiro and Bates (2000), table 1.1: travel time in six rails, three tries each.
+RAIL = [[55, 53, 54], [26, 37, 32], [78, 91, 85], [92, 100, 96], [49, 51, 50], [80, 85, 83]]
+
+
+def groups_frame(groups):
+    """Independent samples as a tidy frame; every value is a scenario of its own."""
+    rows = [(name, value) for name, values in groups.items() for value in values]
+    frame = pd.DataFrame(rows, columns=["system", "value"])
+    return frame.assign(scenario=range(len(frame)))
+
+
+def paired_frame(groups):
+    """Samples of equal length as a tidy frame: the i-th values share scenario i."""
+    rows = [(name, i, value) for name, values in groups.items() for i, value in enumerate(values)]
+    return pd.DataFrame(rows, columns=["system", "scenario", "value"])
+
+
+def matrix_frame(x, names=None):
+    """Scenarios by systems as a tidy frame."""
+    names = names or [f"s{j}" for j in range(np.shape(x)[1])]
+    return paired_frame({name: np.asarray(x, dtype=float)[:, j] for j, name in enumerate(names)})
+
+
+def remission_frame():
+    rows = [(k, float(t.rstrip("+")), not t.endswith("+")) for k, ts in FREIREICH.items() for t in ts]
+    return pd.DataFrame(rows, columns=["system", "time", "event"])
+
+
+def random_matrix(seed, n, k, effect=0.3):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 1)) + rng.normal(size=(n, k)) + effect * np.arange(k)
