@@ -17,13 +17,17 @@ _MESSAGE_TOKENS = 16  # what a chat template puts around a message
 _COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
 
 
-def tokens_at_most(messages: Iterable[Message]) -> int:
-    """Tokens the messages may take, estimated on the safe side: a token per 3 bytes of UTF-8.
+def tokens_of(text: str) -> int:
+    """Tokens a text may take, estimated on the safe side: one for every 3 bytes of UTF-8.
 
-    No tokeniser is asked: each model has another one. 16 tokens are added for every message.
+    No tokeniser is asked: each model has another one.
     """
-    return sum(-(-len(m.content.encode("utf-8", "replace")) // _BYTES_A_TOKEN) + _MESSAGE_TOKENS
-               for m in messages)  # fmt: skip
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_A_TOKEN)
+
+
+def tokens_at_most(messages: Iterable[Message]) -> int:
+    """Tokens that messages may take: those of the texts, and 16 for what frames each message."""
+    return sum(tokens_of(message.content) + _MESSAGE_TOKENS for message in messages)
 
 
 def tokens_at_least(messages: Iterable[Message]) -> int:

@@ -1,0 +1,157 @@
+"""What a judge reads: one criterion with its anchors, the user's logged wishes, the quoted conversation."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from crs_lib import prompts
+from crs_lib.dialogue import Dialogue, Pair
+from crs_lib.errors import InputError
+from crs_lib.llm.base import Message
+from crs_lib.llm.limits import tokens_at_most, tokens_of
+from crs_lib.llm.quote import fence, one_line
+from crs_lib.text import shorten
+
+CONSTRUCTS = ("proactiveness", "coherence", "personalization")
+LOWEST, HIGHEST = 1, 5
+TURN_LIMIT = 2_000  # characters of one turn that a judge sees
+RULE = (
+    "first turn, last turn, turns with a shift and the turns after them (latest first), then the others "
+    "(latest first), as many as fit"
+)
+
+
+class Shown(NamedTuple):
+    """What of a dialogue a judge sees: the turns, how many there are, and how many texts were shortened."""
+
+    turns: tuple[int, ...]
+    total: int
+    shortened: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The record of the trimming: the rule, the turns left out, the texts shortened."""
+        gone = sorted({*range(1, self.total + 1)} - {*self.turns})
+        return {"rule": RULE, "turns": self.total, "left_out": gone, "shortened": self.shortened}
+
+
+def wish_summary(dialogue: Dialogue) -> str:
+    """The user's wishes from the logged turns, a line for every turn at which they changed.
+
+    Read from ``user_meta``: ``wishes`` or else ``constraints``, and ``avoid``. Values are quoted. A log
+    without wishes gives a line that says so.
+    """
+    lines, before = [], None
+    for pair in dialogue.pairs():
+        meta = pair.user.user_meta
+        if "wishes" not in meta and "constraints" not in meta:
+            continue
+        wished = _values(meta.get("wishes") or meta.get("constraints") or {})
+        avoided = _values(meta.get("avoid") or {})
+        now = "; ".join([f"{k} = {v}" for k, v in wished] + [f"not {k} = {v}" for k, v in avoided])
+        if now != before:
+            lines.append(f"from turn {pair.turn}: {now or 'anything'}")
+        before = now
+    return "\n".join(lines) or "No wishes were recorded; take them from what the user says."
+
+
+def _values(wishes: Any) -> list[tuple[str, str]]:
+    """(field, quoted value) pairs of a logged state, empty values left out."""
+    if not isinstance(wishes, Mapping):
+        raise InputError(f"logged wishes must be an object of fields, got {shorten(repr(wishes), 80)}")
+    found = []
+    for name, value in wishes.items():
+        parts = value if isinstance(value, list | tuple) else [value]
+        kept = [one_line(str(part)) for part in parts if part not in (None, "")]
+        if kept:
+            found.append((str(name), " and ".join(kept)))
+    return found
+
+
+def system_prompt() -> str:
+    """What every judge is told first."""
+    return prompts.render("movies/judge_system", lowest=LOWEST, highest=HIGHEST)
+
+
+def criteria(constructs: Sequence[str]) -> str:
+    """The definitions and the five anchors of these constructs."""
+    return "\n\n".join(prompts.render(f"movies/judge_{name}") for name in constructs)
+
+
+def digest() -> str:
+    """Hex SHA-256 over all texts of the judge's prompt: the version of the rubric."""
+    names = ("judge_system", "judge_user", *(f"judge_{name}" for name in CONSTRUCTS))
+    parts = [prompts.digest(f"movies/{name}") for name in names]
+    return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMIT]).encode()).hexdigest()
+
+
+def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int) -> Shown:
+    """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs.
+
+    Chosen by :data:`RULE`. Raises InputError where not even the first and the last turn fit, or where
+    there is no reply to judge.
+    """
+    pairs = dialogue.pairs()
+    if not pairs:
+        raise InputError(
+            f"session {dialogue.session_id!r} holds no reply of the system; there is nothing to judge"
+        )
+    nothing = Shown((), len(pairs), 0)
+    frame = max(tokens_at_most(messages(dialogue, group, nothing)) for group in groups)
+    turns = _fitting(pairs, set(dialogue.shift_turns()), room - frame - tokens_of(str(len(pairs))))
+    if len(turns) < min(2, len(pairs)):
+        raise InputError(
+            f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens "
+            "beside the rubric; raise the judge's num_ctx"
+        )
+    texts = [text for turn in turns for text in (pairs[turn - 1].user.text, pairs[turn - 1].system.text)]
+    return Shown(turns, len(pairs), sum(len(text) > TURN_LIMIT for text in texts))
+
+
+def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int) -> tuple[int, ...]:
+    """The turns that fit, chosen in the order of the rule and given in the order of the conversation."""
+    latest = [pair.turn for pair in reversed(pairs)]
+    matter = [turn for turn in latest if turn in shifts or turn - 1 in shifts]
+    kept: list[int] = []
+    size = 0
+    for turn in dict.fromkeys([1, latest[0], *matter, *latest]):
+        with_it = sorted([*kept, turn])
+        size += len(_pair_lines(pairs[turn - 1]).encode("utf-8", "replace")) + 1
+        gaps = "\n".join(_gap(*gap) for gap in _gaps(with_it))
+        if tokens_of("x" * size + gaps) > spare:
+            break
+        kept = with_it
+    return tuple(kept)
+
+
+def _gaps(turns: Sequence[int]) -> list[tuple[int, int]]:
+    """The ranges of turns that are left out before or between these, both ends included."""
+    return [(a + 1, b - 1) for a, b in pairwise([0, *turns]) if b > a + 1]
+
+
+def messages(dialogue: Dialogue, constructs: Sequence[str], shown: Shown) -> tuple[Message, ...]:
+    """What a judge of these constructs is sent: the rules, then criteria, wishes and quoted conversation."""
+    pairs, blocks = dialogue.pairs(), []
+    gaps = {last + 1: (first, last) for first, last in _gaps(shown.turns)}
+    for turn in shown.turns:
+        blocks += [_gap(*gaps[turn])] if turn in gaps else []
+        blocks.append(_pair_lines(pairs[turn - 1]))
+    conversation = "\n".join(blocks)
+    wishes = wish_summary(dialogue)
+    text = prompts.render(
+        "movies/judge_user", criteria=criteria(constructs), wishes=wishes, conversation=conversation,
+        turns=f"{len(shown.turns)} of {shown.total} turns, in their order.",
+        fence=fence([conversation, wishes]), names=", ".join(constructs),
+    )  # fmt: skip
+    return (Message("system", system_prompt()), Message("user", text))
+
+
+def _gap(first: int, last: int) -> str:
+    return f"[turns {first} to {last} left out]" if last > first else f"[turn {first} left out]"
+
+
+def _pair_lines(pair: Pair) -> str:
+    """The two lines of a turn; each text is one JSON string, so a text cannot pretend to be a line."""
+    said = (("USER", pair.user.text), ("SYSTEM", pair.system.text))
+    return "\n".join(f"{pair.turn} {who}: {one_line(shorten(text, TURN_LIMIT))}" for who, text in said)

@@ -1,0 +1,246 @@
+"""What judge scores are worth: validity, agreement, self-preference, fair means, canaries."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crs_lib.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.errors import InputError
+from crs_lib.llm import LLM, Request
+from crs_lib.movies.canaries import CANARIES, canary_report, spoil
+from crs_lib.movies.judge import judge_session, score_table
+from crs_lib.movies.judge_scores import (
+    agreement,
+    family,
+    flag_counts,
+    headline,
+    self_preference,
+    validate,
+)
+
+
+def scores(rows: list[tuple[Any, ...]], construct: str = "coherence") -> pd.DataFrame:
+    """A score table of (model, session, judge, sample, score)."""
+    frame = pd.DataFrame(rows, columns=["model", "session_id", "judge", "sample", "score"])
+    return frame.assign(construct=construct, canary="").astype({"score": float})
+
+
+def test_every_score_outside_the_scale_is_flagged() -> None:
+    given = {"proactiveness": 5, "coherence": 0, "personalization": 6}
+    others = [
+        {"coherence": None},
+        "4",
+        None,
+        {"coherence": 2.5, "proactiveness": "4", "personalization": 3.0},
+    ]
+    records = [
+        {"model": "m", "session_id": str(i), "judge": judge} for i, judge in enumerate([given, *others])
+    ]
+    table = validate(records)
+    assert len(table) == 5 * 3
+    assert table[table["session_id"] == "0"]["flag"].fillna("").tolist() == [
+        "",
+        "out of range",
+        "out of range",
+    ]
+    assert table[table["session_id"] == "4"]["flag"].fillna("").tolist() == ["not a number", "not whole", ""]
+    assert (table["score"].isna() == table["flag"].notna()).all()
+    counts = flag_counts(table).set_index("construct")
+    assert counts.loc["coherence", ["asked", "given", "missing", "not whole", "out of range"]].tolist() == [
+        5,
+        0,
+        3,
+        1,
+        1,
+    ]
+    assert counts["asked"].tolist() == [5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("ollama:llama3:instruct", "llama"), ("ollama:llama2:latest", "llama"), ("ollama:gemma:2b", "gemma"),
+        ("openai:org/Qwen2.5-7B", "qwen"), ("mistral:7b", "mistral"), ("llama3_instruct", "llama"),
+        ("template", "template"), ("noisy:0.3", "noisy"), ("7b", "7b"),
+    ],
+)  # fmt: skip
+def test_families_are_read_from_names(spec: str, expected: str) -> None:
+    assert family(spec) == expected
+
+
+def test_judges_that_agree_and_one_that_does_not() -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(1, 6, 60)
+    rows = []
+    for i, level in enumerate(truth):
+        for sample in (0, 1):
+            rows.append(("m", str(i), "a", sample, level))
+            rows.append(("m", str(i), "b", sample, min(5, level + 1)))
+            rows.append(("m", str(i), "random", sample, rng.integers(1, 6)))
+    table = agreement(scores([r for r in rows if r[2] != "random"]), resamples=200).set_index(
+        ["measure", "judge"]
+    )
+    assert table.loc[("alpha", "all"), "value"] > 0.6
+    assert table.loc[("icc", "all"), "value"] > 0.8
+    assert table.loc[("retest", "a"), "value"] == pytest.approx(1.0)
+    whole = agreement(scores(rows), resamples=200).set_index(["measure", "judge"])
+    assert abs(whole.loc[("retest", "random"), "value"]) < 0.4
+    assert whole.loc[("alpha", "all"), "value"] < table.loc[("alpha", "all"), "value"]
+
+
+def test_agreement_is_krippendorffs_alpha_of_medians() -> None:
+    # Two judges, three dialogues: (1, 1), (2, 2), (3, 4). Ordinal alpha from the coincidence matrix:
+    # counts 1: 2, 2: 2, 3: 1, 4: 1; midranks 1, 3, 4.5, 5.5; observed 2 * (5.5 - 4.5)^2 / 6 = 1/3.
+    # Expected: sum over pairs of values n_c n_k (difference)^2 * 2 / (6 * 5)
+    # = 2 * (4*4 + 2*12.25 + 2*20.25 + 2*2.25 + 2*6.25 + 1) / 30 = 198/30; alpha = 1 - (1/3)/6.6 = 0.94949...
+    rows = [("m", "0", "a", 0, 1), ("m", "0", "b", 0, 1), ("m", "1", "a", 0, 2), ("m", "1", "b", 0, 2),
+            ("m", "2", "a", 0, 3), ("m", "2", "b", 0, 4)]  # fmt: skip
+    table = agreement(scores(rows), resamples=50).set_index(["measure", "judge"])
+    assert table.loc[("alpha", "all"), "value"] == pytest.approx(1 - (1 / 3) / 6.6)
+    assert table.loc[("retest", "a"), "reason"] == "fewer than two samples"
+
+
+def test_agreement_that_is_undefined_says_why() -> None:
+    one = agreement(scores([("m", "0", "a", 0, 1), ("m", "1", "a", 0, 2)]), resamples=50)
+    assert one["value"].isna().all() and one["reason"].notna().all()
+    equal = [("m", str(i), judge, 0, 4) for i in range(5) for judge in "ab"]
+    table = agreement(scores(equal), resamples=50).set_index("measure")
+    assert table.loc["alpha", "reason"] == "all scores are equal"
+
+
+def test_self_preference_is_the_difference_of_differences() -> None:
+    rows = []
+    for i in range(20):
+        wobble = i % 2
+        # llama judge: 5 for llama, 3 for gemma; gemma judge: 4 for llama, 3.. for gemma
+        rows += [
+            ("ollama:llama3", str(i), "ollama:llama3:instruct", 0, 5),
+            ("ollama:gemma:2b", str(i), "ollama:llama3:instruct", 0, 3 - wobble),
+        ]
+        rows += [
+            ("ollama:llama3", str(i), "ollama:gemma:7b", 0, 4),
+            ("ollama:gemma:2b", str(i), "ollama:gemma:7b", 0, 3),
+        ]
+    table = self_preference(scores(rows), resamples=300).set_index("family")
+    # (5 - 2.5) - (4 - 3) = 1.5, and the same contrast seen from the other family
+    assert table["value"].to_dict() == pytest.approx({"llama": 1.5, "gemma": 1.5})
+    assert (table["low"] > 1.1).all() and (table["high"] < 1.9).all() and (table["n"] == 20).all()
+    nobody = self_preference(scores([("tracker", "0", "ollama:llama3", 0, 3)]))
+    assert nobody.empty
+    alone = self_preference(scores([("ollama:llama3", "0", "ollama:llama2", 0, 3)]))
+    assert alone["reason"].tolist() == ["no session with all four means"]
+
+
+def test_headlines_leave_out_judges_of_the_same_family() -> None:
+    rows = [("ollama:llama3", str(i), judge, 0, score) for i in range(4) for judge, score in
+            (("ollama:llama3:instruct", 5), ("ollama:gemma:7b", 2), ("ollama:qwen:7b", 3))]  # fmt: skip
+    rows += [("ollama:qwen:4b", "0", "ollama:qwen:7b", 0, 5), ("tracker", "0", "ollama:qwen:7b", 0, None)]
+    table = headline(scores(rows), resamples=50).set_index("model")
+    assert table.loc["ollama:llama3", "value"] == pytest.approx((2 + 3) / 2)
+    assert table.loc["ollama:llama3", "judges"] == "ollama:gemma:7b, ollama:qwen:7b"
+    assert np.isnan(table.loc["ollama:qwen:4b", "value"])
+    assert table.loc["ollama:qwen:4b", "reason"] == "every judge is of its own family"
+    assert table.loc["tracker", "reason"] == "every score is missing"
+
+
+def test_a_table_without_its_columns_is_named() -> None:
+    with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
+        agreement(scores([]).drop(columns="construct"))
+    with pytest.raises(InputError, match=r"columns \['canary'\] are missing"):
+        canary_report(scores([]).drop(columns="canary"))
+
+
+# --- canaries ---------------------------------------------------------------------------------------------
+
+REPLIES = ["Try Heat.", "Ronin (or Heat) it is.", "Heathers, then."]
+TITLES = ["Heat", "Ronin", "Heathers", "Alpha Street", "Beta Road"]
+
+
+def original(number: int = 0) -> Dialogue:
+    turns: list[Turn] = []
+    for i, text in enumerate(REPLIES):
+        turns += [
+            Turn(USER, f"ask {i}"),
+            Turn(SYSTEM, text, {"rec_titles": [["Heat"], ["Ronin", "Heat"], ["Heathers"]][i]}),
+        ]
+    return Dialogue(f"{number:05d}", "tracker", tuple(turns))
+
+
+@pytest.mark.parametrize("name", CANARIES.names())
+def test_a_canary_changes_the_replies_and_nothing_else(name: str) -> None:
+    spoilt = spoil(original(), name, TITLES, seed=1)
+    assert spoilt is not None and spoilt == spoil(original(), name, TITLES, seed=1)
+    assert [t.text for t in spoilt.turns[0::2]] == [t.text for t in original().turns[0::2]]
+    assert [t.text for t in spoilt.turns[1::2]] != REPLIES and len(spoilt.turns) == 6
+    assert spoilt.extra["canary"] == name and CANARIES.get(name).summary
+    Dialogue.from_json(json.loads(spoilt.dumps()))
+
+
+def test_no_shuffled_reply_stays_where_it_was() -> None:
+    for number in range(20):
+        spoilt = spoil(original(number), "shuffled", TITLES, seed=number)
+        assert spoilt is not None
+        moved = [turn.text for turn in spoilt.turns[1::2]]
+        assert sorted(moved) == sorted(REPLIES)
+        assert all(a != b for a, b in zip(moved, REPLIES, strict=True))
+
+
+def test_wrong_movies_replace_whole_titles_only() -> None:
+    for number in range(20):
+        spoilt = spoil(original(number), "wrong_movies", TITLES, seed=number)
+        assert spoilt is not None
+        text = " ".join(turn.text for turn in spoilt.turns[1::2])
+        assert not any(title in text for title in ("Heat", "Ronin"))
+        assert text.count("Alpha Street") + text.count("Beta Road") == 4
+
+
+def test_the_sticky_canary_repeats_its_first_reply() -> None:
+    spoilt = spoil(original(), "sticky", TITLES, seed=0)
+    assert spoilt is not None and {turn.text for turn in spoilt.turns[1::2]} == {REPLIES[0]}
+
+
+@pytest.mark.parametrize("name", CANARIES.names())
+def test_what_cannot_be_spoilt_is_left_alone(name: str) -> None:
+    same = Dialogue("0", "m", (Turn(USER, "a"), Turn(SYSTEM, "b"), Turn(USER, "a"), Turn(SYSTEM, "b")))
+    assert spoil(same, name, TITLES, seed=0) is None
+
+
+def attentive(request: Request) -> str:
+    """A judge that knows the originals by heart."""
+    text = request.messages[1].content
+    good = all(f"SYSTEM: {json.dumps(reply)}" in text for reply in REPLIES)
+    in_order = [text.find(reply) for reply in REPLIES]
+    whole = good and in_order == sorted(in_order)
+    return json.dumps({n: {"evidence": "", "score": 4 if whole else 2} for n in request.schema["properties"]})  # type: ignore[index]
+
+
+def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
+    def judge(answer: Any) -> pd.DataFrame:
+        records = []
+        for number in range(8):
+            for name in ["", *CANARIES.names()]:
+                subject = spoil(original(number), name, TITLES, seed=2) if name else original(number)
+                assert subject is not None
+                record = judge_session(subject, ["j"], 1, lambda spec: LLM("scripted", answers=answer))
+                records.append({**record, "canary": name})
+        return canary_report(score_table(records))
+
+    reads = judge(attentive)
+    aimed = reads[reads["aimed"]]
+    assert sorted(aimed["canary"]) == sorted(CANARIES.names())
+    assert (aimed["share"] == 1).all() and aimed["usable"].all() and (aimed["n"] == 8).all()
+    # 8 of 8: the lower bound is (0.025) ** (1 / 8)
+    assert aimed["low"].tolist() == pytest.approx([0.025 ** (1 / 8)] * len(aimed))
+    sleeps = judge(lambda r: json.dumps({n: {"evidence": "", "score": 3} for n in r.schema["properties"]}))
+    asleep = sleeps[sleeps["aimed"]]
+    assert (asleep["share"] == 0).all() and (asleep["tied"] == 8).all() and not asleep["usable"].any()
+
+
+def test_a_canary_without_a_score_is_missing_not_below() -> None:
+    frame = scores([("m", "0", "j", 0, 4), ("m", "0", "j", 0, None), ("m", "1", "j", 0, 4)])
+    frame["canary"] = ["", "sticky", ""]
+    (row,) = canary_report(frame).to_dict("records")
+    assert (row["n"], row["n_missing"], row["below"]) == (0, 1, 0) and np.isnan(row["share"])
