@@ -74,12 +74,17 @@ def finite(value: Any) -> Any:
     return value
 
 
+def dumps(record: Mapping[str, Any]) -> str:
+    """A record as one line of JSON; what is not finite becomes null."""
+    return json.dumps(finite(record), ensure_ascii=False)
+
+
 def write_jsonl(path: Path, records: Iterable[Mapping[str, Any] | str]) -> int:
     """Write one JSON object a line, atomically; returns the number of lines. Strings go as they are."""
     count = 0
     with write_aside(path) as file:
         for record in records:
-            line = record if isinstance(record, str) else json.dumps(finite(record), ensure_ascii=False)
+            line = record if isinstance(record, str) else dumps(record)
             file.write(line + "\n")
             count += 1
     return count

@@ -182,7 +182,7 @@ def _ordinary(draw: np.random.Generator, rates: Rates) -> str:
     """What a turn without plan is; with ``question`` of the rest a question about a film."""
     chance = draw.random()
     if chance < rates.hesitation:
-        return "hesitate"
+        return "hesitate" if draw.random() < 0.5 else "aside"
     if chance < rates.hesitation + rates.contradiction:
         return "contradiction"
     if draw.random() < rates.question:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from crs_lib.ledger import Key
 from crs_lib.movies import scenarios, sources, systems
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
-from crs_lib.movies.scenarios import Rates
+from crs_lib.movies.scenarios import Rates, Scenario
 from crs_lib.movies.shifts import SHIFTS
 from crs_lib.movies.systems import World
 from crs_lib.movies.users import User
@@ -53,20 +54,21 @@ class SimulateConfig:
             SHIFTS.get(kind)
 
     def keys(self) -> list[Key]:
-        """Every session of the batch, system by system (weights of a model are loaded once)."""
+        """Every session of the batch, system by system: the order of the exported file."""
         return [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
+
+    def work_order(self) -> list[Key]:
+        """The order of work: scenario by scenario, so that a scenario is planned once for all systems."""
+        return [Key(system, session) for session in range(self.n_sessions) for system in self.systems]
 
     def parameters(self) -> dict[str, Any]:
         """The settings as plain data, for the manifest."""
         return asdict(self)
 
 
-def session(world: World, spec: str, number: int, config: SimulateConfig) -> Dialogue:
-    """One dialogue between a system and the scenario's user; the same for the same arguments.
-
-    The user's stream leaves the system out, so the wishes and shifts are the same for every system.
-    """
-    plan = scenarios.plan(
+def scenario(world: World, number: int, config: SimulateConfig) -> Scenario:
+    """The scenario of a session's number under the settings of a batch."""
+    return scenarios.plan(
         world.catalog,
         config.seed,
         number,
@@ -75,6 +77,17 @@ def session(world: World, spec: str, number: int, config: SimulateConfig) -> Dia
         types=tuple(config.types),
         rates=config.rates,
     )
+
+
+def session(
+    world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario | None = None
+) -> Dialogue:
+    """One dialogue between a system and the scenario's user; the same for the same arguments.
+
+    The user's stream leaves the system out, so the wishes and shifts are the same for every system.
+    ``plan`` may be given to spare planning it again.
+    """
+    plan = plan or scenario(world, number, config)
     user = User(world.catalog, plan)
     system = systems.create(spec, world, config.seed, number)
     turns: list[Turn] = []
@@ -111,10 +124,12 @@ class Maker:
         loaded = sources.load(catalog)
         self.world = World(loaded, Grounder(loaded))
         self.config = config
+        self._plan = lru_cache(maxsize=4)(lambda number: scenario(self.world, number, config))
 
     def __call__(self, key: Key) -> str:
         """The session as one line of JSON."""
-        return session(self.world, key.system, key.session, self.config).dumps()
+        plan = self._plan(key.session)
+        return session(self.world, key.system, key.session, self.config, plan).dumps()
 
 
 def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
@@ -133,7 +148,7 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
         with stage.ledger() as ledger:
             batch.run(
                 ledger,
-                keys,
+                config.work_order(),
                 Maker,
                 (str(frozen), config),
                 workers=config.workers,

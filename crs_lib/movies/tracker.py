@@ -4,6 +4,7 @@ Values are grounded as everywhere else; a value after a cue such as "instead of"
 up, one after "I'd like" is wanted, "never mind the rest" clears what stood before.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,14 @@ _ROLE_CUES = {
     "writer": ("written", "scripted", "script", "writer"),
     "actor": ("with", "starring", "featuring", "actor", "actress", "cast"),
 }
+
+
+def _any_of(cues: Sequence[str]) -> re.Pattern[str]:
+    """A pattern that finds whole cues in folded words joined by blanks."""
+    return re.compile(rf"(?<= )(?:{'|'.join(sorted(cues, key=len, reverse=True))})(?= )")
+
+
+_NEGATIVE_CUE, _POSITIVE_CUE = _any_of(_NEGATIVE), _any_of(_POSITIVE)
 _STOPS = ".!?;:,\n"
 _REACH = 4
 
@@ -48,7 +57,8 @@ def read(grounder: Grounder, text: str) -> Reading:
     """Read an utterance by the rules of this module; titles named in it are no constraints."""
     tokens, places = words(text), spans(text)
     titles = [(m.start, m.end) for m in grounder.titles(text)]
-    reading = Reading(reset=any(_at(tokens, cue) for cue in map(str.split, _RESET)))
+    said = f" {' '.join(tokens)} "
+    reading = Reading(reset=any(f" {cue} " in said for cue in _RESET))
     for match in _one_role(grounder.audit(text), tokens, places):
         if any(start <= match.start and match.end <= end for start, end in titles):
             continue
@@ -73,20 +83,18 @@ def apply(state: dict[str, str], reading: Reading) -> dict[str, str]:
     return after | reading.wanted
 
 
-def _at(tokens: Sequence[str], cue: Sequence[str]) -> bool:
-    n = len(cue)
-    return any(list(tokens[i : i + n]) == list(cue) for i in range(len(tokens) - n + 1))
-
-
 def _negated(text: str, tokens: Sequence[str], places: Sequence[tuple[int, int]], first: int) -> bool:
     """Whether the last cue before a word, within its clause, is a negative one."""
     begin = first
     while begin > 0 and not any(c in _STOPS for c in text[places[begin - 1][1] : places[begin][0]]):
         begin -= 1
     clause = f" {' '.join(tokens[begin:first])} "
-    negative = max((clause.rfind(f" {cue} ") for cue in _NEGATIVE), default=-1)
-    positive = max((clause.rfind(f" {cue} ") for cue in _POSITIVE), default=-1)
-    return negative > positive
+    return _last(_NEGATIVE_CUE, clause) > _last(_POSITIVE_CUE, clause)
+
+
+def _last(cue: re.Pattern[str], clause: str) -> int:
+    """Where the last cue begins, or -1."""
+    return max((found.start() for found in cue.finditer(clause)), default=-1)
 
 
 def _one_role(

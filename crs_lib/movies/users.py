@@ -4,7 +4,7 @@ What the user wants and when it shifts is the scenario's; only the wording and t
 the system (a user who is not served insists, a user who is asks about what was recommended).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -102,9 +102,17 @@ class User:
         elif act == "contradiction":
             name = list(wishes)[int(draw.integers(len(wishes)))]
             wishes = {name: wishes[name]}
+        elif act == "aside":
+            slots["aside"] = wording.wish(self._aside(wishes, draw), draw)
         if act in QUESTIONS:
             slots["title"] = self._title(step, draw)
         return wording.say("user", act, draw, wish=wording.wish(wishes, draw), **slots)
+
+    def _aside(self, wishes: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
+        """A genre or person that is no wish, mentioned in passing."""
+        name = ("genre", "actor", "director")[int(draw.integers(3))]
+        values = [v for v in self.catalog.values(name, 3) if v != wishes.get(name)]
+        return {name: values[int(draw.integers(len(values)))]} if values else {}
 
     def _before(self, step: Step) -> int:
         """The film that was in mind before this turn."""

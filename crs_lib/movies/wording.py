@@ -1,27 +1,51 @@
 """Words for plans: template files with alternatives, and catalogue wishes as noun phrases."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from string import Template
+from typing import Any
 
 import numpy as np
 
 from crs_lib.errors import InputError
-from crs_lib.text import listing
 
-_CHOICE = re.compile(r"\{([^{}]*)\}")
-_LOWER = ("genre",)
+_PART = re.compile(r"\{([^{}]*)\}|\$([a-z]+)")
 _ORDER = ("actor", "director", "writer", "language", "year")
 
 
+class Slot(str):
+    """The name of a value to be filled in."""
+
+    __slots__ = ()
+
+
+Template = tuple[str | Slot | tuple["Template", ...], ...]
+
+
+def compile_line(line: str) -> Template:
+    """A template line as parts: literal text, slots, and choices of templates."""
+    parts: list[Any] = []
+    position = 0
+    for found in _PART.finditer(line):
+        if found.start() > position:
+            parts.append(line[position : found.start()])
+        if found.group(2):
+            parts.append(Slot(found.group(2)))
+        else:
+            parts.append(tuple(compile_line(option) for option in found.group(1).split("|")))
+        position = found.end()
+    if position < len(line):
+        parts.append(line[position:])
+    return tuple(parts)
+
+
 @cache
-def sections(name: str) -> Mapping[str, tuple[str, ...]]:
+def sections(name: str) -> Mapping[str, tuple[Template, ...]]:
     """The templates of a wording file by section ("user" or "system"); InputError if it is malformed."""
     text = (resources.files("crs_lib") / "prompts" / "movies" / f"{name}.wording").read_text("utf-8")
-    found: dict[str, list[str]] = {}
-    current: list[str] | None = None
+    found: dict[str, list[Template]] = {}
+    current: list[Template] | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
@@ -31,34 +55,42 @@ def sections(name: str) -> Mapping[str, tuple[str, ...]]:
         elif current is None:
             raise InputError(f"{name}.wording, line {number}: a template before the first [section]")
         else:
-            current.append(stripped)
+            current.append(compile_line(stripped))
     return {section: tuple(lines) for section, lines in found.items()}
 
 
-def say(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
-    """One sentence of a section: a random template, random alternatives, slots filled in.
+def phrase(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
+    """A random template of a section with random alternatives, slots filled in.
 
-    Slots are filled last and once, so that "$" or "{" in a title stay as they are. Raises InputError
-    for an unknown section or a slot that the template needs and the caller did not give.
+    Slots are filled as they are, "$" or "{" in a title included. Raises InputError for an unknown
+    section or a slot that the template needs and the caller did not give.
     """
     lines = sections(name).get(section)
     if not lines:
         raise InputError(f"{name}.wording has no templates under [{section}]")
-    line = lines[int(draw.integers(len(lines)))]
-    while "{" in line:
-        line = _CHOICE.sub(lambda m: _pick(m.group(1).split("|"), draw), line)
+    out: list[str] = []
     try:
-        filled = Template(" ".join(line.split())).substitute(slots)
-    except (KeyError, ValueError) as error:
-        raise InputError(f"{name}.wording, [{section}]: template {line!r} needs {error}") from error
-    return _capital(filled)
+        _fill(lines[_pick(len(lines), draw)], draw, slots, out)
+    except KeyError as error:
+        raise InputError(f"{name}.wording, [{section}]: a template needs ${error.args[0]}") from error
+    return " ".join("".join(out).split())
 
 
-def _pick(options: Sequence[str], draw: np.random.Generator) -> str:
-    return options[int(draw.integers(len(options)))]
+def _fill(template: Template, draw: np.random.Generator, slots: Mapping[str, str], out: list[str]) -> None:
+    for part in template:
+        if isinstance(part, tuple):
+            _fill(part[_pick(len(part), draw)], draw, slots, out)
+        else:
+            out.append(slots[part] if isinstance(part, Slot) else part)
 
 
-def _capital(sentence: str) -> str:
+def _pick(n: int, draw: np.random.Generator) -> int:
+    return int(draw.random() * n)
+
+
+def say(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
+    """:func:`phrase` as a sentence: its first letter a capital."""
+    sentence = phrase(name, section, draw, **slots)
     return sentence[:1].upper() + sentence[1:]
 
 
@@ -67,24 +99,16 @@ def wish(wishes: Mapping[str, str], draw: np.random.Generator) -> str:
 
     An empty mapping gives "good films".
     """
-    noun = _pick(sections("user")["noun"], draw)
+    noun = phrase("user", "noun", draw)
     if not wishes:
         return f"good {noun}"
-    genre = wishes.get("genre")
-    parts = [f"{genre.lower()} {noun}" if genre else noun]
-    for field in _ORDER:
-        if field in wishes:
-            phrase = say("user", f"phrase_{field}", draw, value=wishes[field])
-            parts.append(phrase[:1].lower() + phrase[1:])
+    parts = [f"{wishes['genre'].lower()} {noun}" if "genre" in wishes else noun]
+    parts += [
+        phrase("user", f"phrase_{field}", draw, value=wishes[field]) for field in _ORDER if field in wishes
+    ]
     return " ".join(parts)
 
 
 def bridge(field: str, value: str, draw: np.random.Generator) -> str:
     """A bridge value as it is named in passing: "the director Jane Campion"."""
-    phrase = say("user", f"bridge_{field}", draw, value=value)
-    return phrase if phrase.startswith(value) else phrase[:1].lower() + phrase[1:]
-
-
-def names(values: Sequence[str], limit: int = 3) -> str:
-    """At most ``limit`` values as a list in words."""
-    return listing(values[:limit])
+    return phrase("user", f"bridge_{field}", draw, value=value)

@@ -1,0 +1,62 @@
+"""The registry of metrics: name, range, direction, level, version and source of every number we print."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from crs_lib.errors import InputError
+from crs_lib.registry import did_you_mean
+
+HIGHER, LOWER, NEITHER = "higher is better", "lower is better", "no better or worse"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A quantity as tables name it. ``short`` is its name in figures; ``low``/``high`` its range."""
+
+    name: str
+    short: str
+    level: str
+    low: float
+    high: float
+    direction: str
+    source: str
+    version: int = 1
+    headline: bool = False
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def declare(*metrics: Metric) -> None:
+    """Register metrics; InputError for a name that is taken."""
+    for metric in metrics:
+        if metric.name in METRICS:
+            raise InputError(f"metric {metric.name!r} is declared twice")
+        METRICS[metric.name] = metric
+
+
+def get(name: str) -> Metric:
+    """The declaration of a metric; InputError with a suggestion for an unknown name."""
+    if name not in METRICS:
+        known = ", ".join(METRICS)
+        raise InputError(f"unknown metric {name!r}{did_you_mean(name, METRICS)} (known: {known})")
+    return METRICS[name]
+
+
+def describe(level: str | None = None) -> pd.DataFrame:
+    """One row a metric: name, short name, level, range, direction, version, source."""
+    rows = [
+        {
+            "metric": m.name,
+            "short": m.short,
+            "level": m.level,
+            "range": f"[{m.low:g}, {m.high:g}]",
+            "direction": m.direction,
+            "version": m.version,
+            "source": m.source,
+        }
+        for m in METRICS.values()
+        if level in (None, m.level)
+    ]
+    return pd.DataFrame(rows)

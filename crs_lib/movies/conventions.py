@@ -1,0 +1,56 @@
+"""Conventions by name: every choice that changes a number, declared in one place.
+
+A table carries the name of its convention, so that two ways of counting cannot be confused.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from crs_lib.errors import InputError
+from crs_lib.metrics.composite import CasWeights, ItemWeights, TasWeights
+from crs_lib.metrics.overlap import EMPTY_RULES
+from crs_lib.registry import did_you_mean
+
+
+@dataclass(frozen=True)
+class Convention:
+    """How dialogues are scored.
+
+    ``empty`` is the value of a turn in which neither side names a concept ("skip" leaves it out and
+    counts it). A shift is recovered in text if CC ≥ ``recovery_cc`` or CR ≥ ``recovery_cr`` within
+    ``window`` replies, the reply to the shift being number 0; ``within_segment`` stops at the next shift.
+    """
+
+    name: str = "default"
+    extractor: str = "words"
+    empty: str = "skip"
+    clip: bool = False
+    window: int = 3
+    within_segment: bool = True
+    recovery_cc: float = 0.35
+    recovery_cr: float = 0.65
+    tas: TasWeights = field(default_factory=TasWeights)
+    items: ItemWeights = field(default_factory=ItemWeights)
+    cas: CasWeights = field(default_factory=CasWeights)
+    copy_orders: tuple[int, ...] = (3, 4)
+
+    def __post_init__(self) -> None:
+        if self.empty not in EMPTY_RULES:
+            raise InputError(f"empty rule {self.empty!r} is unknown; give one of {', '.join(EMPTY_RULES)}")
+        if self.window < 1:
+            raise InputError(f"recovery window is {self.window}; give at least 1 reply")
+
+    def parameters(self) -> dict[str, Any]:
+        """The convention as plain data, for manifests and tables."""
+        return asdict(self)
+
+
+CONVENTIONS: dict[str, Convention] = {"default": Convention()}
+
+
+def get(name: str) -> Convention:
+    """The convention of a name; InputError with a suggestion for an unknown one."""
+    if name not in CONVENTIONS:
+        known = ", ".join(CONVENTIONS)
+        raise InputError(f"unknown convention {name!r}{did_you_mean(name, CONVENTIONS)} (known: {known})")
+    return CONVENTIONS[name]
