@@ -27,6 +27,7 @@ COMMANDS = (
     Command("sweep", "run notebooks over a grid of parameters", "crs_lib.commands:sweep"),
     Command("figures", "draw the figures of a finished run", "crs_lib.commands:figures"),
     Command("thesis", "from the catalogue to the thesis figures, 01 to 06", "crs_lib.commands:thesis"),
+    Command("data", "list, get or verify the external files", "crs_lib.datasets_cli:data"),
     Command("refresh", "run the committed notebooks afresh and store them", "crs_lib.commands:refresh"),
 )
 

@@ -1,0 +1,69 @@
+# ruff: noqa: E501
+"""Checksums of the external files as we have seen them: sha256, size in bytes, path under the mirror's root.
+
+A path that is not in this table has no known checksum: its download is recorded, not verified.
+"""
+
+from typing import NamedTuple
+
+
+class Sum(NamedTuple):
+    """SHA-256 of a file's content, as hex digits, and its size in bytes."""
+
+    sha256: str
+    size: int
+
+
+_TABLE = """
+fc70cba2cbc558c2a3fcc04b6755e5d25a3a040625ee79c64727a3cd83968cf9   748706 cosrec/crowd/conversations.jsonl
+b298cfeaabd23a17906723ec0f63818fadafaa58ebf6e6564d4ca021ef3932a5   992560 cosrec/crowd/intent_annotations.jsonl
+db1a7cd7532f34682b4e5f64324961afa3fc16eb1499b83efd1c06742465ac57    45874 cosrec/crowd/keywords.jsonl
+32f77ce67e31e2c6fb70d29740e9452e5f9ed19db0ca34edfb200d3525684e76   178289 cosrec/crowd/profiles.jsonl
+9b4ba299b8ede70f89424778c603a918ad99269e342d484be08f9336eec896d1   104423 cosrec/crowd/quality.jsonl
+a5b579f5128e3b55cc752d640a0caef2e695e19c9db93bd4df7515005aad24c8    47782 cosrec/curated/conversations.jsonl
+550446d8f54c0243b6903b46fd138cdc42a4399f192ba2651bdee5f9dc0a30f4    43327 cosrec/curated/intents.jsonl
+73fc7529337676f0ad9522be1ea1c298d685762117ac1b07d6abf8dbd067f7bf     4477 cosrec/curated/keywords.jsonl
+ae017ea190104fcb9994cafcfd6aa7ec0eb940befc163edc02b33aed41796506    14827 cosrec/curated/profiles.jsonl
+46bc443011d0abe0de1a46c9d415b06df9fc2653cd5d8847529f06a0d3a61737   744807 cosrec/curated/qrels.qrels
+87445a9a66631d7bfb849f25ba39a0c7bf60620a728f37c14e39de5107dd16c0     7145 cosrec/curated/quality.jsonl
+c0bc409e7e1ec64fd6cd9981874ec929d8323d94089e9f9969357e6d1cd581ef   533994 crsarena/crs_arena_eval_redial.json
+7bdfe9a9c7f1b4d59aa9a5aeba0029071fd5a7232b61c8257212a335ffe424f7  2745351 crsarena/redial_id2info.json
+cbf57efe6661ba0aac311c44855a04079573870911aee7651e15b3768bf44a4e   255310 locomo/Chat_1_Caroline_Melanie.json
+774598ae6d7a1f6b2b7f0c25ee552df429ebb306d0dfe2c33c13f8b52f408fa3   180801 locomo/Chat_2_Jon_Gina.json
+35049b9015d1f87e73c2ca6c3330d3ed01e92035653783f7130009d39762391d   357673 locomo/Chat_3_John_Maria.json
+611020df02c04310c389cfee8a66e2a497d2ae484304d06526a96ff28f126bf0   349266 locomo/Chat_4_Joanna_Nate.json
+535516afb99ad6aab1f958b7eb3864d7672097a934efa571de433d1f05219be4   362973 locomo/Chat_5_Tim_John.json
+30155359e41ab9def9430273a5334a926d161334996dd57917e7279268ef3fbe   351611 locomo/Chat_6_Audrey_Andrew.json
+83aef05e1dc934c8b04c7bcce9a230a6ee02d78dd23b4f701634873859b4c3bd   331452 locomo/Chat_7_James_John.json
+4e947998a751a1ba2c3710fc873b90fbcbc234fda7a5e4e75db2b762e0f25a36   236990 realtalk/Chat_1_Emi_Elise.json
+4ac6e319c206731aa9a025c93325eb1edb43686cf39473f058c87ae7deb2d62a   228327 realtalk/Chat_2_Kevin_Elise.json
+10c9208016538cbe7a28aafa6cfd72587b072677964c36ec242159fdf58961f2   231570 realtalk/Chat_3_Kevin_Paola.json
+80aa012ed6a918f5b317bd942b4d4811a158d27a6e07b7a5c6182994107a9367   232501 realtalk/Chat_4_Emi_Paola.json
+32dd7c45786b1a26861dc1574a1bb698a855196fd2ae3fc0c091f3c9ab2d6d06   466832 realtalk/Chat_5_Nicolas_Nebraas.json
+9d5ee072ab5a0667ef71d5644d7cd3a4c6777a1e6e2252bf306f310d982e40ac   467008 realtalk/Chat_6_Vanessa_Nicolas.json
+b5716bb093217980e747dec0d98996829b569febc09587a025efc6b79806e9ce   383849 realtalk/Chat_7_Nebraas_Vanessa.json
+5a0fe074ac176669560c7f04c0d630e40a36347936c9527d662df2bfc735682a    22130 thesis/lda/dictionary.tsv
+1722fb97d3cf0135b65fcf80e048e97e0fd7403e122c1ec4d9f299e45e187361   315928 thesis/lda/exp_elog_beta.npy
+ffdb0ce39edb7bc3d14bae157d98fb91817417db77699f23ddf1195254084add  2206586 thesis/logs_20turns/gemma-2b.jsonl.gz
+636f8abf325ea02226a26e2309bd205df74f3ea99a71b9d0207581942bba98be  3702235 thesis/logs_20turns/mistral-7b.jsonl.gz
+26e11c1f13631f32a943cecab05cee715a314514f51006e2716a6d17ea8958d3  2072537 thesis/logs_20turns/qwen-7b.jsonl.gz
+7353badabc68800cd31ac91d6865ddae09e414d122fb8e09abc2fc84e15c21dc   845240 thesis/logs_50turns/gemma-2b.jsonl.gz
+e23fb5c966167aef3d49a5b80f7d4fbea1b79f67cdec253649775939f8295b05  1145815 thesis/logs_50turns/mistral-7b.jsonl.gz
+d5327c77f08d0477cdd31a782d6a67c4afbc5ea74d4b38ac49cb7e1d10278084   827259 thesis/logs_50turns/qwen-7b.jsonl.gz
+29e0409cd94659138ca7e0698882dac3fa72e44acfda4ca3478602b557abfe55  1894711 thesis/opendialkg_movie_data.json
+ce59320f8c2ed8fc94e6f7d7be5b633b210684c413d75ad22434af878e330f88     2825 thesis/published.json
+4a60d5670d9bdc822288467b2a97c8a67e96bce50f9d19961625d22f1d50bc0d    20911 thesis/reference/logs_20turns_judge_gemma-2b.csv
+deece002dd275e863846ff12c1e08b9bf6fb53ba19f80f03842bf63f5586456f    22380 thesis/reference/logs_20turns_judge_mistral-7b.csv
+58e3e02fcda5d4ba5aceca161e71cfef5a3759e33f916116a12ded53c9eb42f4    20046 thesis/reference/logs_20turns_judge_qwen-7b.csv
+666924a254036bdb19116df8c443c6ad05a04390018de0314b53797c7ef5521a   361860 thesis/reference/logs_20turns_lda_sessions.csv
+71656887db04ba2ec23fde2d1ee3c25097c8c6b3ec9593533a0aa7df331729a9    71371 thesis/reference/logs_50turns_catalog_sessions.csv
+9662c3ad9864b593750b159fd9c4c252270493d77004d7935d593d6a39da28bd    63843 thesis/reference/logs_50turns_embed_sessions.csv
+66b7aef4d2cb0ee3085fe82d4848b0fc74cab86ff9c30e599181f1285e1a990b     2125 thesis/reference/logs_50turns_judge_gemma-2b.csv
+a1c64cd1c55d414019e842f5a1b5e56afcfab0b93c135a7dc83edd788b8939b3     2354 thesis/reference/logs_50turns_judge_mistral-7b.csv
+2aa3e988281445888159c522f84846353f8ebb0ccb4dae362d9b74785d146c72     2050 thesis/reference/logs_50turns_judge_qwen-7b.csv
+f84b46d4256a88920c19cb80dc936d6b4ead459b90db0284c32802196a044a9c    33603 thesis/reference/tfidf_vocabulary_4096.txt
+"""
+
+SUMS: dict[str, Sum] = {
+    path: Sum(sha256, int(size)) for sha256, size, path in map(str.split, _TABLE.strip().splitlines())
+}
