@@ -1,0 +1,181 @@
+"""Score runs on CoSRec's judgments: by module, by user index, by turn, and jointly with the router."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from crs_lib.cosrec.records import Partition, topic, user_of
+from crs_lib.errors import InputError
+from crs_lib.metrics.ranking import random_floor, score_run
+from crs_lib.retrieval.hits import Ranking
+from crs_lib.stats import cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
+
+MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
+JUDGED_KINDS = ("search", "recommendation")
+Routes = Mapping[tuple[str, int], Sequence[str]]
+
+
+def topics(partition: Partition) -> pd.DataFrame:
+    """One row a judged topic: topic, intent, conversation, kind, turn, user_index (missing for search)."""
+    rows = []
+    for name in partition.qrels:
+        t = topic(name)
+        row = {"topic": name, "intent": t.intent, "conversation": t.conversation, "kind": t.kind}
+        rows.append(row | {"turn": t.turn, "user_index": t.user_index})
+    return pd.DataFrame(rows).astype({"user_index": "Int64"})
+
+
+def score(
+    partition: Partition, runs: Mapping[str, Mapping[str, Ranking]], measures: Sequence[str] = MEASURES
+) -> pd.DataFrame:
+    """One row a run and judged topic: system, the columns of :func:`topics`, one column a measure, missing.
+
+    A topic that a run lacks scores 0 (``missing`` is True). Raises InputError for a run none of whose
+    topics is judged, which is a run of something else.
+    """
+    frames = []
+    for name, run in runs.items():
+        scored = score_run(run, partition.qrels, measures)
+        if run and len(scored.unknown) == len(run):
+            raise InputError(
+                f"run {name!r}: none of its {len(run)} topics is judged (first: {scored.unknown[0]!r}); "
+                "topics look like <conversation>_<turn>_<position>, with #<user index> for recommendation"
+            )
+        missing = pd.Series(scored.topics.index.isin(scored.missing), index=scored.topics.index)
+        frame = topics(partition).join(scored.topics.assign(missing=missing), on="topic")
+        frames.append(frame.assign(system=name))
+    return pd.concat(frames, ignore_index=True)
+
+
+def unknown_topics(partition: Partition, run: Mapping[str, Ranking]) -> list[str]:
+    """Topics of a run that have no judgments, in the run's order."""
+    return [name for name in run if name not in partition.qrels]
+
+
+def with_floor(
+    partition: Partition,
+    scores: pd.DataFrame,
+    measures: Sequence[str] = MEASURES,
+    *,
+    draws: int = 100,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The scores and, as the system ``random order of the pool``, what shuffling the judged pool scores.
+
+    The floor beside every number of a run that only re-ranks judged documents.
+    """
+    floor = random_floor(partition.qrels, measures, draws=draws, seed=seed)
+    rows = topics(partition).join(floor, on="topic").assign(missing=False, system="random order of the pool")
+    return pd.concat([scores, rows], ignore_index=True)
+
+
+def means(
+    scores: pd.DataFrame,
+    measures: Sequence[str] = MEASURES,
+    by: Sequence[str] = ("kind",),
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Mean of each measure by group and system, with an interval over conversations.
+
+    ``by`` names columns such as kind, user_index, turn. ``n`` counts topics, ``clusters`` conversations.
+    """
+    rows = []
+    keys = list(by)
+    for group, part in scores.groupby(keys, dropna=False, sort=True) if keys else [((), scores)]:
+        for measure in measures:
+            found = cluster_bootstrap(
+                part, scenario="conversation", value=measure, resamples=resamples, seed=seed
+            )
+            facts = dict(zip(keys, group, strict=True))
+            rows.append(found.assign(measure=measure, **facts))
+    frame = pd.concat(rows, ignore_index=True)
+    return frame[[*keys, "measure", "system", "mean", "low", "high", "n", "clusters"]]
+
+
+def reader(partition: Partition, scores: pd.DataFrame, mapping: str) -> pd.DataFrame:
+    """The scores with a column ``reader``: whose wishes the topic's index stands for under a mapping.
+
+    ``user``: a user of the conversation; ``generic``: index 0 read as the request without a user;
+    ``unresolved``: no user has that index; missing for search topics. The release does not say which
+    mapping holds, so look at both.
+    """
+    found: list[str | None] = []
+    for name, index in zip(scores["topic"], scores["user_index"], strict=True):
+        if pd.isna(index):
+            found.append(None)
+        elif user_of(partition, topic(name), mapping):
+            found.append("user")
+        else:
+            found.append("generic" if mapping == "zero_is_generic" and index == 0 else "unresolved")
+    return scores.assign(reader=found)
+
+
+def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nDCG@10") -> pd.DataFrame:
+    """Each judged intent once for each system, with its score under the system's own router and an oracle.
+
+    ``oracle`` is the mean over the intent's user variants; ``routed`` is the same, and 0 where the router
+    did not send the turn to the intent's module. Raises InputError for a system without routes.
+    """
+    lacking = [name for name in scores["system"].unique() if name not in routes]
+    if lacking:
+        raise InputError(
+            f"no routes for {', '.join(map(repr, lacking))}; give the router's output of each system"
+        )
+    keys = ["system", "conversation", "turn", "intent", "kind"]
+    frame = scores.groupby(keys, sort=False)[measure].mean().rename("oracle").reset_index()
+    sent = [
+        kind in routes[system].get((conversation, turn), ())
+        for system, conversation, turn, kind in zip(
+            frame["system"], frame["conversation"], frame["turn"], frame["kind"], strict=True
+        )
+    ]
+    return frame.assign(right_module=sent, routed=frame["oracle"].where(sent, 0.0))
+
+
+def joint_means(frame: pd.DataFrame) -> pd.DataFrame:
+    """The joint measure in [0, 1]: mean over intents by kind, and ``macro``, the mean of the two kinds.
+
+    One row a system and kind: share of intents sent to the right module, score with the router, score
+    with oracle routing. The gap of the last two is what the router costs.
+    """
+    kinds = frame.groupby(["system", "kind"], sort=False)[["right_module", "routed", "oracle"]].mean()
+    macro = kinds.groupby("system", sort=False).mean()
+    macro.index = pd.MultiIndex.from_tuples(
+        [(name, "macro") for name in macro.index], names=["system", "kind"]
+    )
+    counts = frame.groupby(["system", "kind"], sort=False).size()
+    out = pd.concat([kinds, macro]).reset_index()
+    sizes: dict[Any, int] = counts.to_dict()
+    out["n"] = [
+        sizes[s, k] if k != "macro" else int((frame["system"] == s).sum())
+        for s, k in zip(out["system"], out["kind"], strict=True)
+    ]
+    return out
+
+
+def differences(
+    scores: pd.DataFrame, measure: str = "nDCG@10", *, resamples: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """Every pair of systems, for each kind: difference with its interval, sign-flip p, p after Holm.
+
+    Topics of one conversation stand together: the unit of test and interval is the conversation. Holm
+    is over all rows of the table; p is missing where a kind is judged in a single conversation.
+    """
+    rows = []
+    for kind, part in scores.groupby("kind", sort=True):
+        gaps = cluster_bootstrap_differences(
+            part, scenario="conversation", value=measure, resamples=resamples, seed=seed
+        )
+        whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
+        if part["conversation"].nunique() > 1:
+            tests = sign_flip_pairs(whole, scenario="conversation", value=measure, seed=seed)
+        else:
+            tests = gaps[["a", "b"]].assign(p=float("nan"))
+        merged = gaps.drop(columns=["error"]).merge(tests[["a", "b", "p"]], on=["a", "b"])
+        rows.append(merged.assign(kind=kind))
+    frame = pd.concat(rows, ignore_index=True)
+    frame["p_holm"] = holm(frame["p"].to_numpy())
+    return frame[["kind", "a", "b", "diff", "low", "high", "p", "p_holm", "n", "n_missing"]]

@@ -1,0 +1,244 @@
+"""What does a user turn ask for: search, recommendation, product details? Models, scores, human ceiling.
+
+Models learn from the crowd partition only and see nothing of the future of a conversation: the user's
+words, the system's turn before, how many turns there were. A turn may carry several intents or none.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crs_lib.cosrec.f1 import Floats, counts, f1, f1_table
+from crs_lib.cosrec.labels import curated_labels, majority_labels
+from crs_lib.cosrec.records import INTENTS, Partition
+from crs_lib.errors import InputError
+from crs_lib.registry import Registry
+
+_FOLDS = 5
+_GRID = np.round(np.arange(0.1, 0.9, 0.02), 2)
+
+
+def turns(partition: Partition) -> pd.DataFrame:
+    """One row a user turn: conversation, turn, user's text, the system's text before it ("" at first)."""
+    rows = []
+    for name, conversation in partition.conversations.items():
+        for turn, i in enumerate(conversation.turns):
+            before = conversation.utterances[i - 1].text if i else ""
+            rows.append(
+                {
+                    "conversation": name,
+                    "turn": turn,
+                    "user": conversation.utterances[i].text,
+                    "system": before,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+class Training(NamedTuple):
+    """What a model learns from: the turns, 0/1 labels (n, 3), and the annotators' views (n, 4).
+
+    A view row is a distribution over the three intents and none: each annotator splits one vote among
+    the intents they gave.
+    """
+
+    turns: pd.DataFrame
+    labels: NDArray[np.int64]
+    views: Floats
+
+    def take(self, rows: NDArray[np.intp]) -> "Training":
+        """The training data of some rows."""
+        return Training(self.turns.iloc[rows], self.labels[rows], self.views[rows])
+
+
+def training(crowd: Partition) -> Training:
+    """Every user turn of the crowd partition; a turn without record is a turn in which all saw none."""
+    frame = turns(crowd)
+    labels = majority_labels(crowd)[list(INTENTS)].to_numpy(dtype=np.int64)
+    records = {(name, r.turn): r for name, found in crowd.annotations.items() for r in found}
+    views = np.zeros((len(frame), len(INTENTS) + 1))
+    for row, key in enumerate(zip(frame["conversation"], frame["turn"], strict=True)):
+        cells = records[key].cells if key in records else ((),)
+        for cell in cells:
+            kinds = {need.type for need in cell}
+            for kind in kinds:
+                views[row, INTENTS.index(kind)] += 1 / len(kinds) / len(cells)
+            views[row, -1] += (not kinds) / len(cells)
+    return Training(frame, labels, views)
+
+
+class IntentModel(Protocol):
+    """Learns from turns and labels; gives a score in [0, 1] for each turn and intent, and decisions."""
+
+    def fit(self, data: Training) -> "IntentModel":
+        """Learn; returns itself."""
+
+    def scores(self, frame: pd.DataFrame) -> Floats:
+        """(turns, 3) scores in [0, 1]."""
+
+    def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
+        """(turns, 3) of 0 and 1."""
+
+
+MODELS: Registry[IntentModel] = Registry("intent model")
+
+
+@MODELS.register("majority")
+class Majority:
+    """Always the most frequent intent: the floor."""
+
+    def fit(self, data: Training) -> "Majority":
+        """Remember which intent is the most frequent."""
+        self._best = int(data.labels.sum(axis=0).argmax())
+        return self
+
+    def scores(self, frame: pd.DataFrame) -> Floats:
+        """1 for the most frequent intent."""
+        return np.tile(np.eye(len(INTENTS))[self._best], (len(frame), 1))
+
+    def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
+        """1 for the most frequent intent."""
+        return self.scores(frame).astype(np.int64)
+
+
+def position_features(frame: pd.DataFrame) -> Floats:
+    """(turns, 9): where the turn stands, and the plainest facts of its form."""
+    user, system = frame["user"], frame["system"]
+    columns = [
+        frame["turn"] / 5,
+        frame["turn"] == 0,
+        frame["turn"] == 1,
+        frame["turn"] == 2,
+        user.str.contains("?", regex=False),
+        user.str.count(r"\?"),
+        system.str.contains("?", regex=False),
+        user.str.split().str.len() / 20,
+        user.str.contains(r"\bthank", case=False),
+    ]
+    return np.stack([column.to_numpy(dtype=float) for column in columns], axis=1)
+
+
+class _Logistic:
+    """One balanced logistic regression an intent; decides at 0.5."""
+
+    def features(self, frame: pd.DataFrame, *, fit: bool) -> Any:
+        return position_features(frame)
+
+    def fit(self, data: Training) -> "_Logistic":
+        """Learn the three regressions; an intent that never or always occurs keeps that share."""
+        from sklearn.linear_model import LogisticRegression
+
+        x = self.features(data.turns, fit=True)
+        self._models: list[Any] = []
+        for y in data.labels.T:
+            constant = float(y.mean()) if len(set(y.tolist())) < 2 else None
+            model = LogisticRegression(C=1.0, class_weight="balanced", max_iter=2000)
+            self._models.append(constant if constant is not None else model.fit(x, y))
+        return self
+
+    def scores(self, frame: pd.DataFrame) -> Floats:
+        """Probabilities under balanced classes."""
+        x = self.features(frame, fit=False)
+        columns = [
+            np.full(len(frame), m) if isinstance(m, float) else m.predict_proba(x)[:, 1] for m in self._models
+        ]
+        return np.stack(columns, axis=1)
+
+    def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
+        """1 where the probability exceeds one half."""
+        return (self.scores(frame) > 0.5).astype(np.int64)
+
+
+@MODELS.register("position")
+class Position(_Logistic):
+    """Turn number, question marks and lengths alone, logistic regression."""
+
+
+@MODELS.register("tfidf")
+class Tfidf(_Logistic):
+    """Words of the turn and of the system turn before it, with position: balanced logistic regression."""
+
+    def features(self, frame: pd.DataFrame, *, fit: bool) -> Any:
+        """Sparse TF-IDF of word and character n-grams beside the position features."""
+        from scipy import sparse
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        if fit:
+            shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float64}
+            self._parts = [
+                ("user", 1.0, TfidfVectorizer(ngram_range=(1, 2), min_df=2, **shared)),
+                ("system", 0.5, TfidfVectorizer(ngram_range=(1, 2), min_df=3, **shared)),
+                ("user", 0.7, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), min_df=3, **shared)),
+            ]
+            for column, _, vectorizer in self._parts:
+                vectorizer.fit(frame[column])
+        blocks = [weight * vectorizer.transform(frame[column]) for column, weight, vectorizer in self._parts]
+        return sparse.hstack([*blocks, sparse.csr_array(position_features(frame))]).tocsr()
+
+
+@MODELS.register("views")
+class Views(Tfidf):
+    """The same features; learns every annotator's view (softmax over the intents and none), own thresholds.
+
+    Thresholds are those with the best F1 on out-of-fold scores of the training conversations. Learning
+    from views and not from the majority keeps what annotators were unsure of.
+    """
+
+    def fit(self, data: Training) -> "Views":
+        """Learn the softmax and, from grouped folds, the thresholds."""
+        self._thresholds = self._choose(data)
+        self._softmax(data)
+        return self
+
+    def _softmax(self, data: Training) -> None:
+        from scipy import sparse
+        from sklearn.linear_model import LogisticRegression
+
+        x, weights = self.features(data.turns, fit=True), data.views.T.ravel()
+        y = np.repeat(np.arange(data.views.shape[1]), len(data.turns))
+        kept = weights > 0
+        stacked = sparse.vstack([x] * data.views.shape[1]).tocsr()[kept]
+        model = LogisticRegression(C=1.0, max_iter=1000, tol=1e-4)
+        self._model = model.fit(stacked, y[kept], sample_weight=weights[kept])
+
+    def _choose(self, data: Training) -> Floats:
+        from sklearn.model_selection import GroupKFold
+
+        groups = data.turns["conversation"].to_numpy()
+        folds = min(_FOLDS, len(set(groups.tolist())))
+        if folds < 2:
+            raise InputError("the intent model needs turns of at least two conversations to learn from")
+        found = np.zeros(data.labels.shape)
+        for train, test in GroupKFold(folds).split(groups, groups=groups):
+            inner = type(self)()
+            inner._softmax(data.take(train))
+            found[test] = inner.scores(data.turns.iloc[test])
+        found_counts = np.stack([counts(data.labels, (found > level).astype(np.int64)) for level in _GRID])
+        return np.array([_GRID[f1(found_counts[:, :, j].T).argmax()] for j in range(len(INTENTS))])
+
+    def scores(self, frame: pd.DataFrame) -> Floats:
+        """Share of annotators expected to give each intent."""
+        probability = self._model.predict_proba(self.features(frame, fit=False))
+        out = np.zeros((len(frame), len(INTENTS) + 1))
+        out[:, self._model.classes_] = probability
+        return out[:, :-1]
+
+    def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
+        """1 where the score exceeds the intent's threshold."""
+        return (self.scores(frame) > self._thresholds).astype(np.int64)
+
+
+def compare(
+    crowd: Partition, curated: Partition, models: tuple[str, ...] = (), seed: int = 0
+) -> pd.DataFrame:
+    """Models trained on the crowd and scored on the curated partition: model, intent, f1, low, high, n."""
+    data, frame = training(crowd), turns(curated)
+    truth = curated_labels(curated)[list(INTENTS)].to_numpy(dtype=np.int64)
+    tables = []
+    for name in models or MODELS.names():
+        guess = MODELS.create(name).fit(data).predict(frame)
+        tables.append(f1_table(frame["conversation"], truth, guess, seed).assign(model=name))
+    found = pd.concat(tables, ignore_index=True)
+    return found[["model", "intent", "f1", "low", "high", "n"]]

@@ -1,0 +1,61 @@
+"""A small partition made in memory, whose scores can be worked out by hand."""
+
+from crs_lib.cosrec.records import (
+    AnnotatedTurn,
+    Conversation,
+    Intent,
+    Need,
+    Partition,
+    Rating,
+    User,
+    Utterance,
+)
+
+
+def talk(name: str, *texts: str) -> Conversation:
+    return Conversation(name, tuple(Utterance("US"[i % 2], text) for i, text in enumerate(texts)))
+
+
+CURATED = Partition(
+    name="curated",
+    conversations={
+        "C_1": talk(
+            "C_1", "I need a light tent", "For two?", "What does waterproof mean?", "It keeps dry", "Thanks"
+        ),
+        "C_2": talk("C_2", "Which stove should I buy?", "The red one", "How heavy is it?", "Light"),
+    },
+    intents={
+        "C_1": (
+            Intent("C_1_0_0", 0, 0, "recommendation", ("light tent", "a light tent for two"), None),
+            Intent("C_1_1_0", 1, 0, "search", ("meaning of waterproof", "waterproof"), None),
+        ),
+        "C_2": (
+            Intent("C_2_0_0", 0, 0, "recommendation", ("camping stove",), None),
+            Intent("C_2_1_0", 1, 0, "product_details", ("weight of red stove",), "b01"),
+        ),
+    },
+    users={"C_1": (User("A", None, ("cheap",)),), "C_2": (User("B", None, ("small",)),)},
+    qrels={
+        "C_1_0_0#0": {"T1": 2, "T2": 0},
+        "C_1_0_0#1": {"T1": 0, "T2": 1},
+        "C_1_1_0": {"m#1": 1, "m#2": 0},
+        "C_2_0_0#0": {"B01": 2, "b02": 1, "B03": 0},
+    },
+)
+S, R, D = Need("search", "q"), Need("recommendation", "q"), Need("product_details", "q")
+CROWD = Partition(
+    name="crowd",
+    conversations={
+        f"K_{i}": talk(f"K_{i}", "first please", "ok", "what is it?", "this", "thanks") for i in range(1, 7)
+    },
+    annotations={
+        f"K_{i}": (AnnotatedTurn(0, ((R,), (R,), (R, S))), AnnotatedTurn(1, ((S,), (S,), (D,))))
+        for i in range(1, 7)
+    },
+    ratings={
+        f"K_{i}": tuple(Rating(g, g, g, g) for g in grades)
+        for i, grades in enumerate(
+            [(5, 5, 4), (1, 2, 1), (3, 3, 3), (4, 4, 5), (2, 2, 1), (5, 4, 5)], start=1
+        )
+    },
+)

@@ -1,0 +1,157 @@
+"""Intents, agreement, rewriting, quality: worked examples, second opinions, and the released data."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crs_lib import paths
+from crs_lib.cosrec import agreement, corpus, intents, quality, rewriting
+from crs_lib.cosrec.f1 import f1_table
+from crs_lib.cosrec.records import Conversation, Partition, Utterance
+from crs_lib.errors import InputError
+
+from .made import CROWD, CURATED, talk
+
+
+def test_f1_by_hand_and_by_sklearn() -> None:
+    from sklearn.metrics import f1_score
+
+    truth = np.array([[1, 0, 0], [1, 0, 1], [0, 0, 1], [0, 1, 0]])
+    guess = np.array([[1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 0]])
+    table = f1_table(pd.Series(["a", "a", "b", "b"]), truth, guess).set_index("intent")["f1"]
+    # search 1 hit, 1 wrong, 1 missed: 2/4; recommendation 1, 1, 0: 2/3; details 1, 0, 1: 2/3
+    assert table.tolist()[:3] == pytest.approx([1 / 2, 2 / 3, 2 / 3])
+    assert table["micro"] == pytest.approx(f1_score(truth, guess, average="micro"))
+    assert table["macro"] == pytest.approx(f1_score(truth, guess, average="macro"))
+
+
+def test_views_are_one_vote_an_annotator() -> None:
+    data = intents.training(CROWD)
+    # turn 0: two R, one splits between R and S; turn 1: two S, one D; turn 2 has no record
+    np.testing.assert_allclose(data.views[0], [1 / 6, 5 / 6, 0, 0])
+    np.testing.assert_allclose(data.views[1], [2 / 3, 0, 1 / 3, 0])
+    np.testing.assert_allclose(data.views[2], [0, 0, 0, 1])
+    assert data.labels[:3].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("name", intents.MODELS.names())
+def test_every_intent_model(name: str) -> None:
+    data = intents.training(CROWD)
+    model = intents.MODELS.create(name).fit(data)
+    scores, guess = model.scores(data.turns), model.predict(data.turns)
+    assert scores.shape == guess.shape == data.labels.shape
+    assert ((scores >= 0) & (scores <= 1)).all()
+    assert set(guess.ravel().tolist()) <= {0, 1}
+    if name != "majority":
+        assert (scores[:, :2].argmax(axis=1)[:2] == [1, 0]).all()  # opening: recommendation, then search
+    again = intents.MODELS.create(name).fit(data)
+    assert again.scores(data.turns).tobytes() == scores.tobytes()
+
+
+@pytest.mark.parametrize("name", intents.MODELS.names())
+def test_no_model_sees_the_future(name: str) -> None:
+    model = intents.MODELS.create(name).fit(intents.training(CROWD))
+    whole = intents.turns(CURATED)
+    cut = {key: Conversation(key, c.utterances[:1]) for key, c in CURATED.conversations.items()}
+    first = intents.turns(Partition("curated", cut))
+    at_start = whole["turn"] == 0
+    assert model.scores(whole)[at_start].tolist() == model.scores(first).tolist()
+
+
+def test_too_little_to_learn_from() -> None:
+    one = Partition(
+        "crowd", {"K_1": CROWD.conversations["K_1"]}, annotations={"K_1": CROWD.annotations["K_1"]}
+    )
+    with pytest.raises(InputError, match="at least two conversations"):
+        intents.MODELS.create("views").fit(intents.training(one))
+
+
+def test_human_ceiling_by_hand() -> None:
+    found = agreement.human_ceiling(CROWD).set_index("intent")["f1"]
+    # recommendation: every annotator gives it in turn 0, as the others do
+    assert found["recommendation"] == 1.0
+    # search, against both others: turn 0 has one wrong guess (the splitter); in turn 1 the two S have a rest
+    # of one S and one D (no majority): two wrong; the D has a rest of two S: one missed. No hit.
+    assert found["search"] == 0.0
+
+
+def test_one_way_icc_by_hand() -> None:
+    # items (9, 7) and (1, 3): means 8 and 2, between = 2 * (3^2 + 3^2) = 36 over 1; within = 2 + 2 over 2
+    sizes, sums, squares = np.array([2.0, 2]), np.array([16.0, 4]), np.array([130.0, 10])
+    single, mean = agreement.one_way_icc(sizes, sums, squares)[0]
+    assert single == pytest.approx((36 - 2) / (36 + 2))
+    assert mean == pytest.approx((36 - 2) / 36)
+
+
+def test_one_way_icc_equals_the_complete_table() -> None:
+    from crs_lib.stats import icc
+
+    x = np.random.default_rng(1).normal(size=(12, 4)) + np.arange(12)[:, None] / 3
+    frame = pd.DataFrame(
+        [(i, j, x[i, j]) for i in range(12) for j in range(4)], columns=["item", "rater", "value"]
+    )
+    table = icc(frame).set_index("type")["icc"]
+    found = agreement.one_way_icc(np.full(12, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
+    assert found.tolist() == pytest.approx([table["ICC(1,1)"], table["ICC(1,k)"]])
+
+
+def test_quality_agreement_has_every_aspect_and_measure() -> None:
+    table = agreement.quality_agreement({"crowd": CROWD}, resamples=50)
+    assert len(table) == 5 * 4
+    assert (table["value"] > 0.6).all()  # the made-up raters agree closely
+    ceiling = quality.noise_ceiling({"crowd": CROWD}, resamples=50).set_index("ceiling")["correlation"]
+    mean = table[(table["what"] == "average") & (table["measure"] == "ICC(1,k)")]["value"].iloc[0]
+    assert ceiling["a perfect predictor"] == pytest.approx(mean**0.5)
+
+
+def test_signals_by_hand() -> None:
+    odd = Conversation(
+        "C_1", tuple(Utterance(s, t) for s, t in (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c")))
+    )
+    found = quality.signals(odd)
+    assert (found["lines"], found["words per line"], found["questions by the user"]) == (4, 7 / 4, 1 / 2)
+    assert (found["distinct words"], found["repeated lines"]) == (3 / 7, 1 / 4)
+    assert (found["ends with the user"], found["same speaker twice"]) == (1.0, 1.0)
+
+
+def test_heuristic_rewrites_by_hand() -> None:
+    said = ["I need a light tent for two", "What does waterproof mean?"]
+    assert rewriting.rewrite("last turn", said) == "What does waterproof mean?"
+    assert rewriting.rewrite("content words", said) == "waterproof mean"
+    assert rewriting.rewrite("first and last", said) == "light tent two waterproof mean"
+    assert rewriting.rewrite("content words", ["Thanks!"]) == "Thanks!"  # never an empty query
+
+
+def test_rewrites_are_scored_against_the_canonical_and_the_closest() -> None:
+    answers = {"C_1_0_0": "light tent", "C_1_1_0": "waterproof", "C_2_0_0": "camping stove"}
+    table = rewriting.score_rewrites(CURATED, {"ours": answers}).set_index("reference")
+    # ROUGE-1: "light tent" against "a light tent for two" 4/7, "waterproof" against "meaning of waterproof"
+    # 2/4, equal 1, and a missing rewrite 0
+    assert table.loc["canonical", "rouge1"] == pytest.approx((4 / 7 + 2 / 4 + 1 + 0) / 4)
+    assert table.loc["any variant", "rouge1"] == pytest.approx(3 / 4)
+    human = rewriting.human_rewrites(CURATED).set_index("reference")
+    assert human["n"].tolist() == [2, 2]
+    assert human.loc["canonical", "rouge1"] == pytest.approx((4 / 7 + 2 / 4) / 2)
+
+
+def test_the_rewriting_prompt_stops_at_the_turn() -> None:
+    prompt = rewriting.rewriting_prompt(
+        talk("C_1", "A tent", "For two?", "Yes", "This one", "Later words"), 1, "search"
+    )
+    assert "User: Yes" in prompt
+    assert "Later words" not in prompt
+
+
+@pytest.mark.external
+def test_intents_on_the_release() -> None:
+    mirror = paths.mirror()
+    if mirror is None or not (mirror / "cosrec" / "crowd").is_dir():
+        pytest.skip("the CoSRec release is not here; name its parent folder in CRS_MIRROR")
+    crowd, curated = (corpus.load(mirror / "cosrec", name) for name in ("crowd", "curated"))
+    found = intents.compare(crowd, curated, ("majority", "views")).set_index(["model", "intent"])["f1"]
+    assert found["views", "micro"] >= 0.74
+    assert found["views", "macro"] >= 0.73
+    assert found["majority", "micro"] < 0.5
+    assert agreement.human_ceiling(crowd).set_index("intent").loc["micro", "f1"] == pytest.approx(
+        0.667, abs=0.001
+    )
