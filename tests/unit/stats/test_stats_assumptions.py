@@ -29,6 +29,23 @@ def test_mauchly_chi_square_matches_superb():
     assert sp.chi2.sf(row["chi2"], row["df"]) == pytest.approx(0.5824426, abs=1e-7)
 
 
+def test_mauchly_p_is_the_simulated_one_in_a_small_sample():
+    """Null W of 40000 samples, 10 by 6: the second-order term is needed (first order says .039, second .048)."""
+    rng = np.random.default_rng(9)
+    x = np.cumsum(rng.normal(size=(10, 6)), axis=1)
+    row = stats.mauchly(matrix_frame(x)).iloc[0]
+    y = rng.normal(size=(40_000, 10, 5))
+    y -= y.mean(axis=1, keepdims=True)
+    covariance = np.swapaxes(y, 1, 2) @ y / 9
+    null = np.linalg.det(covariance) / (np.trace(covariance, axis1=1, axis2=2) / 5) ** 5
+    simulated = (null <= row["statistic"]).mean()
+    assert 0.001 < simulated < 0.5
+    assert row["p"] == pytest.approx(
+        simulated, abs=3.5 * (simulated * (1 - simulated) / 40_000) ** 0.5 + 0.001
+    )
+    assert abs(sp.chi2.sf(row["chi2"], 14) - simulated) > abs(row["p"] - simulated)
+
+
 def test_mauchly_keeps_its_size_and_finds_what_fails():
     rng = np.random.default_rng(2)
     rejected = [stats.mauchly(matrix_frame(rng.normal(size=(15, 4))))["p"][0] < 0.05 for _ in range(400)]

@@ -45,7 +45,7 @@ def test_noncentral_t_interval_inverts_the_distribution(t, df):
 
 
 def test_omega_squared_by_hand_on_plant_growth():
-    """(3.76634 - 2 * 0.388596) / (14.25843 + 0.388596) = 0.20408; R's effectsize prints 0.20."""
+    """(3.76634 - 2 * 0.388596) / (14.25843 + 0.388596) = 0.20408."""
     row = stats.omega_squared(groups_frame(PLANT_GROWTH)).iloc[0]
     assert row["estimate"] == pytest.approx(0.20408, abs=1e-5)
     low, high = noncentral_f_interval(4.846088, 2, 27, 0.90)
@@ -68,7 +68,7 @@ def test_partial_eta_squared_from_f_and_degrees_of_freedom():
 
 
 def test_dz_on_sleep():
-    """-4.0621 / sqrt(10) = -1.2846; R's effectsize (repeated_measures_d, d_z) prints -1.28 [-2.12, -0.41]."""
+    """-4.0621 / sqrt(10) = -1.2846; R's effectsize, cohens_d(paired = TRUE), prints -1.28 [-2.12, -0.41]."""
     row = stats.cohens_dz(paired_frame(SLEEP)).iloc[0]
     assert row["estimate"] == pytest.approx(-1.28456, abs=1e-5)
     assert (row["low"], row["high"]) == pytest.approx((-2.12, -0.41), abs=0.006)
@@ -111,7 +111,7 @@ def test_paired_cliffs_delta_covers_where_the_unpaired_interval_is_too_wide():
 
 
 def test_rank_biserial_matches_effectsize():
-    """R's effectsize, rank_biserial(depression, paired): 0.78, from (40 - 5) / 45; interval 0.30 to 0.94."""
+    """R's effectsize, rank_biserial(depression, paired), prints 0.78: (40 - 5) / 45."""
     row = stats.rank_biserial(paired_frame(DEPRESSION)).iloc[0]
     assert row["estimate"] == pytest.approx(35 / 45, abs=1e-12)
     assert -1 <= row["low"] < 35 / 45 <= row["high"] <= 1

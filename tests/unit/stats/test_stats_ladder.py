@@ -81,6 +81,7 @@ def test_numbers_are_those_of_the_single_functions(results):
     assert (row["diff"], row["low"], row["high"]) == pytest.approx((gap["diff"], gap["low"], gap["high"]))
     first = results.pairwise[results.pairwise["family"] == "confirmatory"]
     assert first["p_wilcoxon_adjusted"].to_numpy() == pytest.approx(stats.holm(first["p_wilcoxon"]))
+    assert first["p_sign_flip_adjusted"].to_numpy() == pytest.approx(stats.holm(first["p_sign_flip"]))
     omnibus = results.omnibus[results.omnibus["outcome"] == "tas"].set_index("test")
     assert omnibus.loc["repeated-measures ANOVA", "p_gg"] == stats.rm_anova(averaged, **at)["p_gg"][0]
     assert omnibus.loc["Friedman", "statistic"] == stats.friedman(averaged, **at)["statistic"][0]

@@ -90,6 +90,8 @@ def test_power_rises_with_effect_and_families_cost():
     assert one.is_monotonic_increasing
     ten = stats.power_curve(1.0, effects, [40], simulations=500, tests=10)
     assert (ten["power"] <= one).all()
+    strict = stats.power_curve(1.0, effects, [40], simulations=500, alpha=0.005)
+    assert ten["power"].equals(strict["power"])
     assert ten["alpha"][0] == 0.005
     assert one.equals(stats.power_curve(1.0, effects, [40], simulations=500)["power"])
 
