@@ -36,11 +36,16 @@ def bar(
         where = os.environ.get(VARIABLE, "") if shown else OFF
         if where and where != OFF:
             try:
-                options["file"] = stack.enter_context(open(where, "w", encoding="utf-8"))  # noqa: PTH123
+                options["file"] = stack.enter_context(open(where, "w", opener=_watching_only))
             except OSError:
                 where = OFF
         options["disable"] = where == OFF or (not where and not watched())
         yield stack.enter_context(tqdm(**options))
+
+
+def _watching_only(path: str, flags: int) -> int:
+    """Open a terminal to draw on it, without becoming the process that its keys are sent to."""
+    return os.open(path, flags | getattr(os, "O_NOCTTY", 0))
 
 
 def watched() -> bool:

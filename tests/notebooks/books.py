@@ -60,9 +60,13 @@ def book(name, *, replace=None, drop=()):
 
 def write(folder, name, **changes):
     """The notebook as a file; returns its path."""
-    path = Path(folder) / f"{name}.ipynb"
+    return save(book(name, **changes), Path(folder) / f"{name}.ipynb")
+
+
+def save(notebook, path):
+    """Write a notebook, folder included; returns its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(book(name, **changes), path)
+    nbformat.write(notebook, path)
     return path
 
 

@@ -1,0 +1,268 @@
+"""Running and refreshing real notebooks in real kernels."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import books
+import nbformat
+import pytest
+
+from crs_lib import notebooks, paths
+from crs_lib.errors import InputError, RunError
+from crs_lib.notebook_rules import load
+
+ENVIRONMENT = """import os, sys, crs_lib, matplotlib
+here = {"prefix": sys.prefix, "library": str(Path(crs_lib.__file__).parent), "folder": os.getcwd(),
+        "bars": os.environ["CRS_PROGRESS"], "live": "JPY_SESSION_NAME" in os.environ}
+folder = paths.run_folder("movies", run)
+tables.write_json(folder / "words.json", config)
+tables.write_json(folder / "here.json", here)
+text = " ".join((parts * count)[:count])"""
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    return tmp_path / "results"
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tmp_path, monkeypatch):
+    planted = tmp_path / "jupyter" / "kernels" / "python3"  # found before the environment's own
+    planted.mkdir(parents=True)
+    broken = {"argv": ["/bin/false"], "display_name": "Python 3", "language": "python"}
+    (planted / "kernel.json").write_text(json.dumps(broken))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("JPY_SESSION_NAME", "another.ipynb")
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.chdir(tmp_path)
+    source = books.write(tmp_path / "a {b}", "01_hello", replace={"work": ENVIRONMENT})
+    before = source.read_bytes()
+
+    out = notebooks.run(source, {"run": "007", "count": 3, "parts": ["a", "b"], "options": {"x": [1, None]}})
+
+    assert out == results / "movies" / "007" / "notebooks" / "01_hello.ipynb"
+    assert read(results / "movies" / "007" / "words.json") == {
+        "count": 3, "loud": False, "options": {"x": [1, None]}, "parts": ["a", "b"], "weight": 0.5,
+    }  # fmt: skip
+    assert read(results / "movies" / "007" / "here.json") == {
+        "prefix": sys.prefix, "library": str(paths.ROOT / "crs_lib"), "folder": str(tmp_path),
+        "bars": "off", "live": False,
+    }  # fmt: skip
+    assert source.read_bytes() == before
+    assert books.code_counts(out) == [1, 2, 3, 4, 5, 6]  # the injected cell is one more
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"cuont": 1}, "no parameter 'cuont'; did you mean 'count'"),
+        ({"count": "three"}, "'count' is 'three'"),
+        ({"count": 3.0}, "'count' is 3.0"),
+        ({"parts": ("a",)}, "'parts' is"),
+        ({"weight": float("nan")}, "'weight' is nan"),
+        ({"run": "../x"}, "cannot be a folder"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_before_anything_runs(results, tmp_path, given, message):
+    source = books.write(tmp_path, "01_hello")
+    with pytest.raises(InputError, match=message):
+        notebooks.run(source, given)
+    assert not results.exists()
+
+
+def test_a_notebook_is_not_written_over_itself(tmp_path):
+    source = books.write(tmp_path, "01_hello")
+    with pytest.raises(InputError, match=r"would overwrite 01_hello.ipynb"):
+        notebooks.run(source, {}, tmp_path / "." / "01_hello.ipynb")
+    with pytest.raises(InputError, match=r"ends in .ipynb"):
+        notebooks.run(source, {}, tmp_path / "out.txt")
+
+
+def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
+    source = books.write(tmp_path / "notebooks", "03_simulate")
+    monkeypatch.setattr(paths, "notebooks", lambda: tmp_path / "notebooks")
+    monkeypatch.chdir(tmp_path / "notebooks")
+    for given in ("03_simulate", "03_simulate.ipynb", source, str(source), source.with_suffix("")):
+        assert notebooks.find(given) == source
+    monkeypatch.chdir(tmp_path)
+    assert notebooks.find("03_simulate") == notebooks.find("notebooks/03_simulate.ipynb") == source
+    with pytest.raises(InputError, match="no notebook '03_simulat'; did you mean '03_simulate'"):
+        notebooks.find("03_simulat")
+
+
+@pytest.mark.parametrize(
+    ("name", "study"),
+    [("01_a", "movies"), ("14_a", "cosrec"), ("21_a", "realtalk"), ("31_a", "other"), ("a", "other")],
+)
+def test_the_tens_digit_names_the_study(name, study):
+    assert notebooks.study(Path(f"{name}.ipynb")) == study
+
+
+FAILURES = {
+    "from crs_lib.errors import InputError\nraise InputError('seed -1 is not usable')": (
+        InputError, "01_hello: seed -1 is not usable\n(the notebook as far as it came: ", "seed -1",
+    ),
+    "x = 3\ny = x / 0": (
+        RunError, "01_hello, cell [4]: ZeroDivisionError: division by zero\n  at: y = x / 0\n(the", "ZeroDivision",
+    ),
+    "import os\nos.kill(os.getpid(), 9)": (RunError, "its Python process ended without an answer", None),
+    "import warnings\nwarnings.warn('odd numbers')": (RunError, "UserWarning: odd numbers", "odd numbers"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("source", FAILURES)
+def test_a_failing_cell_is_one_plain_message_and_the_notebook_is_kept(results, tmp_path, source):
+    error, message, kept = FAILURES[source]
+    path = books.write(tmp_path, "01_hello", replace={"work": source})
+    with pytest.raises(error) as caught:
+        notebooks.run(path)
+    assert message in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 3
+    if kept:
+        out = results / "movies" / "smoke" / "notebooks" / "01_hello.ipynb"
+        assert kept in out.read_text()
+
+
+def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_path):
+    sign = tmp_path / "kernel"
+    slow = f"import os, time\nPath({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
+    path = books.write(tmp_path, "01_hello", replace={"work": slow})
+    process = subprocess.Popen(
+        [sys.executable, "-m", "crs_lib", "run", str(path)], stderr=subprocess.PIPE, text=True
+    )
+    _wait(lambda: sign.exists() and sign.read_text())
+    process.send_signal(signal.SIGINT)
+    message = process.communicate()[1]
+    assert process.returncode == 130
+    assert "the same command continues" in message
+    assert "Traceback" not in message
+    _wait(lambda: not _alive(int(sign.read_text())))
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _wait(condition, seconds=60):
+    """Wait for what is sure to come; the limit only keeps a defect from hanging the tests."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+
+
+READS = """before = paths.run_folder("movies", run) / "words.json"
+folder = before.parent
+text = before.read_text() and " ".join((parts * count)[:count])
+print("one")
+print("two", flush=True)
+import sys; print("three"); sys.stdout.flush(); print("four")
+config"""
+
+
+def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_path):
+    first = books.write(tmp_path / "books", "01_hello")
+    second = books.write(tmp_path / "books", "02_reads", replace={"work": READS})
+    books.write(tmp_path / "books", "03_broken", replace={"work": "1 / 0"})  # comes later, is not needed
+    original = first.read_bytes()
+
+    assert notebooks.refresh([second]) == [second.resolve()]
+    stored = second.read_bytes()
+    assert first.read_bytes() == original  # it ran, but was not asked for
+    assert not results.exists()
+    assert notebooks.refresh([second]) == []
+    assert second.read_bytes() == stored
+
+    book = load(second)
+    assert book.metadata == {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+    }
+    assert books.code_counts(second) == [1, 2, 3, 4, 5]
+    assert [cell.id for cell in book.cells] == [cell.id for cell in books.book("02_reads").cells]
+    assert [cell.metadata for cell in book.cells if cell.id in ("parameters", "work")] == [
+        {"tags": ["parameters"]},
+        {},
+    ]
+    work = next(cell for cell in book.cells if cell.id == "work")
+    assert [item.get("text") for item in work.outputs] == ["one\ntwo\nthree\nfour\n", None]
+
+
+def test_refreshing_names_the_rules_that_are_broken(tmp_path):
+    path = books.write(tmp_path, "01_hello", replace={"reading": "It is 2 words long."})
+    with pytest.raises(
+        RunError, match=r"01_hello.ipynb: the reading at the end holds a number typed by hand"
+    ):
+        notebooks.refresh([path])
+
+
+def test_a_notebook_that_fails_is_not_refreshed(tmp_path):
+    path = books.write(tmp_path, "01_hello", replace={"work": "1 / 0"})
+    before = path.read_bytes()
+    with pytest.raises(RunError, match="ZeroDivisionError"):
+        notebooks.refresh([path])
+    assert path.read_bytes() == before
+
+
+def test_the_kernel_of_another_environment_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setenv("CRS_PREFIX", str(tmp_path))
+    with pytest.raises(RunError, match="was started from") as caught:
+        notebooks.begin()
+    assert sys.prefix in str(caught.value)
+
+
+WARNS = """
+import sys, types, warnings
+from crs_lib import notebooks
+notebooks.begin()
+
+def caused_by(module, category):
+    try:
+        warnings.warn_explicit("old", category, "x.py", 1, module=module)
+    except Warning:
+        return "error"
+    return "silent"
+
+for category in (UserWarning, RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning):
+    print(category.__name__, *(caused_by(m, category) for m in ("__main__", "crs_lib.text", "pandas.core")))
+"""
+
+
+def test_warnings_are_errors_but_for_what_libraries_say_about_themselves():
+    done = subprocess.run([sys.executable, "-c", WARNS], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [
+        "UserWarning error error error",
+        "RuntimeWarning error error error",
+        "DeprecationWarning error error silent",
+        "FutureWarning error error silent",
+        "ResourceWarning silent silent silent",
+    ]
+
+
+def test_nbval_finds_the_one_output_that_changed_in_a_refreshed_notebook(tmp_path):
+    path = books.write(tmp_path, "01_hello")
+    notebooks.refresh([path])
+    book = nbformat.read(path, as_version=4)
+    work = next(cell for cell in book.cells if cell.id == "work")
+    work.outputs[0].data["text/plain"] = "'hello again'"
+    nbformat.write(book, path)
+    options = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "tests/nbval_sanitize.cfg"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(path), "-p", "no:cacheprovider", "-c", "pyproject.toml"],
+        capture_output=True, text=True, check=False, cwd=paths.ROOT,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "1 failed, 4 passed" in done.stdout

@@ -1,0 +1,120 @@
+"""The command line: every command has help, every error of a user is one message and exit code 2."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from crs_lib import __main__ as cli
+from crs_lib import notebooks
+from crs_lib.errors import InputError, RunError
+
+
+def command(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "crs_lib", *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("name", [entry.name for entry in cli.COMMANDS])
+def test_every_command_has_a_help_that_says_what_it_does(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([name, "--help"])
+    assert ended.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert next(entry.help for entry in cli.COMMANDS if entry.name == name) in shown
+
+
+def test_the_first_help_lists_the_commands(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    shown = capsys.readouterr().out
+    assert all(entry.name in shown and entry.help in shown for entry in cli.COMMANDS)
+
+
+@pytest.mark.parametrize(("error", "name"), [(InputError, "InputError"), (RunError, "RunError")])
+def test_our_errors_are_one_message_without_traceback(monkeypatch, capsys, error, name):
+    def refuse(*_):
+        raise error("seed -1 is not usable; give a whole number >= 0")
+
+    monkeypatch.setattr(notebooks, "refresh", refuse)
+    assert cli.main(["refresh"]) == 2
+    shown = capsys.readouterr()
+    assert shown.err == f"{name}: seed -1 is not usable; give a whole number >= 0\n"
+    assert shown.out == ""
+
+
+def test_a_defect_is_not_hidden(monkeypatch):
+    def broken(*_):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(notebooks, "refresh", broken)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["refresh"])
+
+
+def test_interrupting_says_that_it_continues(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(notebooks, "refresh", interrupted)
+    assert cli.main(["refresh"]) == 130
+    assert "the same command continues" in capsys.readouterr().err
+
+
+def test_a_wrong_command_line_is_refused_by_the_real_program():
+    done = command("run", "03_simualte_", "-p", "seed", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("InputError: no notebook '03_simualte_'")
+    assert "Traceback" not in done.stderr
+    assert command("dance").returncode == 2
+    assert command().returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: [", "could not read parameters"),
+        ("- 1", "must map names"),
+        ("", "must map names"),
+        (None, "could not read"),
+    ],
+)
+def test_a_parameter_file_must_be_one(tmp_path, text, message):
+    from crs_lib.commands import given_values
+
+    path = tmp_path / "p.yaml"
+    if text is not None:
+        path.write_text(text)
+    book = _book(tmp_path)
+    with pytest.raises(InputError, match=message):
+        given_values(str(book), [], str(path))
+
+
+def test_values_come_from_the_file_and_then_from_the_line(tmp_path):
+    from crs_lib.commands import given_values
+
+    (tmp_path / "p.yaml").write_text("count: 3\nloud: true\n")
+    found = given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], str(tmp_path / "p.yaml"))
+    assert found == {"count": 4, "loud": True, "run": "007"}
+
+
+def _book(folder):
+    import nbformat
+
+    cell = nbformat.v4.new_code_cell(
+        'run: str = "a"  # name\ncount: int = 1  # words\nloud: bool = False  # shout',
+        metadata={"tags": ["parameters"]},
+    )
+    path = folder / "01_hello.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
+    return path
+
+
+def test_it_works_from_any_folder(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "crs_lib", "params", str(_book(tmp_path))],
+        capture_output=True, text=True, check=True, cwd=tmp_path, env=dict(os.environ),
+    )  # fmt: skip
+    assert "count (int)  words [1]" in done.stdout
