@@ -1,0 +1,178 @@
+"""A real language model in tests: llama.cpp with a few hundred kB of random weights, behind Ollama's paths.
+
+The weights are drawn here (two layers, width 64, a vocabulary of bytes), so the text is noise, but everything
+else is real: tokens, sampling by seed, JSON schemas enforced by a grammar, prompts that are too long.
+Needs the extra ``llmtest`` (xllamacpp, gguf).
+"""
+
+import hashlib
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+CONTEXT = 16_384  # a token is a byte here, so prompts are long
+WIDTH, LAYERS, HEADS, INNER = 64, 2, 4, 128
+CHAT = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}</{{ m.role }}>\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def write_model(path: Path, seed: int = 0) -> str:
+    """Write a model of random weights as GGUF; returns the hex SHA-256 of the file."""
+    from gguf import GGUFWriter, TokenType
+
+    draw = np.random.default_rng(seed)
+    tokens = ["<unk>", "<s>", "</s>", "▁", *(f"<0x{byte:02X}>" for byte in range(256))]
+    kinds = [
+        TokenType.UNKNOWN,
+        TokenType.CONTROL,
+        TokenType.CONTROL,
+        TokenType.NORMAL,
+        *[TokenType.BYTE] * 256,
+    ]
+    writer = GGUFWriter(path, "llama")
+    writer.add_name("random bytes")
+    writer.add_context_length(CONTEXT)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * len(tokens))
+    writer.add_token_types(kinds)
+    writer.add_unk_token_id(0)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(True)
+    writer.add_add_space_prefix(False)
+    writer.add_chat_template(CHAT)
+
+    def weight(name: str, *shape: int) -> None:
+        values = draw.normal(0, 0.3, shape) if len(shape) > 1 else np.ones(shape)
+        writer.add_tensor(f"{name}.weight", values.astype(np.float32))
+
+    weight("token_embd", len(tokens), WIDTH)
+    for layer in range(LAYERS):
+        for part in ("attn_q", "attn_k", "attn_v", "attn_output"):
+            weight(f"blk.{layer}.{part}", WIDTH, WIDTH)
+        weight(f"blk.{layer}.ffn_gate", INNER, WIDTH)
+        weight(f"blk.{layer}.ffn_up", INNER, WIDTH)
+        weight(f"blk.{layer}.ffn_down", WIDTH, INNER)
+        weight(f"blk.{layer}.attn_norm", WIDTH)
+        weight(f"blk.{layer}.ffn_norm", WIDTH)
+    weight("output_norm", WIDTH)
+    weight("output", len(tokens), WIDTH)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class Engine:
+    """The engine and the adapter; a context manager. ``url`` speaks Ollama, ``openai_url`` is the engine's own."""
+
+    def __init__(self, folder: Path, model: str = "random:bytes", seed: int = 0) -> None:
+        from xllamacpp import CommonParams, Server
+
+        path = folder / "model.gguf"
+        self.model, self.digest = model, write_model(path, seed)
+        given = CommonParams()
+        given.model.path = str(path)
+        given.model_alias = {model}
+        given.n_ctx, given.n_parallel, given.n_gpu_layers = CONTEXT, 1, 0
+        given.cpuparams.n_threads = given.cpuparams_batch.n_threads = 1
+        given.n_threads_http, given.warmup, given.port, given.verbosity = 2, False, 0, -1
+        given.ui = given.fit_params = given.cache_prompt = False
+        given.force_pure_content_parser = True  # noise has no chat format to be parsed
+        self._engine = Server(given)
+        self.openai_url = str(self._engine.listening_address)
+        self._http = _Adapter(("127.0.0.1", 0), _Handler)
+        self._http.owner = self
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+        self.client = httpx.Client(base_url=self.openai_url, timeout=60.0, trust_env=False)
+
+    def __enter__(self) -> "Engine":
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self.client.close()
+        self._engine = None
+
+
+class _Adapter(ThreadingHTTPServer):
+    daemon_threads = True
+    owner: Engine
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Ollama's paths, translated to the engine's chat endpoint."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1
+    server: _Adapter
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+    def do_GET(self) -> None:
+        owner = self.server.owner
+        entry = {"name": owner.model, "model": owner.model, "digest": owner.digest, "size": 1}
+        known = {"/api/version": {"version": "0.13.0"}, "/api/tags": {"models": [entry]}}
+        self._answer(known.get(self.path, {"error": "not found"}), 200 if self.path in known else 404)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))))
+        if body.get("model") != self.server.owner.model:
+            return self._answer({"error": f"model '{body.get('model')}' not found"}, 404)
+        if self.path == "/api/show":
+            return self._answer({"model_info": {"llama.context_length": CONTEXT}, "details": {}}, 200)
+        if self.path != "/api/chat":
+            return self._answer({"error": "not found"}, 404)
+        return self._chat(body)
+
+    def _chat(self, body: dict[str, Any]) -> None:
+        options = body.get("options", {})
+        prompt = "".join(f"<{m['role']}>{m['content']}</{m['role']}>\n" for m in body["messages"])
+        wanted: dict[str, Any] = {
+            "prompt": f"{prompt}<assistant>",
+            "n_predict": options.get("num_predict", 64),
+        }
+        wanted |= {
+            name: options[name] for name in ("seed", "temperature", "top_k", "top_p") if name in options
+        }
+        if body.get("format"):
+            wanted["json_schema"] = body["format"]
+        answer = self.server.owner.client.post("/completion", json=wanted)
+        found = answer.json()
+        if answer.status_code != 200:
+            return self._answer({"error": found["error"]["message"]}, answer.status_code)
+        return self._answer({
+            "model": body["model"], "created_at": "2026-01-01T00:00:00Z", "done": True,
+            "message": {"role": "assistant", "content": found["content"]},
+            "done_reason": "length" if found["stop_type"] == "limit" else "stop",
+            "prompt_eval_count": found["tokens_evaluated"], "eval_count": found["tokens_predicted"],
+        }, 200)  # fmt: skip
+
+    def _answer(self, record: Any, status: int) -> None:
+        data = json.dumps(record).encode()
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
