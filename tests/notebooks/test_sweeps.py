@@ -142,9 +142,4 @@ def test_a_notebook_that_changed_or_was_cut_off_is_run_again(here, monkeypatch):
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (paths.notebooks() / "sweeps").glob("*.yaml")))
 def test_committed_sweeps_fit_the_notebooks(name):
-    known = {path.stem for path in notebooks.committed()}
-    text = (paths.notebooks() / "sweeps" / name).read_text()
-    missing = [stem for stem in ("03_simulate", "04_evaluate") if stem in text and stem not in known]
-    if missing:
-        pytest.skip(f"{missing} do not exist")
     assert len(sweeps.read(name).cells) >= 2
