@@ -60,3 +60,9 @@ def describe(level: str | None = None) -> pd.DataFrame:
         if level in (None, m.level)
     ]
     return pd.DataFrame(rows)
+
+
+def in_range(name: str, values: pd.Series) -> bool:
+    """Whether every defined value of a metric lies in its declared range (up to rounding)."""
+    metric, known = get(name), values.dropna()
+    return bool(((known >= metric.low - 1e-9) & (known <= metric.high + 1e-9)).all())

@@ -132,6 +132,25 @@ class Maker:
         return session(self.world, key.system, key.session, self.config, plan).dumps()
 
 
+def run_folder(run: str) -> Path:
+    """``results/movies/<run>``."""
+    return paths.run_folder(STUDY, run)
+
+
+def prepare(run: str, catalog: str) -> Catalog:
+    """Clean a catalogue and freeze it in a run's folder: ``catalog.parquet``, ``cleaning_report.csv``.
+
+    Raises RunError if the run holds another catalogue.
+    """
+    loaded = sources.load(catalog)
+    inputs = {"catalog": sources.content_hash(loaded)}
+    with runs.stage(STUDY, run, "catalog", {"catalog": catalog}, inputs) as stage:
+        loaded.save(stage.path("catalog.parquet"))
+        tables.write_csv(stage.path("cleaning_report.csv"), loaded.report.table())
+        stage.counts |= {"films": len(loaded), "concepts": len(loaded.vocabulary)}
+    return loaded
+
+
 def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``; returns the folder.
 
@@ -139,11 +158,9 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     catalogue is frozen as ``catalog.parquet``. Raises RunError for a folder made with other parameters,
     a damaged ledger, a run that another process works on, or a disk that refuses.
     """
-    catalog = sources.load(config.catalog)
-    hashes = {"catalog": sources.content_hash(catalog)}
+    hashes = {"catalog": sources.content_hash(prepare(config.run, config.catalog))}
     with runs.stage(STUDY, config.run, "simulate", config.parameters(), hashes) as stage:
-        frozen = stage.path("catalog.parquet")
-        catalog.save(frozen)
+        frozen = stage.folder / "catalog.parquet"
         keys = config.keys()
         with stage.ledger() as ledger:
             batch.run(
