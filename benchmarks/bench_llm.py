@@ -1,0 +1,130 @@
+"""What our own code costs per LLM call, and whether it keeps a server busy.
+
+``python benchmarks/bench_llm.py`` starts the test server in a process of its own (no model: it waits 0 or
+50 ms and answers by rule) and prints milliseconds per call and the share of time in which 8 slots work.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from crs_lib.llm import LLM, Cache, LLMError, Recorder, Reply, Request
+
+ROOT = Path(__file__).resolve().parent.parent
+PROMPT = "The user wants a quiet drama.\n" * 40 + "Choose:\n- Heat (1995)\n- Ronin (1998)\n"
+
+
+@contextmanager
+def server(delay: float, slots: int) -> Iterator[str]:
+    """The test server's address, in a process of its own."""
+    command = [
+        sys.executable,
+        str(ROOT / "tests" / "ollama_server.py"),
+        "--delay",
+        str(delay),
+        "--slots",
+        str(slots),
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.terminate()
+
+
+def requests(n: int, round_: int) -> list[Request]:
+    return [Request.ask("crs", f"{PROMPT}{round_}/{i}", seed=i, tags={"session": i}) for i in range(n)]
+
+
+def check(replies: list[Reply | LLMError]) -> None:
+    wrong = [reply for reply in replies if isinstance(reply, LLMError)]
+    assert not wrong, f"{len(wrong)} calls failed, the first with: {wrong[0]}"
+
+
+def raw(url: str, n: int) -> float:
+    """CPU milliseconds a call of the bare HTTP client with the same body, connection kept open."""
+    body = {"model": "tiny", "stream": False, "messages": [{"role": "user", "content": PROMPT}]}
+    with httpx.Client(base_url=url, trust_env=False) as client:
+        client.post("/api/chat", json=body)
+        started = time.process_time()
+        for _ in range(n):
+            client.post("/api/chat", json=body).json()
+        return (time.process_time() - started) / n * 1000
+
+
+def overhead(url: str, folder: Path, n: int, round_: int) -> dict[str, float]:
+    """CPU milliseconds a call: plain, with cache and log, and from the cache."""
+    found = {}
+    cache, recorder = Cache(folder / f"c{round_}.sqlite"), Recorder(folder / f"r{round_}.sqlite")
+    plain = LLM("ollama:tiny", host=url)
+    full = LLM("ollama:tiny", host=url, cache=cache, recorder=recorder)
+    for name, llm, batch in (
+        ("plain", plain, requests(n, round_)),
+        ("cache and log", full, requests(n, round_)),
+        ("from the cache", full, requests(n, round_)),
+    ):
+        llm.complete(Request.ask("crs", "warm up"))
+        started = time.process_time()
+        for request in batch:
+            llm.complete(request)
+        found[name] = (time.process_time() - started) / n * 1000
+    plain.close()
+    full.close()
+    return found
+
+
+def busy(url: str, slots: int, n: int, round_: int) -> float:
+    """Share of the server's 8 slots that work, from 0 to 1, while ``slots`` calls are sent at once."""
+    with LLM("ollama:tiny", host=url, slots=slots) as llm:
+        check(llm.gather(requests(8, -round_ - 1)))
+        before = stats(url)
+        started = time.perf_counter()
+        check(llm.gather(requests(n, round_)))
+        wall = time.perf_counter() - started
+        return (stats(url) - before) / (8 * wall)
+
+
+def stats(url: str) -> float:
+    return float(json.loads(httpx.get(f"{url}/stats", trust_env=False).text)["busy"])
+
+
+def shown(name: str, values: list[float], unit: str) -> None:
+    low, middle, high = statistics.quantiles(values, n=4)
+    print(f"{name:>30}  {middle:8.3f} {unit}   quartiles {low:.3f} to {high:.3f}")
+
+
+def main(rounds: int = 7) -> None:
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder, server(0.0, 64) as url:
+        for round_ in range(rounds):
+            found.setdefault("bare HTTP client", []).append(raw(url, 200))
+            for name, value in overhead(url, Path(folder), 200, round_).items():
+                found.setdefault(name, []).append(value)
+    print("CPU time of our process for one call, one at a time")
+    for name, values in found.items():
+        shown(name, values, "ms")
+    own = [a - b for a, b in zip(found["cache and log"], found["bare HTTP client"], strict=True)]
+    shown("ours beyond the HTTP client", own, "ms")
+    print("share of the time in which 8 slots of a server work that takes 50 ms an answer")
+    with server(0.05, 8) as url:
+        shares: dict[int, list[float]] = {8: [], 10: []}
+        for round_ in range(rounds):
+            for slots, values in shares.items():
+                values.append(100 * busy(url, slots, 400, 2 * round_ + slots % 8))
+    for slots, values in shares.items():
+        shown(f"slots={slots}", values, "% ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Before a run: how many calls, tokens and hours it will take, from a few calls or from an earlier log."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from crs_lib.errors import InputError
+from crs_lib.llm.base import Request
+from crs_lib.llm.client import LLM
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run asks of one model in one role: so many calls, which take ``slots`` at once."""
+
+    role: str
+    spec: str
+    calls: int
+    slots: int = 4
+
+
+class Cost(NamedTuple):
+    """What one call takes on average: tokens read and written, and seconds in a slot."""
+
+    tokens_in: float
+    tokens_out: float
+    seconds: float
+
+
+def probe(llm: LLM, requests: Sequence[Request]) -> Cost:
+    """The mean cost of these calls, which are really made, all slots busy; the first only warms up.
+
+    Takes an LLM without a cache. Raises InputError for one with a cache, for fewer than two requests, and
+    where the server reports no tokens; LLMError where a call fails.
+    """
+    if llm.cache is not None or len(requests) < 2:
+        raise InputError("a probe needs an LLM without a cache and at least two requests, one to warm up")
+    llm.complete(requests[0])
+    replies = []
+    for answer in llm.gather(requests[1:]):
+        if isinstance(answer, Exception):
+            raise answer
+        replies.append(answer)
+    counts = [(reply.tokens_in, reply.tokens_out) for reply in replies]
+    read = [float(used) for used, _ in counts if used is not None]
+    written = [float(made) for _, made in counts if made is not None]
+    if not read or not written:
+        raise InputError(f"{llm.spec} reports no tokens; nothing can be estimated from it")
+    return Cost(fmean(read), fmean(written), fmean(reply.seconds for reply in replies))
+
+
+def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
+    """The mean cost of a call by role and model, from the rows of a call log; cached and failed ones left out.
+
+    A failed attempt's time is part of the cost: it will happen again.
+    """
+    found: dict[tuple[str, str], list[Cost]] = {}
+    for row in rows:
+        if not row["cache_hit"] and not row["error"] and row["tokens_out"] is not None:
+            cost = Cost(float(row["tokens_in"] or 0), float(row["tokens_out"]), float(row["seconds_all"]))
+            found.setdefault((row["role"], row["model"]), []).append(cost)
+    return {
+        key: Cost(*(fmean(column) for column in zip(*calls, strict=True))) for key, calls in found.items()
+    }
+
+
+def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.DataFrame:
+    """Calls, millions of tokens and hours of a run, a row for each role and model, and one for all.
+
+    Models are worked off one after the other, so hours add up. ``hours`` and tokens are null where the
+    cost of a role and model is not known, and so are those of the last row; calls are always known.
+    """
+    rows: list[dict[str, Any]] = []
+    for part in work:
+        row: dict[str, Any] = {"role": part.role, "model": part.spec, "calls": part.calls}
+        row |= dict.fromkeys(("tokens_in", "tokens_out", "hours"), float("nan"))
+        if cost := known.get((part.role, part.spec)):
+            row["tokens_in"] = part.calls * cost.tokens_in / 1e6
+            row["tokens_out"] = part.calls * cost.tokens_out / 1e6
+            row["hours"] = part.calls * cost.seconds / part.slots / 3600
+        rows.append(row)
+    columns = ["role", "model", "calls", "tokens_in", "tokens_out", "hours"]
+    frame = pd.DataFrame(rows, columns=columns)
+    total: dict[str, Any] = {"role": "all", "model": "", "calls": int(frame["calls"].sum())}
+    total |= {name: float(frame[name].sum(skipna=False)) for name in columns[3:]}
+    return pd.DataFrame([*rows, total], columns=columns)

@@ -1,0 +1,53 @@
+"""How long a run will take: from a log, from a probe, and what is not known stays unknown."""
+
+import math
+
+import pytest
+from ollama_server import OllamaServer
+
+from crs_lib.errors import InputError
+from crs_lib.llm import LLM, Cache, Request
+from crs_lib.llm.estimate import Cost, Work, costs, estimate, probe
+
+ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
+
+
+def test_hours_are_calls_times_seconds_over_slots() -> None:
+    known = {("crs", "m"): Cost(500.0, 60.0, 2.0), ("judge", "j"): Cost(2000.0, 80.0, 6.0)}
+    work = [Work("crs", "m", 20_000, slots=8), Work("judge", "j", 3_000, slots=5)]
+    crs, judge, everything = estimate(work, known).to_dict("records")
+    assert crs["hours"] == pytest.approx(20_000 * 2 / 8 / 3600)  # 1.39
+    assert judge["hours"] == pytest.approx(3_000 * 6 / 5 / 3600)  # 1.00
+    assert everything["hours"] == pytest.approx(crs["hours"] + judge["hours"])
+    assert (everything["calls"], everything["tokens_in"], everything["tokens_out"]) == (
+        23_000,
+        10.0 + 6.0,
+        1.2 + 0.24,
+    )
+
+
+def test_what_is_not_known_is_not_zero() -> None:
+    table = estimate([Work("crs", "m", 10), Work("user", "u", 5)], {("crs", "m"): Cost(1, 1, 1)})
+    assert table["calls"].tolist() == [10, 5, 15]
+    assert [math.isnan(hours) for hours in table["hours"]] == [False, True, True]
+
+
+def test_costs_come_from_calls_that_were_made() -> None:
+    rows = [
+        {**ROW, "seconds_all": 2.0}, {**ROW, "tokens_in": 600, "tokens_out": 70, "seconds_all": 4.0},
+        {**ROW, "cache_hit": True, "seconds_all": 0.0}, {**ROW, "error": "timeout", "seconds_all": 300.0},
+        {**ROW, "tokens_out": None, "seconds_all": 9.0},
+    ]  # fmt: skip
+    assert costs(rows) == {("crs", "m"): Cost(500.0, 60.0, 3.0)}
+
+
+def test_a_probe_makes_the_calls(tmp_path: object) -> None:
+    requests = [Request.ask("crs", f"Say this:\nhello {i}\n", seed=i) for i in range(5)]
+    with OllamaServer(delay=0.02) as server, LLM("ollama:tiny", host=server.url, slots=2) as llm:
+        found = probe(llm, requests)
+        assert server.chats == 5 and found.seconds >= 0.02 and found.tokens_in > 3 and found.tokens_out > 0
+        with pytest.raises(InputError, match="at least two"):
+            probe(llm, requests[:1])
+        llm.cache = Cache(tmp_path / "c.sqlite")  # type: ignore[operator]
+        with pytest.raises(InputError, match="without a cache"):
+            probe(llm, requests)
