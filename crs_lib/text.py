@@ -139,7 +139,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def listing(parts: Iterable[str], word: str = "and") -> str:
-    """ "a", "a and b", "a, b and c": how a sentence lists things."""
+    """How a sentence lists things: "a", then "a and b", then "a, b and c"; empty for nothing."""
     items = list(parts)
     if len(items) < 2:
         return "".join(items)
