@@ -70,9 +70,10 @@ def clean_person(raw: str) -> Cleaned:
 
 
 _GENRE_OF = {fold(form): genre for genre, aliases in lexicon.GENRES.items() for form in (genre, *aliases)}
-_LANGUAGE_OF = {
+_LANGUAGE_OF = lexicon.LANGUAGE_CODES | {
     fold(form): language for language, aliases in lexicon.LANGUAGES.items() for form in (language, *aliases)
 }
+_WORD_LANGUAGE = re.compile(r"(?<!\bsign)[\s-]+languages?$", re.IGNORECASE)
 
 
 def clean_genre(raw: str) -> Cleaned:
@@ -86,14 +87,17 @@ def clean_genre(raw: str) -> Cleaned:
 
 
 def clean_language(raw: str) -> Cleaned:
-    """The language's English name: "French Language", "French" and "fre" are one."""
-    label = _tidy(_without_suffix(raw))
-    folded = re.sub(r" languages?$", "", fold(label))
+    """The language's English name: "French Language", "French" and "fre" are one.
+
+    The word "language" goes, except where it belongs to the name ("American Sign Language").
+    """
+    label, before = _tidy(_without_suffix(raw)), ""
+    while label != before:
+        before, label = label, _without_suffix(_WORD_LANGUAGE.sub("", label))
+    folded = fold(label)
     if not folded or folded in lexicon.NOT_A_LANGUAGE:
         return Cleaned(None, "empty" if not folded else "no language")
-    if folded in _LANGUAGE_OF:
-        return Cleaned(_LANGUAGE_OF[folded])
-    return Cleaned(re.sub(r"\s+[Ll]anguages?$", "", label))
+    return Cleaned(_LANGUAGE_OF.get(folded, label))
 
 
 def clean_year(raw: str) -> Cleaned:
@@ -108,7 +112,7 @@ def clean_year(raw: str) -> Cleaned:
         raise InputError(f"year {raw!r} is no number; give four digits such as 1994, or leave it empty")
     if int(text) < FIRST_FILM_YEAR:
         return Cleaned(None, f"before {FIRST_FILM_YEAR}")
-    return Cleaned(text)
+    return Cleaned(str(int(text)))
 
 
 FIELDS: dict[str, Field] = {
