@@ -16,7 +16,7 @@ from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER
 from crs_lib.movies.index import Codes, invert, item_facts, vocabulary
 from crs_lib.text import fold, words
 
-Constraints = Mapping[str, str | Sequence[str]]
+Constraints = Mapping[str, str | int | Sequence[str | int]]
 _DENSE_SHARE = 64  # values in more than one item of 64 also get a column of booleans
 
 
@@ -128,6 +128,11 @@ class Catalog:
         return self.values("genre", min_items)
 
     @cached_property
+    def goal_genres(self) -> tuple[str, ...]:
+        """The genres with support of which a film can be recommended, sorted: what a user may ask for."""
+        return tuple(genre for genre in self.genres() if len(self.query({"genre": genre}).items))
+
+    @cached_property
     def title_index(self) -> Mapping[str, tuple[int, ...]]:
         """Folded title to the items that bear it (remakes share one)."""
         index: dict[str, list[int]] = {}
@@ -165,7 +170,8 @@ class Catalog:
         film has first, until an item is found; ``dropped`` names them. No constraint: every
         recommendable item. Raises InputError for an unknown field.
         """
-        wanted = {name: self._codes(name, value) for name, value in constraints.items() if value}
+        known = {fields.get(name).name: value for name, value in constraints.items()}
+        wanted = {name: self._codes(name, value) for name, value in known.items() if value}
         items = self._all_of(list(wanted.values()))
         dropped: list[str] = []
         if relax and not len(items):
@@ -182,8 +188,8 @@ class Catalog:
         """The recommendable items that have every one of these concepts, ascending."""
         return self._all_of([(code,) for code in codes])
 
-    def _codes(self, field: str, value: str | Sequence[str]) -> tuple[int, ...]:
-        several = (value,) if isinstance(value, str) else value
+    def _codes(self, field: str, value: str | int | Sequence[str | int]) -> tuple[int, ...]:
+        several = (value,) if isinstance(value, str | int) else value
         found = (self.code(field, str(one)) for one in several)
         return tuple(dict.fromkeys(code for code in found if code is not None))
 
@@ -206,7 +212,9 @@ class Catalog:
 
     @cached_property
     def _recommendable_items(self) -> Codes:
-        return np.flatnonzero(self.recommendable).astype(np.int32)
+        items = np.flatnonzero(self.recommendable).astype(np.int32)
+        items.flags.writeable = False
+        return items
 
     def _union(self, codes: Sequence[int]) -> Codes:
         if len(codes) == 1:

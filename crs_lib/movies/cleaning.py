@@ -105,9 +105,10 @@ def clean(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[Item],
         where = f"record {number} ({shorten(str(key), 60)!r})"
         item = _clean_one(where, key, record, memo, report)
         report.films_read += 1
-        twin = _twin(item, places.setdefault(fold(item.title), []), items)
+        name = fold(item.title) or item.title  # "!!!" and "???" have no words, and are two films
+        twin = _twin(item, places.setdefault(name, []), items)
         if twin is None:
-            places[fold(item.title)].append(len(items))
+            places[name].append(len(items))
             items.append(item)
         else:
             report.merged_films.append((item.title, items[twin].title))
@@ -226,14 +227,17 @@ def _unique_ids(items: list[Item]) -> None:
     """Give films without an id one made of title and year; InputError where two films share an id."""
     seen: dict[str, str] = {}
     for item in items:
+        if item.item_id in seen:
+            raise InputError(
+                f"films {seen[item.item_id]!r} and {item.title!r} share the id {item.item_id!r}; "
+                "ids must be unique"
+            )
+        if item.item_id:
+            seen[item.item_id] = item.title
+    for item in items:
         if not item.item_id:
             base = "-".join([*fold(item.title).split(), str(item.year or "")]).strip("-") or "film"
             item.item_id, n = base, 2
             while item.item_id in seen:
                 item.item_id, n = f"{base}-{n}", n + 1
-        elif item.item_id in seen:
-            raise InputError(
-                f"films {seen[item.item_id]!r} and {item.title!r} share the id {item.item_id!r}; "
-                "ids must be unique"
-            )
-        seen[item.item_id] = item.title
+            seen[item.item_id] = item.title
