@@ -10,11 +10,16 @@ from crs_lib.movies.grounding import Grounder
 from crs_lib.text import listing, words
 
 _QUESTION_CUES = {
+    "answer_mood": (
+        "mood", "tone", "light", "slow", "gentle", "long", "when", "suit", "right", "end", "follow", "awake",
+    ),
+    "answer_writer": ("wrote", "script"),
+    "answer_maker": ("directed", "behind", "made"),
     "answer_cast": ("who", "actors", "cast", "plays", "anybody"),
-    "answer_maker": ("directed", "wrote", "script", "behind", "made"),
-    "answer_plot": ("about", "happens", "premise", "describe", "sum", "expect", "bit", "more", "idea"),
-    "answer_mood": ("mood", "tone", "light", "long", "when", "suit", "right", "end", "follow", "awake"),
-}
+    "answer_plot": (
+        "about", "happens", "premise", "describe", "sum", "sketch", "expect", "bit", "more", "idea", "like",
+    ),
+}  # fmt: skip
 _RESTATES = 0.5  # how often a reply opens with its own state in words
 
 
@@ -49,15 +54,20 @@ def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
 
 def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
     """The answer to a question about a film that it names, or an empty text where it asks none."""
-    asked = set(words(question))
-    if "?" not in question and "tell" not in asked and "say" not in asked:
-        return ""
     mentions = grounder.titles(question)
+    named = {place for m in mentions for place in range(m.start, m.end)}  # "A Long Day" asks no "how long"
+    asked = set(words("".join(" " if i in named else c for i, c in enumerate(question))))
+    if "?" not in question and not asked & {"tell", "say", "idea"}:
+        return ""
     kind = next((kind for kind, cues in _QUESTION_CUES.items() if asked.intersection(cues)), "")
     if not mentions or not kind:
         return ""
     film = grounder.catalog.items[mentions[0].item]
-    actors, directors, genres = (film.values[name] for name in ("actor", "director", "genre"))
+    actors, directors, writers, genres = (
+        film.values[name] for name in ("actor", "director", "writer", "genre")
+    )
+    if kind == "answer_writer" and not writers:
+        kind = "answer_maker"
     if kind == "answer_maker" or (kind == "answer_cast" and not actors):
         kind = "answer_maker" if directors else "answer_plot"
     if kind == "answer_mood" and not genres:
@@ -71,6 +81,7 @@ def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
         title=film.title,
         actors=listing(actors[:3]),
         directors=listing(directors),
+        writers=listing(writers),
         plot=film.plot,
         genres=listing([genre.lower() for genre in genres[:3]]),
     )
