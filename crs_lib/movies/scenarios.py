@@ -100,7 +100,7 @@ def plan(
         draw = rng.stream(seed, "movies", session, "turn", turn)
         if turn in turns and kinds:
             shift, kind = _next_shift(
-                catalog, state, kinds, rng.stream(seed, "movies", session, "shift", turn)
+                catalog, state, kinds, types, rng.stream(seed, "movies", session, "shift", turn)
             )
             if shift is not None:
                 event = _event(catalog, turn, kind, state, shift)
@@ -142,7 +142,7 @@ def type_order(seed: int, session: int, types: tuple[str, ...], n: int) -> list[
 
 
 def _next_shift(
-    catalog: Catalog, state: State, kinds: list[str], draw: np.random.Generator
+    catalog: Catalog, state: State, kinds: list[str], types: tuple[str, ...], draw: np.random.Generator
 ) -> tuple[Shift | None, str]:
     """The next type that can happen now; one that cannot keeps its place for later."""
     for place, kind in enumerate(kinds):
@@ -151,7 +151,7 @@ def _next_shift(
             del kinds[place]
             return shift, kind
     for kind in ("switch", "replace", "refine"):  # what was planned cannot happen now
-        shift = propose(kind, catalog, state, draw) if kind in SHIFTS else None
+        shift = propose(kind, catalog, state, draw) if kind in types else None
         if shift is not None:
             kinds.pop(0)
             return shift, kind
@@ -159,7 +159,7 @@ def _next_shift(
 
 
 def _first_state(catalog: Catalog, draw: np.random.Generator) -> State:
-    genres = catalog.genres(5)
+    genres = catalog.goal_genres
     if not genres:
         raise InputError(
             f"{catalog!r} has no genre with five films; a scenario needs one. Give a larger catalogue"

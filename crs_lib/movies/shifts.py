@@ -183,7 +183,8 @@ def contradict(catalog: Catalog, state: State, draw: np.random.Generator) -> Shi
     name = str(_one(list(state.wishes), draw))
     dropped = {name: state.wishes[name]}
     rest = {field: value for field, value in state.wishes.items() if field != name}
-    new = replace(state, wishes=rest, avoid=dropped, focus=next(iter(rest), name))
+    avoid = {**state.avoid, **dropped}
+    new = replace(state, wishes=rest, avoid=avoid, focus=next(iter(rest), name))
     if rest:
         return Shift(new, "contradict", {}, dropped)
     items = new.answers(catalog)

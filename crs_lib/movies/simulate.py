@@ -42,6 +42,10 @@ class SimulateConfig:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "systems", tuple(systems.check(list(self.systems))))
+        if isinstance(self.types, str) or not self.types:
+            raise InputError(
+                f"types is {self.types!r}; give a list of shift types, e.g. ['switch', 'refine']"
+            )
         object.__setattr__(self, "types", tuple(self.types))
         rng.check_seed(self.seed)
         for name, low, high in (("n_sessions", 1, 1_000_000), ("n_turns", 1, 1_000), ("workers", 1, 256)):
