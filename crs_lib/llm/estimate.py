@@ -53,9 +53,10 @@ def probe(llm: LLM, requests: Sequence[Request]) -> Cost:
 
 
 def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
-    """The mean cost of a call by role and model, from the rows of a call log; cached and failed ones left out.
+    """The mean cost of a call by role and model, from the rows of a call log.
 
-    A failed attempt's time is part of the cost: it will happen again.
+    Calls from the cache and failed ones are left out. A failed attempt's time is part of the cost: it
+    will happen again.
     """
     found: dict[tuple[str, str], list[Cost]] = {}
     for row in rows:

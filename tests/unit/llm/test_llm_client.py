@@ -155,7 +155,7 @@ def test_a_fifth_of_the_calls_fails_and_nothing_is_lost(tmp_path: Path) -> None:
 def test_slots_bound_what_is_under_way_at_once() -> None:
     with OllamaServer(delay=0.02) as server, LLM("ollama:tiny", host=server.url, slots=3) as llm:
         replies = llm.gather([ask(f"{PROMPT}{i}") for i in range(12)])
-    assert len(replies) == 12 and server.most_at_once == 3
+    assert len(replies) == 12 and 1 < server.most_at_once <= 3
 
 
 def test_several_servers_share_the_work_and_one_may_die() -> None:

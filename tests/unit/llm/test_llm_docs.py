@@ -1,0 +1,40 @@
+"""docs/running-llms.md says what the code does."""
+
+import re
+
+from crs_lib.llm import BACKENDS, Retry
+from crs_lib.llm.calls import TEXT_LIMIT
+from crs_lib.llm.errors import KINDS
+from crs_lib.llm.limits import DEFAULTS
+from crs_lib.movies.judge_prompt import TURN_LIMIT
+from crs_lib.paths import ROOT
+
+TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_errors_is_that_of_the_code() -> None:
+    section = TEXT.split("## What is tried again")[1].split("\n## ")[0]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|")
+    ]
+    told = {row[0]: (row[2], row[3]) for row in rows[2:]}
+    known = {e.kind: ("no", "") if e.remedy == "no" else ("yes", e.remedy) for e in KINDS}
+    assert told == known and [row[0] for row in rows[2:]] == [error.kind for error in KINDS]
+
+
+def test_every_backend_is_named() -> None:
+    specs = {spec.split(":")[0] for spec in re.findall(r"^\| `([^`]+)`", TEXT.split("From Python")[0], re.M)}
+    assert specs == {*BACKENDS.names()}
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    policy = Retry()
+    words = " ".join(TEXT.split())
+    for said in (
+        f"up to {policy.waits} more times, after pauses of {policy.first} s that double up to {policy.longest:g} s",
+        f"at once, up to {policy.seeds} more times", f"`num_ctx` is {DEFAULTS['num_ctx']} unless",
+        f"bounded at {TEXT_LIMIT:,} characters", f"shortened at {TURN_LIMIT:,} characters",
+    ):  # fmt: skip
+        assert said in words
