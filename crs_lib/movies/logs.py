@@ -1,0 +1,127 @@
+"""Read logged conversations, whatever their form, one by one: the door to the thesis's logs and to ours.
+
+A path is a file or a folder of files: ``.json`` (one session, or a list), ``.jsonl``, either also ``.gz``.
+The forms are those of :mod:`crs_lib.movies.log_forms`; what is odd but readable is left as it is and is
+reported by :func:`crs_lib.movies.log_quirks.quirks`.
+"""
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+from crs_lib import paths
+from crs_lib.dialogue import Dialogue
+from crs_lib.errors import InputError
+from crs_lib.movies.log_forms import conversations_of, dialogue_of
+
+_KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
+_OWN = "dialogues.jsonl"
+
+
+class SessionKey(NamedTuple):
+    """What identifies a session in a table: the model's name as a file name, and the session.
+
+    ``session`` is a whole number where the log's id is one ("00017" and 17 are both 17), else its text.
+    """
+
+    model: str
+    session: int | str
+
+
+def session_key(dialogue: Dialogue) -> SessionKey:
+    """The key of a dialogue: ``("gemma-2b", 17)`` for session "00017" of ``gemma:2b``."""
+    given = dialogue.session_id
+    number = given.isascii() and given.isdigit()
+    return SessionKey(paths.slug(dialogue.model_name), int(given) if number else given)
+
+
+def files(path: str | Path) -> list[Path]:
+    """The log files that a path stands for, in order of their names, numbers by value (2 before 10).
+
+    A run folder of ours stands for its ``dialogues.jsonl``. Raises InputError where there is none.
+    """
+    given = Path(path).expanduser()
+    if given.is_file():
+        return [given]
+    if (given / _OWN).is_file():
+        return [given / _OWN]
+    found = [p for p in given.glob("*") if _kind(p) and not p.name.startswith(".")] if given.is_dir() else []
+    if not found:
+        raise InputError(
+            f"no log in {paths.shown(given)}; expected a file or a folder with {', '.join(_KINDS)} "
+            "(the thesis's logs: python -m crs_lib data get thesis-logs-50)"
+        )
+    return sorted(found, key=lambda p: (_natural(p.name), p.name))
+
+
+def read(path: str | Path) -> Iterator[Dialogue]:
+    """Every dialogue of a file or folder, in a fixed order, one at a time: memory does not grow with them.
+
+    (A ``.json`` file that lists many sessions is parsed as a whole.) Raises InputError naming file, line and
+    session where something cannot be read: no JSON, not UTF-8, a damaged archive, an unknown form, speakers
+    that do not alternate, a key of another type, the same session twice.
+    """
+    seen: dict[SessionKey, str] = {}
+    for file in files(path):
+        for where, record in _records(file):
+            dialogue = dialogue_of(record, where, _stem(file))
+            key = session_key(dialogue)
+            if key in seen:
+                raise InputError(
+                    f"{where}: session {key.session!r} of {key.model!r} was already read from {seen[key]}"
+                )
+            seen[key] = file.name
+            yield dialogue
+
+
+def _kind(path: Path) -> str:
+    """The ending that says how to read a file; empty for other files."""
+    return next((kind for kind in _KINDS if path.name.endswith(kind)), "")
+
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(_kind(path))
+
+
+def _natural(name: str) -> list[Any]:
+    """Sorts numbers inside names by value; text and numbers alternate, so that they always compare."""
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split(r"(\d+)", name))]
+
+
+def _records(path: Path) -> Iterator[tuple[str, object]]:
+    """Each parsed record of a file, with what an error calls its place."""
+    try:
+        with _open(path) as file:
+            if ".jsonl" in _kind(path):
+                for number, line in enumerate(file, start=1):
+                    if line.strip():
+                        where = f"{path.name}, line {number}"
+                        yield where, _parse(line, where)
+            else:
+                content = conversations_of(_parse(file.read(), path.name))
+                many = isinstance(content, list) and len(content) > 1
+                for number, record in enumerate(content, start=1):
+                    yield f"{path.name}, entry {number}" if many else path.name, record
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path.name}: cannot be read ({error}); is the file whole?") from error
+
+
+def _open(path: Path) -> IO[str]:
+    if path.name.endswith(".gz"):
+        return cast(IO[str], gzip.open(path, "rt", encoding="utf-8-sig"))
+    return path.open(encoding="utf-8-sig")
+
+
+def _parse(text: str, where: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno})") from error
+    except RecursionError as error:
+        raise InputError(f"{where}: not a log (nested too deeply)") from error
