@@ -1,5 +1,6 @@
 """The commands about notebooks. Each function adds one command's arguments and says what it does."""
 
+import importlib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,17 +91,24 @@ def _refresh(arguments: Namespace) -> None:
 
 
 def figures(parser: ArgumentParser) -> None:
-    """``figures [--run R] [--only NAME]``: drawn from the files of a finished run."""
+    """``figures [--run R] [--only NAME] [--study S]``: drawn from the files of a finished run."""
     parser.add_argument("--run", default="demo", help="the run to draw (default: demo)")
-    parser.add_argument("--only", default=None, metavar="NAME", help="one figure by name")
-    parser.set_defaults(do=lambda arguments: _figures(arguments.run, arguments.only))
+    parser.add_argument("--only", default=None, metavar="NAME", help="one figure or table by name")
+    parser.add_argument("--study", default="movies", choices=sorted(READERS), help="default: movies")
+    parser.set_defaults(do=lambda given: _figures(given.study, given.run, given.only))
 
 
-def _figures(run: str, only: str | None = None) -> None:
+# How each study's tables are read: ``read(run, table)``, imported when it is needed.
+READERS = {"movies": "crs_lib.movies.evaluate:read"}
+
+
+def _figures(study: str, run: str, only: str | None = None) -> None:
     from crs_lib import figures
 
-    for path in figures.redraw(run=run, only=only):
-        print(f"drawn: {paths.shown(Path(path))}")
+    module, _, function = READERS[study].partition(":")
+    read = getattr(importlib.import_module(module), function)
+    for path in figures.redraw(run, only, study, read=read):
+        print(f"drawn: {paths.shown(path)}")
 
 
 THESIS: Mapping[str, Any] = {
@@ -114,26 +122,19 @@ def thesis(parser: ArgumentParser) -> None:
 
 
 def _thesis() -> None:
+    from crs_lib.movies import evaluate, views
+
+    run_name = THESIS["run"]
     for notebook in notebooks.committed():
-        if notebooks.study(notebook) != "movies":
-            continue
-        takes = {parameter.name for parameter in notebooks.parameters_of(notebook)}
-        print(f"{notebook.stem} …", flush=True)
-        notebooks.run(notebook, {name: value for name, value in THESIS.items() if name in takes})
-    _figures(THESIS["run"])
-    folder = paths.run_folder("movies", THESIS["run"])
-    print("\n" + leaderboard(folder / "model_metrics.csv"))
-    print(f"\nfigures:   {paths.shown(paths.figures())}/\nnotebooks: {paths.shown(folder / 'notebooks')}/")
-    print(f"tables:    {paths.shown(folder)}/  (model_metrics.csv, results.jsonl, turns.parquet)")
-
-
-def leaderboard(path: Path, metrics: int = 6) -> str:
-    """The models of a run by their adaptation score, best first, with the first few metrics beside it."""
-    from crs_lib import tables
-
-    frame = tables.read_table(path, tables.MODEL_METRICS, "python -m crs_lib run 04_evaluate -p run demo")
-    wide = frame.pivot(index="model", columns="metric", values="mean")
-    order = [name for name in dict.fromkeys(frame["metric"]) if wide[name].notna().any()]
-    main = "topic_adaptation_score"
-    shown = [main, *(name for name in order if name != main)][:metrics]
-    return str(wide[shown].sort_values(main, ascending=False).round(3).to_string(na_rep="-"))
+        if notebooks.study(notebook) == "movies":
+            takes = {parameter.name for parameter in notebooks.parameters_of(notebook)}
+            print(f"{notebook.stem} …", flush=True)
+            notebooks.run(notebook, {name: value for name, value in THESIS.items() if name in takes})
+    _figures("movies", run_name)
+    folder = paths.run_folder("movies", run_name)
+    print(f"\n{views.scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}\n")
+    print(f"notebooks: {paths.shown(folder / 'notebooks')}/   executed, with their outputs")
+    print(
+        f"tables:    {paths.shown(folder)}/   model_metrics.csv, results.jsonl, turns.parquet, dialogues.jsonl"
+    )
+    print(f"figures:   {paths.shown(paths.figures())}/movies-{run_name}/")

@@ -1,0 +1,75 @@
+"""The registry of figures, what each may expect of its tables, and the counts that captions name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from crs_lib.errors import InputError
+from crs_lib.registry import Registry
+from crs_lib.stats import cluster_bootstrap
+
+# Each member: a function of tidy frames that returns a matplotlib Figure. Facts: ``study``, ``tables``
+# (the frames it takes, in order) and ``caption`` (may name {sessions}, {systems}, {shifts}, {turns}).
+FIGURES: Registry[Any] = Registry("figure")
+
+
+class NoDataError(InputError):
+    """The tables are sound but hold nothing that this figure could show."""
+
+
+def systems_of(frame: pd.DataFrame) -> list[str]:
+    """The systems in the order of the table, which is the order of the run."""
+    return [str(name) for name in dict.fromkeys(frame["model"])]
+
+
+def require(
+    frame: pd.DataFrame, columns: Sequence[str], *, systems: int = 1, sessions: int = 1
+) -> pd.DataFrame:
+    """The frame itself if it has these columns, systems and sessions; else InputError or NoDataError."""
+    absent = [column for column in ("model", *columns) if column not in frame.columns]
+    if absent:
+        raise InputError(f"the table has no column {absent}; it has {list(frame.columns)[:20]}")
+    if frame.empty:
+        raise NoDataError("the table has no rows; there is nothing to draw")
+    if len(systems_of(frame)) < systems:
+        raise NoDataError(f"the figure compares systems: at least {systems}, the run has {systems_of(frame)}")
+    if "session_id" in frame and frame["session_id"].nunique() < sessions:
+        raise NoDataError(
+            f"the run has {frame['session_id'].nunique()} sessions a system; at least {sessions} are needed"
+        )
+    return frame
+
+
+def means(
+    frame: pd.DataFrame, by: Sequence[str], value: str, *, resamples: int = 1000, seed: int = 0
+) -> pd.DataFrame:
+    """Mean of a column in every cell of ``by`` with its 95 % interval, sessions drawn whole; a row a cell.
+
+    Missing values are left out; a cell without any value has a NaN mean. One draw resamples the same
+    scenarios for all systems.
+    """
+    cells = frame.groupby(list(by), sort=False, observed=True).ngroup()
+    work = pd.DataFrame({"system": cells, "scenario": frame["session_id"]})
+    work["value"] = frame[value].astype(float)
+    found = cluster_bootstrap(work, resamples=resamples, seed=seed)
+    keys = frame[list(by)].assign(system=cells).drop_duplicates("system")
+    return keys.merge(found, on="system").drop(columns="system")
+
+
+def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
+    """What captions may name: systems, sessions a system, turns a session, shifts a system; 0 if unknown."""
+    found = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
+    for frame in frames:
+        if "model" in frame and len(frame):
+            found["systems"] = frame["model"].nunique()
+            if "session_id" in frame:
+                found["sessions"] = frame["session_id"].nunique()
+            elif {"n", "n_missing"} <= set(frame):
+                found["sessions"] = int((frame["n"] + frame["n_missing"]).max())
+            if "since_shift" in frame:
+                found["turns"] = int(frame["turn"].max())
+                found["shifts"] = int((frame["since_shift"] == 0).sum()) // found["systems"]
+            elif "watched" in frame:
+                found["shifts"] = len(frame) // found["systems"]
+    return found

@@ -1,0 +1,158 @@
+"""LaTeX tables (booktabs) beside the figures: model metrics, pairwise tests, recovery."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crs_lib.figures import style
+from crs_lib.figures.base import NoDataError, require, systems_of
+from crs_lib.metrics import base
+from crs_lib.registry import Registry
+from crs_lib.stats import (
+    adjust,
+    cluster_bootstrap_differences,
+    rank_biserial,
+    restricted_mean,
+    wilcoxon_pairs,
+)
+
+# Each member: a function of tidy frames that returns a LaTeX ``tabular``. Facts as those of the figures.
+TABLES: Registry[str] = Registry("table")
+
+MODEL_METRICS = (
+    "item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_interference_leakage",
+    "topic_adaptation_score",
+)  # fmt: skip
+_ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "−": r"$-$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--",
+}  # fmt: skip
+
+
+def escape(text: str) -> str:
+    """The text as LaTeX prints it literally."""
+    return "".join(_ESCAPES.get(character, character) for character in text)
+
+
+def tabular(columns: str, head: Sequence[str], rows: Sequence[Sequence[str]], comment: str) -> str:
+    r"""A ``tabular`` with booktabs rules; cells are LaTeX already. ``\input`` it inside a table."""
+    lines = [f"% {comment} Needs \\usepackage{{booktabs}}.", f"\\begin{{tabular}}{{{columns}}}", r"\toprule"]
+    lines += [" & ".join(head) + r" \\", r"\midrule"]
+    lines += [" & ".join(row) + r" \\" for row in rows]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def number(value: float, digits: int = 2) -> str:
+    """The number with so many decimals, in math mode where negative; "--" where it is missing."""
+    if value != value:
+        return "--"
+    text = f"{value:.{digits}f}"
+    return f"${text}$" if text.startswith("-") and float(text) else text.removeprefix("-")
+
+
+def within(value: float, low: float, high: float, digits: int = 2) -> str:
+    """A mean with its interval, "0.70 [0.68, 0.72]"; without brackets where there is none."""
+    if low != low or high != high:
+        return number(value, digits)
+    return f"{number(value, digits)} [{number(low, digits)}, {number(high, digits)}]"
+
+
+def p_value(p: float) -> str:
+    """Three decimals, "$<$.001" below that, "--" where missing."""
+    if p != p:
+        return "--"
+    return "$<$.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+@TABLES.register(
+    "table_model_metrics",
+    study="movies",
+    tables=("model_metrics",),
+    caption="Mean scores by system with 95 % intervals (n = {sessions} sessions per system, scenarios "
+    "resampled); arrows point to where a score is better.",
+)
+def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = MODEL_METRICS) -> str:
+    """Headline metrics by system: mean with interval."""
+    require(model_metrics, ["metric", "mean", "low", "high"])
+    table = model_metrics.set_index(["model", "metric"])
+    shown = [base.get(name).name for name in metrics if name in set(model_metrics["metric"])]
+    rows = []
+    for name in systems_of(model_metrics):
+        cells = [table.loc[(name, metric)] for metric in shown]
+        rows.append([escape(name), *(within(c["mean"], c["low"], c["high"]) for c in cells)])
+    head = ["system", *(escape(style.titled(metric)) for metric in shown)]
+    return tabular("l" + "r" * len(shown), head, rows, "Mean [95 % interval] by system.")
+
+
+@TABLES.register(
+    "table_pairwise",
+    study="movies",
+    tables=("results",),
+    caption="Paired comparisons of item TAS over {sessions} scenarios: mean difference with 95 % interval "
+    "(scenarios resampled), matched rank-biserial correlation r, Wilcoxon's signed-rank test (Pratt) and "
+    "its p after Holm over all pairs.",
+)
+def table_pairwise(results: pd.DataFrame, *, metric: str = "item_tas") -> str:
+    """Every pair of systems: difference, effect size, raw and Holm-adjusted p."""
+    require(results, ["session_id", metric], systems=2, sessions=2)
+    known = results[results[metric].notna()]
+    order = pd.CategoricalDtype(systems_of(known), ordered=True)
+    frame = known.assign(model=known["model"].astype(order))
+    at: dict[str, Any] = {"system": "model", "scenario": "session_id", "value": metric}
+    if len(order.categories) < 2:
+        raise NoDataError(f"fewer than 2 systems have {metric}; there is nothing to compare")
+    gaps = cluster_bootstrap_differences(frame, **at)
+    tests, sizes = adjust(wilcoxon_pairs(frame, **at)), rank_biserial(frame, **at)
+    rows = [
+        [
+            f"{escape(str(gap['a']))} $-$ {escape(str(gap['b']))}",
+            within(gap["diff"], gap["low"], gap["high"]),
+            number(size["estimate"]),
+            p_value(test["p"]),
+            p_value(test["p_adjusted"]),
+            str(int(test["n"])),
+        ]
+        for (_, gap), (_, test), (_, size) in zip(
+            gaps.iterrows(), tests.iterrows(), sizes.iterrows(), strict=True
+        )
+    ]
+    head = ["pair", f"{escape(style.short(metric))} difference", "$r$", "$p$", "$p$ (Holm)", "$n$"]
+    return tabular("lrrrrr", head, rows, "Paired tests, a row for each pair of systems.")
+
+
+@TABLES.register(
+    "table_recovery",
+    study="movies",
+    tables=("shifts",),
+    caption="Recovery after {shifts} shifts per system: share recovered within the window of the "
+    "convention (Wilson 95 % interval), share never seen to recover before the next shift, and the mean "
+    "number of replies until recovery, restricted to the horizon that every system was followed for.",
+)
+def table_recovery(shifts: pd.DataFrame) -> str:
+    """Recovery by system: share in the window, never recovered, restricted mean waiting time."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    from crs_lib.figures.movies_time import waiting
+
+    require(shifts, ["session_id", "watched", "recovered_item", "delay_item"])
+    times = restricted_mean(waiting(shifts)).set_index("system")
+    rows = []
+    for name in systems_of(shifts):
+        mine = shifts[shifts["model"] == name]
+        hits, n = int(mine["recovered_item"].sum()), len(mine)
+        low, high = (float(np.clip(end, 0, 1)) for end in proportion_confint(hits, n, method="wilson"))
+        wait = times.loc[name]
+        rows.append(
+            [
+                escape(name),
+                str(n),
+                within(hits / n, low, high),
+                number(float(mine["delay_item"].isna().mean())),
+                within(wait["restricted_mean"], wait["low"], wait["high"]),
+            ]
+        )
+    horizon = float(times["horizon"].iloc[0])
+    head = ["system", "shifts", "recovered", "never seen", f"mean wait (of {horizon:g} replies)"]
+    return tabular("lrrrr", head, rows, "Recovery after shifts, by items.")

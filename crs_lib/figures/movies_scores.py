@@ -1,0 +1,246 @@
+"""Scores of the systems: the leaderboard, bars per metric, distributions over sessions, components."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crs_lib.figures import style
+from crs_lib.figures.base import FIGURES, NoDataError, means, require, systems_of
+from crs_lib.metrics import base
+
+LEADERS = ("item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score")
+BARS = (
+    "item_tas", "satisfaction_corrected", "item_recovery_rate", "satisfaction", "topic_interference_leakage",
+    "copying", "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference",
+    "topic_recovery_rate", "slot_f1",
+)  # fmt: skip
+COMPONENTS = (
+    "satisfaction", "item_recovery_rate", "topic_interference_leakage", "copying", "cross_coherence",
+    "context_retention", "slot_f1",
+)  # fmt: skip
+SPREAD = ("item_tas", "satisfaction_corrected", "topic_adaptation_score")
+
+
+def _table(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """The rows of each metric that some system has a mean of, by system."""
+    require(model_metrics, ["metric", "mean", "low", "high", "n"])
+    for name in metrics:
+        base.get(name)
+    found = {
+        name: part.set_index("model")
+        for name in metrics
+        if not (part := model_metrics[model_metrics["metric"] == name])["mean"].isna().all()
+    }
+    if not found:
+        raise NoDataError(f"no mean of any of {', '.join(metrics)} in the table")
+    return found
+
+
+def _sessions(model_metrics: pd.DataFrame) -> str:
+    most = int((model_metrics["n"] + model_metrics["n_missing"]).max())
+    return f"n = {most} sessions per system"
+
+
+@FIGURES.register(
+    "leaderboard",
+    study="movies",
+    tables=("model_metrics",),
+    caption="Mean scores of {systems} systems, ordered by item TAS (n = {sessions} sessions per system; "
+    "lines: 95 % intervals, scenarios resampled). Numbers at the right of a panel are ranks. Plain TAS rewards repeating the "
+    "user's words; the item-grounded scores give credit only for the films recommended.",
+)
+def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS) -> Any:
+    """Systems by item TAS, with the other headline scores and their ranks beside it."""
+    found = _table(model_metrics, metrics)
+    first = next(iter(found.values()))["mean"].sort_values(ascending=False, kind="stable")
+    order = [str(name) for name in first.index]
+    looks = style.looks(order)
+    made, axes = style.figure(0.95 + 0.26 * len(order), 1, len(found), sharey=True)
+    for panel, (metric, part) in zip(axes[0], found.items(), strict=True):
+        ranks = part["mean"].rank(ascending=base.get(metric).direction == base.LOWER, method="min")
+        for place, name in enumerate(order):
+            row, look = part.loc[name], looks[name]
+            style.interval(panel, place, row["low"], row["high"], look.colour, caps=0.24)
+            panel.plot(row["mean"], place, look.marker, color=look.colour, markersize=5)
+            text = "–" if np.isnan(row["mean"]) else f"{ranks[name]:.0f}"
+            panel.text(1.02, place, text, transform=panel.get_yaxis_transform(), va="center")
+        panel.set_title(style.titled(metric))
+        panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
+        panel.grid(axis="x")
+        panel.margins(x=0.12)
+        panel.locator_params(axis="x", nbins=4)
+    _name_rows(axes, order)
+    made.supylabel("system")
+    words = "Mean over sessions with 95 % interval; numbers at the right of a panel: ranks in it, 1 is best"
+    style.note(made, f"{words}; {_sessions(model_metrics)}.")
+    return made
+
+
+def _name_rows(axes: Any, order: Sequence[str]) -> None:
+    """The systems' names beside the rows of panels that share their heights, first on top."""
+    axes.flat[0].set_yticks(range(len(order)), [style.label(name) for name in order])
+    axes.flat[0].set_ylim(len(order) - 0.4, -0.6)
+    for panel in axes.flat:
+        panel.tick_params(axis="y", length=0)
+
+
+@FIGURES.register(
+    "metric_bars",
+    study="movies",
+    tables=("model_metrics",),
+    caption="Each metric's mean by system with its 95 % interval (n = {sessions} sessions per system, "
+    "scenarios resampled). Arrows point to where a metric is better; “–” marks a metric that is not defined "
+    "for a system, which is not 0.",
+)
+def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = BARS) -> Any:
+    """One small bar chart per metric: mean by system with its interval."""
+    found = _table(model_metrics, metrics)
+    order = systems_of(model_metrics)
+    looks = style.looks(order)
+    columns = min(3, len(found))
+    rows = -(-len(found) // columns)
+    made, axes = style.figure(0.5 + rows * (0.55 + 0.155 * len(order)), rows, columns, sharey=True)
+    for panel, (metric, part) in zip(axes.flat, found.items(), strict=False):
+        for place, name in enumerate(order):
+            row = part.loc[name]
+            if np.isnan(row["mean"]):
+                panel.text(0, place, " –", va="center", color=style.FAINT)
+                continue
+            panel.barh(place, row["mean"], height=0.72, color=looks[name].colour, alpha=0.85)
+            style.interval(panel, place, row["low"], row["high"], style.INK, linewidth=1.2)
+        panel.set_title(style.titled(metric))
+        panel.axvline(0, color=style.FAINT, linewidth=0.6)
+        panel.grid(axis="x")
+        panel.locator_params(axis="x", nbins=4)
+    for panel in axes.flat[len(found) :]:
+        panel.set_visible(False)
+    _name_rows(axes, order)
+    made.supylabel("system")
+    words = "Bars: mean over sessions; lines: 95 % interval; –: not defined"
+    style.note(made, f"{words}; {_sessions(model_metrics)}.")
+    return made
+
+
+@FIGURES.register(
+    "distributions",
+    study="movies",
+    tables=("results",),
+    caption="How the scores of single sessions spread by system (n = {sessions} sessions per system). "
+    "Shapes: kernel density, cut at the smallest and largest session; a bar where all sessions score the "
+    "same. Dots and lines: mean with 95 % interval.",
+)
+def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = SPREAD) -> Any:
+    """Ridges of the sessions' scores by system, with mean and interval."""
+    shown = [base.get(name).name for name in metrics]
+    require(results, ["session_id", *shown])
+    order = systems_of(results)
+    looks = style.looks(order)
+    made, axes = style.figure(0.8 + 0.36 * len(order), 1, len(shown), sharey=True)
+    for panel, metric in zip(axes[0], shown, strict=True):
+        table = means(results, ["model"], metric).set_index("model")
+        for place, name in enumerate(order):
+            values = results.loc[results["model"] == name, metric].astype(float).dropna().to_numpy()
+            _ridge(panel, values, place + 0.32, looks[name].colour)
+            row = table.loc[name]
+            style.interval(panel, place + 0.32, row["low"], row["high"], style.INK, linewidth=1.6)
+            panel.plot(row["mean"], place + 0.32, "o", color="white", mec=style.INK, mew=1, markersize=3.5)
+        panel.set_title(style.titled(metric))
+        panel.grid(axis="x")
+        panel.locator_params(axis="x", nbins=5)
+    _name_rows(axes, order)
+    made.supylabel("system")
+    style.note(
+        made,
+        "Shapes: density of the session scores; dot and line: mean with 95 % interval; "
+        f"n = {results['session_id'].nunique()} sessions per system.",
+    )
+    return made
+
+
+def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
+    """A density standing on a line; a bar where nothing varies, nothing where there is no value."""
+    from scipy.stats import gaussian_kde
+
+    if not len(values):
+        return
+    low, high = float(values.min()), float(values.max())
+    if len(values) < 3 or high - low < 1e-9:
+        panel.plot([low, low], [foot, foot - 0.75], color=colour, linewidth=3, solid_capstyle="butt")
+        return
+    x = np.linspace(low, high, 160)
+    y = gaussian_kde(values)(x)
+    top = foot - 0.78 * y / y.max()
+    panel.fill_between(x, foot, top, color=colour, alpha=0.35, linewidth=0)
+    panel.plot(x, top, color=colour, linewidth=1.1)
+    panel.plot([low, high], [foot, foot], color=colour, linewidth=0.8)
+
+
+@FIGURES.register(
+    "component_radar",
+    study="movies",
+    tables=("model_metrics",),
+    caption="Components of the adaptation scores on their declared ranges, turned so that outward is better "
+    "(“1 − L” is leakage turned round). Means with 95 % intervals along the spokes (n = {sessions} sessions "
+    "per system); a spoke without a mark is not defined for that system.",
+)
+def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = COMPONENTS) -> Any:
+    """One small radar per system: components scaled to [0, 1], outward is better."""
+    found = {
+        name: part
+        for name, part in _table(model_metrics, metrics).items()
+        if np.isfinite([base.get(name).low, base.get(name).high]).all()
+    }
+    if len(found) < 3:
+        raise NoDataError("a radar needs at least 3 metrics with a finite range and a mean")
+    order = systems_of(model_metrics)
+    columns = min(4, len(order))
+    rows = -(-len(order) // columns)
+    polar = {"projection": "polar"}
+    made, axes = style.figure(0.4 + 1.85 * rows * 4 / max(3, columns), rows, columns, subplot_kw=polar)
+    angles = np.linspace(0, 2 * np.pi, len(found), endpoint=False)
+    for panel, name in zip(axes.flat, order, strict=False):
+        ends = np.array([_outward(metric, part.loc[name]) for metric, part in found.items()])
+        _radar(panel, angles, ends, style.looks([name])[name], [_spoke(metric) for metric in found])
+        panel.set_title(style.label(name), pad=8, fontweight="bold")
+    for panel in axes.flat[len(order) :]:
+        panel.set_visible(False)
+    style.note(
+        made,
+        "Outward is better: the centre is the worst and the rim the best value of a component's range; "
+        f"along the spokes: 95 % interval; no mark: not defined; {_sessions(model_metrics)}.",
+    )
+    return made
+
+
+def _outward(metric: str, row: pd.Series) -> tuple[float, float, float]:
+    """Mean and interval as shares of the metric's range, turned so that 1 is best."""
+    facts = base.get(metric)
+    mean, low, high = ((row[key] - facts.low) / (facts.high - facts.low) for key in ("mean", "low", "high"))
+    return (1 - mean, 1 - high, 1 - low) if facts.direction == base.LOWER else (mean, low, high)
+
+
+def _spoke(metric: str) -> str:
+    return f"1 − {style.short(metric)}" if base.get(metric).direction == base.LOWER else style.short(metric)
+
+
+def _radar(panel: Any, angles: Any, ends: Any, look: style.Look, labels: Sequence[str]) -> None:
+    panel.set_theta_zero_location("N")
+    panel.set_theta_direction(-1)
+    mean = ends[:, 0]
+    closed = np.append(angles, angles[0]), np.append(mean, mean[0])
+    panel.plot(*closed, color=look.colour, linewidth=1.1)
+    if not np.isnan(mean).any():
+        panel.fill(*closed, color=look.colour, alpha=0.15, linewidth=0)
+    for angle, (middle, low, high) in zip(angles, ends, strict=True):
+        panel.plot([angle, angle], [low, high], color=look.colour, linewidth=3, alpha=0.6)
+        panel.plot(angle, middle, look.marker, color=look.colour, markersize=4)
+    panel.set_ylim(0, 1.02)
+    panel.set_yticks([0.25, 0.5, 0.75], ["", "", ""])
+    panel.set_xticks(angles, labels)
+    panel.tick_params(axis="x", pad=-3)
+    for text, angle in zip(panel.get_xticklabels(), angles, strict=True):
+        side = round(float(np.sin(angle)), 6)
+        text.set_horizontalalignment("center" if abs(side) < 0.2 else "left" if side > 0 else "right")
+    panel.spines["polar"].set_color(style.GRID)

@@ -1,0 +1,165 @@
+"""One look for every figure: thesis width, fonts, and a colour, marker and line for each system.
+
+Colours follow Okabe and Ito (2008), who chose them to be told apart by colour-blind readers; markers,
+line styles and direct labels tell the systems apart in grey.
+"""
+
+import io
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crs_lib import tables
+from crs_lib.metrics import base, composite, copying, grounded, overlap, recovery
+
+_DECLARE = (composite, copying, grounded, overlap, recovery)  # importing them fills the registry of metrics
+
+TEXT_WIDTH = 16 / 2.54  # inches: the width of the thesis's text
+SMALL, NORMAL = 8.0, 9.0  # points; nothing is printed smaller than SMALL
+INK, FAINT, GRID = "#222222", "#666666", "#DDDDDD"
+NOTEBOOK_DPI, PRINT_DPI = 130, 300
+
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans", "font.size": NORMAL, "mathtext.fontset": "dejavusans",
+    "axes.titlesize": NORMAL, "axes.labelsize": SMALL, "xtick.labelsize": SMALL, "ytick.labelsize": SMALL,
+    "legend.fontsize": SMALL, "figure.labelsize": SMALL, "figure.titlesize": NORMAL,
+    "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": INK,
+    "ytick.color": INK, "axes.linewidth": 0.6, "grid.color": GRID, "grid.linewidth": 0.5,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+    "lines.linewidth": 1.3, "lines.markersize": 4.5, "lines.markeredgewidth": 0, "legend.frameon": False, "hatch.linewidth": 0.5,
+    "xtick.major.size": 2.5, "ytick.major.size": 2.5, "figure.facecolor": "white", "axes.facecolor": "white",
+    "savefig.facecolor": "white", "savefig.bbox": None, "pdf.fonttype": 42, "ps.fonttype": 42,
+    "pdf.compression": 6, "figure.constrained_layout.h_pad": 0.03, "figure.constrained_layout.w_pad": 0.03,
+}  # fmt: skip
+
+
+class Look(NamedTuple):
+    """How a system is drawn wherever it occurs."""
+
+    colour: str
+    marker: str
+    line: Any
+
+
+_LOOKS = {
+    "oracle": Look("#000000", "*", "-"),
+    "tracker": Look("#0072B2", "o", "-"),
+    "amnesiac": Look("#E69F00", "s", "-"),
+    "sticky": Look("#D55E00", "D", "-"),
+    "popular": Look("#009E73", "^", (0, (4, 1.5))),
+    "random": Look("#808080", "v", (0, (4, 1.5))),
+    "slot_echo": Look("#56B4E9", "P", (0, (1, 1))),
+    "echo": Look("#CC79A7", "X", (0, (1, 1))),
+    "silent": Look("#B0A060", "h", (0, (1, 1))),
+    "noisy": Look("#4D4D4D", "p", (0, (5, 1, 1, 1))),
+}
+_COLOURS = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#88CCEE", "#AA4499")
+_MARKERS = ("d", "<", ">", "8", "H", "o", "s", "^")
+
+
+def looks(systems: Iterable[str]) -> dict[str, Look]:
+    """The look of each system. Declared for the control policies, the same in every figure.
+
+    Others (an LLM, say) take colours from a fixed cycle in the order of their names, so that the same
+    set of systems always looks the same. ``noisy:0.3`` and ``noisy:0.6`` share a colour, not a marker.
+    """
+    names = list(dict.fromkeys(systems))
+    found = {name: _LOOKS[name] for name in names if name in _LOOKS}
+    noisy = sorted(name for name in names if name.startswith("noisy:"))
+    for place, name in enumerate(noisy):
+        found[name] = _LOOKS["noisy"]._replace(marker=("p", *_MARKERS)[place % 9])
+    for place, name in enumerate(sorted(set(names) - set(found))):
+        turn = place // len(_COLOURS)
+        line = ("-", (0, (4, 1.5)), (0, (1, 1)))[turn % 3]
+        found[name] = Look(_COLOURS[place % 8], _MARKERS[(place + turn) % 8], line)
+    return {name: found[name] for name in names}
+
+
+def short(metric: str) -> str:
+    """The metric's name in figures: ``item_tas`` is "item TAS"."""
+    return base.get(metric).short
+
+
+def titled(metric: str) -> str:
+    """Short name with an arrow to where it is better: "item TAS ↑"."""
+    arrow = {base.HIGHER: " ↑", base.LOWER: " ↓"}.get(base.get(metric).direction, "")
+    return short(metric) + arrow
+
+
+def label(name: str, width: int = 22) -> str:
+    """A system's name as an axis holds it; a long one loses its middle."""
+    return name if len(name) <= width else f"{name[: width // 2 - 1]}…{name[-(width - width // 2) :]}"
+
+
+@contextmanager
+def applied() -> Iterator[None]:
+    """Draw in this style whatever the session's settings are, which come back afterwards."""
+    from matplotlib import style
+
+    with style.context(["default", STYLE]):
+        yield
+
+
+def figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
+    """A figure of text width and ``height`` inches with its axes as an array (rows, columns).
+
+    It belongs to no window and to no global state; ``options`` go to matplotlib's ``subplots``.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    made = Figure(figsize=(TEXT_WIDTH, height), layout="constrained")
+    FigureCanvasAgg(made)
+    return made, made.subplots(rows, columns, squeeze=False, **options)
+
+
+def note(made: Any, text: str) -> None:
+    """One or two small lines under the figure: what the marks mean, and n."""
+    made.supxlabel(textwrap.fill(text, 116), x=0.01, ha="left", fontsize=SMALL, color=FAINT)
+
+
+def legend(made: Any, systems: Sequence[str]) -> None:
+    """The systems' lines and markers above the figure, in rows."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.line, label=label(name))
+        for name, look in looks(systems).items()
+    ]
+    widest = max(len(label(name)) for name in systems)
+    columns = max(2, min(len(handles), 6, int(100 / (widest + 8))))
+    made.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6)
+
+
+def interval(
+    axes: Any, at: float, low: float, high: float, colour: str, *, caps: float = 0.0, linewidth: float = 1.3
+) -> None:
+    """A horizontal interval at a height, with ends so tall; nothing where it is not defined."""
+    if low == low and high == high:
+        look = {"color": colour, "linewidth": linewidth, "solid_capstyle": "butt"}
+        axes.plot([low, high], [at, at], **look)
+        if caps:
+            axes.plot([low, low], [at - caps, at + caps], **look)
+            axes.plot([high, high], [at - caps, at + caps], **look)
+
+
+def data(made: Any, kind: str, dpi: int = PRINT_DPI) -> bytes:
+    """The figure as a file's bytes, ``png`` or ``pdf``: the same figure gives the same bytes."""
+    nothing: dict[str, dict[str, Any]] = {
+        "png": {"Software": None},
+        "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    }
+    out = io.BytesIO()
+    with applied():
+        made.savefig(out, format=kind, dpi=dpi, metadata=nothing[kind])
+    return out.getvalue()
+
+
+def write(made: Any, path: Path) -> Path:
+    """Write a figure atomically in the format that its suffix names; returns the path."""
+    content = data(made, path.suffix.removeprefix("."))
+    with tables.write_aside(path, "wb") as file:
+        file.write(content)
+    return path
