@@ -134,7 +134,5 @@ def _thesis() -> None:
     folder = paths.run_folder("movies", run_name)
     print(f"\n{views.scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}\n")
     print(f"notebooks: {paths.shown(folder / 'notebooks')}/   executed, with their outputs")
-    print(
-        f"tables:    {paths.shown(folder)}/   model_metrics.csv, results.jsonl, turns.parquet, dialogues.jsonl"
-    )
+    print(f"tables:    {paths.shown(folder)}/   model_metrics.csv, results.jsonl, turns.parquet, …")
     print(f"figures:   {paths.shown(paths.figures())}/movies-{run_name}/")

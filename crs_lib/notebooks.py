@@ -54,16 +54,20 @@ def _same_environment() -> None:
 
 
 def _look() -> None:
+    import matplotlib as mpl
     import numpy as np
     import pandas as pd
     import seaborn as sns
+
+    from crs_lib.figures import style
 
     pd.set_option("display.float_format", "{:.3f}".format)
     pd.set_option("display.max_columns", 30)
     pd.set_option("display.max_colwidth", 70)
     pd.set_option("display.width", 110)
     np.set_printoptions(precision=3, suppress=True)
-    sns.set_theme(context="notebook", style="whitegrid", palette="colorblind")
+    sns.set_palette("colorblind")
+    mpl.rcParams.update(style.STYLE)
 
 
 def _short_errors() -> None:
