@@ -125,9 +125,7 @@ _COSREC = Origin("CAMEO-22/CoSRec", "d2f238d8c172bd7f0954a4394699de1e5b823b8a", 
 _REALTALK = Origin("danny911kr/REALTALK", "b903e06a9770bf4e5fe9018c3e132889666d3b4a", "none stated")
 _LOCOMO = replace(_REALTALK, licence="CC BY-NC 4.0 (LoCoMo)")
 _FACE = Origin("informagi/face", "cd4b3f7bcf0c99020e0f4ebc1a3d331220a8953d", "MIT (its README)")
-_IEVALM = Origin(
-    "RUCAIBox/iEvaLM-CRS", "162e2f442fb0799550af587dce0285a2d5ca897f", "MIT (data: CC BY 4.0)"
-)
+_IEVALM = Origin("RUCAIBox/iEvaLM-CRS", "162e2f442fb0799550af587dce0285a2d5ca897f", "MIT (data: CC BY 4.0)")
 
 
 def _seen(folder: str, source: str | None = None) -> tuple[File, ...]:
@@ -231,7 +229,9 @@ def locate(name: str) -> Path:
             f"data set {name!r} has no public address; set CRS_MIRROR to a folder that holds "
             f"{dataset.folder or dataset.files[0].path}"
         )
-    raise RunError(f"data set {name!r} is not here; get it with: python -m crs_lib data get {name}")
+    root = paths.mirror()
+    wrong = f" (CRS_MIRROR is {str(root)!r}, which is no folder)" if root and not root.is_dir() else ""
+    raise RunError(f"data set {name!r} is not here{wrong}; get it with: python -m crs_lib data get {name}")
 
 
 def describe() -> pd.DataFrame:

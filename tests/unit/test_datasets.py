@@ -385,6 +385,12 @@ def test_what_only_a_mirror_has_says_so(server: Server) -> None:
         datasets_fetch.fetch(ONLY)
 
 
+def test_a_mirror_that_is_no_folder_is_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRS_MIRROR", "/no/such/mirror")
+    with pytest.raises(RunError, match=r"CRS_MIRROR is '/no/such/mirror', which is no folder\); get it with"):
+        datasets.locate("films")
+
+
 def test_commands_name_what_is_unknown_or_absent(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.main(["data", "get", "film"]) == 2
     assert "unknown data set 'film'; did you mean 'films'?" in capsys.readouterr().err
@@ -419,6 +425,11 @@ def test_every_row_keeps_the_contract(row: Dataset) -> None:
         assert row.folder and row.origin.commit in row.address()
     assert row.checksum == datasets.RECORDED or all(file.sha256 for file in row.files)
     assert len(row.wanted) < 2 or row.folder  # several files are located as a folder
+
+
+@pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
+def test_every_row_is_documented(row: Dataset) -> None:
+    assert f"| `{row.name}` | {row.study} |" in (paths.ROOT / "docs/data.md").read_text(encoding="utf-8")
 
 
 def test_every_checksum_belongs_to_a_row() -> None:
