@@ -267,6 +267,19 @@ def test_a_killed_download_leaves_no_file_under_its_name(server: Server, tmp_pat
     assert left(tmp_path / "external") == ["t", "t/films.json"]
 
 
+def test_an_interrupted_download_leaves_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    server.answers[server.raw("data/films.json")] = BODY
+    monkeypatch.setattr(datasets_fetch._Watched, "write", stop)
+    assert command_line.main(["data", "get", "films"]) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert left(tmp_path / "external") == []
+
+
 def test_a_person_who_watches_sees_a_bar(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
