@@ -1,0 +1,29 @@
+"""The list of metrics: declared once, found by name."""
+
+import pytest
+
+from crs_lib.errors import InputError
+from crs_lib.metrics import base, composite, copying, grounded, overlap, recovery  # noqa: F401 - they declare
+
+
+def test_a_name_is_declared_once():
+    taken = base.get("cross_coherence")
+    with pytest.raises(InputError, match="'cross_coherence' is declared twice"):
+        base.declare(taken)
+
+
+def test_an_unknown_metric_is_refused_with_a_suggestion():
+    with pytest.raises(
+        InputError, match=r"unknown metric 'cross_coherense'; did you mean 'cross_coherence'\?"
+    ):
+        base.get("cross_coherense")
+
+
+def test_describe_shows_every_metric_once_and_by_level():
+    table = base.describe()
+    assert sorted(table["metric"]) == sorted(base.METRICS)
+    sessions = base.describe("session")
+    assert set(sessions["level"]) == {"session"}
+    assert len(sessions) + len(base.describe("turn")) <= len(table)
+    row = table.set_index("metric").loc["topic_adaptation_score"]
+    assert (row["range"], row["short"], row["direction"]) == ("[-1, 2]", "TAS", base.HIGHER)

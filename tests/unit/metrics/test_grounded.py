@@ -1,0 +1,76 @@
+"""Item-grounded adaptation: credit through recommended items only, corrected for chance."""
+
+import math
+
+import numpy as np
+import pytest
+
+from crs_lib.metrics.grounded import (
+    beyond_chance,
+    expected_satisfaction,
+    leakage,
+    novelty,
+    satisfaction,
+    share_met,
+)
+
+WISHES = {1, 2}
+ITEMS = [{1, 2, 7}, {2, 8}, {9}]  # meet two, one and none of the wishes
+
+
+def test_satisfaction_is_the_mean_share_of_wishes_met():
+    assert satisfaction(WISHES, ITEMS) == pytest.approx((2 / 2 + 1 / 2 + 0) / 3)  # = 0.5
+    assert satisfaction(WISHES, [{1, 2}]) == 1
+
+
+def test_no_wish_is_undefined_and_no_item_is_zero_where_asked():
+    assert math.isnan(satisfaction(set(), ITEMS))
+    assert satisfaction(WISHES, []) == 0
+    assert math.isnan(satisfaction(WISHES, [], asked=False))
+    assert satisfaction(WISHES, ITEMS, asked=False) == 0.5  # what is offered counts also when not asked for
+
+
+def test_expected_satisfaction_is_the_mean_of_the_shares():
+    share = np.array([0.9, 0.5, 0.1])
+    assert expected_satisfaction({1, 2}, share) == pytest.approx((0.5 + 0.1) / 2)
+    assert math.isnan(expected_satisfaction(set(), share))
+
+
+def test_expected_satisfaction_is_what_many_draws_show():
+    draw = np.random.default_rng(3)
+    facts = [set(np.flatnonzero(row).tolist()) for row in draw.random((40, 3)) < (0.8, 0.3, 0.1)]
+    share = np.array([sum(code in one for one in facts) / 40 for code in range(3)])
+    exact = np.mean([satisfaction({0, 1, 2}, [one]) for one in facts])  # every item once, no sampling
+    assert expected_satisfaction({0, 1, 2}, share) == pytest.approx(exact, abs=1e-12)
+
+
+def test_beyond_chance_is_zero_at_chance_and_one_at_best():
+    assert beyond_chance(0.3, 0.3) == 0
+    assert beyond_chance(1, 0.3) == pytest.approx(1)
+    assert beyond_chance(0.5, 0.2) == pytest.approx(0.3 / 0.8)
+    assert beyond_chance(0, 0.2) == pytest.approx(-0.25)  # worse than chance
+
+
+@pytest.mark.parametrize("pair", [(0.5, 1.0), (math.nan, 0.2), (0.5, math.nan)])
+def test_beyond_chance_is_undefined_where_chance_is_perfect_or_a_part_is(pair):
+    assert math.isnan(beyond_chance(*pair))
+
+
+def test_novelty_is_the_share_of_items_not_named_before():
+    assert novelty([4, 5, 6], {5}) == 2 / 3
+    assert novelty([4], {4}) == 0
+    assert math.isnan(novelty([], {4}))
+
+
+def test_leakage_counts_items_that_meet_a_dropped_wish_and_none_in_force():
+    dropped = {7, 9}
+    # {1, 2, 7} meets wishes in force, {2, 8} nothing dropped, {9} leaks: one of three
+    assert leakage(ITEMS, WISHES, dropped) == 1 / 3
+    assert math.isnan(leakage([], WISHES, dropped))
+    assert math.isnan(leakage(ITEMS, WISHES, set()))
+
+
+def test_share_met_is_that_of_the_best_item():
+    assert share_met(WISHES, ITEMS) == 1
+    assert share_met(WISHES, ITEMS[1:]) == 0.5
+    assert share_met(WISHES, []) == share_met(set(), ITEMS) == 0

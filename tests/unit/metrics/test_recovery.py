@@ -1,0 +1,59 @@
+"""Recovery as a censored time: what was not seen is not counted as fast."""
+
+import math
+
+import pytest
+
+from crs_lib.metrics.recovery import after_shifts, mean_delay, rate
+
+# turn:   1      2     3      4      5     6      7      8
+MET = [True, False, False, True, False, False, False, True]
+
+
+def times(recoveries):
+    return [(r.turn, None if math.isnan(r.delay) else r.delay, r.watched, r.recovered) for r in recoveries]
+
+
+def test_the_reply_to_the_shift_itself_is_delay_zero():
+    assert times(after_shifts([4], MET)) == [(4, 0, 5, True)]
+    assert times(after_shifts([1], MET)) == [(1, 0, 8, True)]
+
+
+def test_watching_ends_at_the_next_shift():
+    # shift at 2 recovers at 4 (d = 2); shift at 5 is watched for turn 5 only, then the next begins at 6
+    assert times(after_shifts([2, 5, 6], MET)) == [(2, 2, 3, True), (5, None, 1, False), (6, 2, 3, True)]
+
+
+def test_watching_on_past_the_next_shift_where_asked():
+    # without the bound the shift at 5 recovers at turn 8, three turns later
+    assert times(after_shifts([5, 6], MET, within_segment=False)) == [(5, 3, 4, True), (6, 2, 3, True)]
+
+
+def test_a_window_counts_replies():
+    assert times(after_shifts([2], MET, window=3)) == [(2, 2, 3, True)]  # turns 2, 3, 4
+    assert times(after_shifts([2], MET, window=2)) == [(2, None, 2, False)]
+
+
+def test_the_end_of_the_dialogue_censors():
+    assert times(after_shifts([5], MET[:7])) == [(5, None, 3, False)]
+    assert times(after_shifts([9], MET)) == [(9, None, 0, False)]  # a shift without any reply
+
+
+def test_rate_and_mean_delay():
+    found = after_shifts([2, 5, 6], MET)
+    assert rate(found) == 2 / 3
+    assert mean_delay(found) == (2 + 2) / 2  # the censored one is left out, which is why it is biased
+
+
+def test_nothing_to_recover_from_is_undefined_not_perfect():
+    assert math.isnan(rate([]))
+    assert math.isnan(mean_delay([]))
+    assert math.isnan(mean_delay(after_shifts([5], MET[:7])))
+    assert rate(after_shifts([5], MET[:7])) == 0
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, None])
+def test_a_longer_look_never_loses_a_recovery(window):
+    short = after_shifts([2, 5, 6], MET, window=window)
+    long = after_shifts([2, 5, 6], MET, window=window, within_segment=False)
+    assert all(b.recovered for a, b in zip(short, long, strict=True) if a.recovered)
