@@ -12,6 +12,7 @@ from crs_lib.realtalk.records import Chat, Message, Question, Quirk
 from crs_lib.realtalk.times import read_time
 
 REALTALK, LOCOMO = "realtalk", "locomo"
+TRAIN, TEST, OTHER = "train", "test", "other"
 _SESSION = re.compile(r"session_(\d+)")
 
 
@@ -61,6 +62,12 @@ def number(name: str) -> int:
     """The N of ``Chat_N_…``, or a large number for other names (they sort last)."""
     match = re.match(r"Chat_(\d+)(?!\d)", name)
     return int(match[1]) if match else 10**6
+
+
+def split_of(chat: Chat) -> str:
+    """``train`` for RealTalk's Chat_1 to Chat_7, ``test`` for Chat_8 to Chat_10, else ``other``."""
+    n = number(chat.name) if chat.schema == REALTALK else 0
+    return TRAIN if 1 <= n <= 7 else (TEST if 8 <= n <= 10 else OTHER)
 
 
 def _speakers(record: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ _NUMBERS = {
 _WEEKDAYS = {name.lower(): i for i, name in enumerate(calendar.day_name)}
 _SEASONS = {"winter": 12, "spring": 3, "summer": 6, "fall": 9, "autumn": 9}  # first month, three months long
 _HOLIDAYS = {
-    "new year's eve": (12, 31), "new years eve": (12, 31), "nye": (12, 31), "new year": (1, 1), "new years": (1, 1),
+    "new year's eve": (12, 31), "new years eve": (12, 31), "nye": (12, 31),
+    "new year": (1, 1), "new years": (1, 1),
     "christmas eve": (12, 24), "christmas": (12, 25), "xmas": (12, 25), "halloween": (10, 31),
     "valentine's day": (2, 14), "valentines day": (2, 14),
 }  # fmt: skip
@@ -44,8 +45,8 @@ def find(text: str, today: Day) -> list[Span]:
     """Every date expression of a text, in order, as days relative to ``today``; at most one a place.
 
     A closed grammar of English forms: ``31.12.2023``, ``5 January (2024)``, ``January 5th``,
-    ``January 2024``, ``2019``, yesterday, tomorrow, tonight, last night, (last, this, next) week, month, year,
-    weekend, weekday or season, ``three days ago``, ``in two weeks``, holidays. What cannot be a date
+    ``January 2024``, ``2019``, yesterday, tomorrow, tonight, last night, (last, this, next) week, month,
+    year, weekend, weekday or season, ``three days ago``, ``in two weeks``, holidays. What cannot be a date
     (31 February) is left out. Day comes before month in numeric dates.
     """
     low = text.lower().replace("’", "'").replace("`", "'")

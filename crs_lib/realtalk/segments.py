@@ -1,5 +1,6 @@
 """L1: topic segments inside sessions, cut at long silences and where the vectors change."""
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -97,11 +98,14 @@ def _soft(depth: NDArray[np.float64], size: int, bar: float) -> list[tuple[int, 
         if all(abs(place - other) >= _LEAST for other in (0, size, *cuts)):
             cuts.append(place)
     edges = [0, *sorted(cuts), size]
-    return list(zip(edges, edges[1:], strict=False))
+    return list(itertools.pairwise(edges))
 
 
 def _labels(chat: Chat, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...]]:
-    """Three words a segment by class-based TF-IDF; ties alphabetical. Source: Grootendorst (2022), BERTopic."""
+    """Three words a segment by class-based TF-IDF; ties alphabetical.
+
+    Source: Grootendorst (2022), BERTopic.
+    """
     counts = [Counter(w for m in chat.messages[a:b] for w in content_words(m.text)) for a, b in spans]
     everywhere: Counter[str] = Counter()
     for count in counts:

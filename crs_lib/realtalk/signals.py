@@ -1,5 +1,6 @@
 """L1.5: what each message shows about itself, before anyone asks: people, days, questions, mood, media."""
 
+import itertools
 import re
 from collections import Counter
 from typing import NamedTuple
@@ -14,19 +15,21 @@ from crs_lib.realtalk.segments import Segment
 from crs_lib.text import words
 
 COLUMNS = (
-    "length", "question", "first_person", "second_person", "greeting", "photo", "number", "money",
+    "length", "question", "first_person", "second_person", "reaction", "photo", "number", "money",
     "when_words", "past_words", "future_words", "entities", "quoted", "mood", "conflict",
 )  # fmt: skip
 _FIRST = frozenset("i me my mine myself im ive id ill we our us".split())
 _SECOND = frozenset("you your yours u ur".split())
-_GREET = re.compile(
-    r"^\W*(?:hey+|hi+|hello|good (?:morning|evening|night|afternoon)|lol|haha\w*|ok(?:ay)?|yes+|yeah+|yep|no+|nope|"
+_REACTION = re.compile(
+    r"^\W*(?:hey+|hi+|hello|good (?:morning|evening|night|afternoon)|lol|haha\w*|ok(?:ay)?|yes+|yeah+|yep|"
+    r"no+|nope|"
     r"thanks?(?: you)?|wow|nice|cool|great|sure|same|true|aw+|oh+|omg)\b",
     re.IGNORECASE,
 )
 _MONEY = re.compile(r"[$€£]\s?\d|\b\d+\s?(?:dollars?|euros?|bucks|usd|k)\b", re.IGNORECASE)
 _PAST = re.compile(
-    r"\b(?:was|were|had|did|went|got|came|saw|ate|bought|met|made|took|gave|told|said|started|finished|used to|"
+    r"\b(?:was|were|had|did|went|got|came|saw|ate|bought|met|made|took|gave|told|said|started|finished|"
+    r"used to|"
     r"ago|yesterday|last|[a-z]{3,}ed)\b",
     re.IGNORECASE,
 )
@@ -37,7 +40,8 @@ _FUTURE = re.compile(
 _ENTITY = re.compile(r"(?<![.!?…\n\"“] )(?<!^)\b[A-Z][a-zA-Z]{2,}\b")
 _QUOTED = re.compile(r"[\"“«][^\"”»]{2,60}[\"”»]")
 _GOOD = frozenset(
-    "love loved like liked enjoy enjoyed great good nice happy glad fun amazing awesome beautiful best better "
+    "love loved like liked enjoy enjoyed great good nice happy glad fun amazing awesome beautiful best "
+    "better "
     "excited exciting perfect wonderful cute delicious tasty proud lucky relaxing favorite favourite".split()
 )
 _BAD = frozenset(
@@ -66,7 +70,7 @@ class Signals(NamedTuple):
 
 
 def read(chat: Chat) -> Signals:
-    """The signals of every message; rates lie in [0, 1], ``mood`` in [-1, 1], the rest are counts or flags."""
+    """The signals of every message; rates lie in [0, 1], ``mood`` in [-1, 1], the rest counts."""
     rows, days, entities = [], [], []
     for message in chat.messages:
         spans = dates.find(message.text, message.time.date()) if message.time else []
@@ -87,7 +91,7 @@ def _row(message: Message, when: int, entities: int) -> list[float]:
         float("?" in text),
         sum(t in _FIRST for t in tokens) / size,
         sum(t in _SECOND for t in tokens) / size,
-        float(bool(_GREET.match(text))),
+        float(bool(_REACTION.match(text))),
         float(message.photo),
         float(sum(any(c.isdigit() for c in t) for t in tokens)),
         float(bool(_MONEY.search(text))),
@@ -121,7 +125,7 @@ def _segment_row(chat: Chat, segment: Segment, signals: Signals, seen: Counter[s
     part = chat.messages[segment.start : segment.end]
     gaps = [
         (after.time - before.time).total_seconds() / 60
-        for before, after in zip(part, part[1:], strict=False)
+        for before, after in itertools.pairwise(part)
         if before.time and after.time and before.speaker != after.speaker
     ]
     following = chat.messages[segment.end].time if segment.end < len(chat.messages) else None

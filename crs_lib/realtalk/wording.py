@@ -1,17 +1,18 @@
 """Words as retrieval counts them: folded, stop words left out, light stems."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 from crs_lib.text import words
 
 # Words that carry a question's form, not its content: wh-words, auxiliaries, pronouns, articles, particles.
 STOP = frozenset(
-    "what when where who whom whose which why how a an the this that these those there here "
-    "i me my mine myself you your yours yourself he him his she her hers it its we us our ours they them their "
-    "theirs am is are was were be been being do does did done doing have has had having will would shall should "
-    "can could may might must ll ve re s t d m don doesn didn isn aren wasn weren won "
-    "of in on at to for from by with about into as and or but if so than then too very just not no nor "
-    "up out off over under again also both each any some such own same".split()
+    "what when where who whom whose which why how a an the this that these those there here i me my mine "
+    "myself you your yours yourself he him his she her hers it its we us our ours they them their theirs "
+    "am is are was were be been being do does did done doing have has had having will would shall should "
+    "can could may might must ll ve re s t d m don doesn didn isn aren wasn weren won of in on at to for "
+    "from by with about into as and or but if so than then too very just not no nor up out off over under "
+    "again also both each any some such own same".split()
 )
 _VOWELS = frozenset("aeiouy")
 
@@ -24,7 +25,7 @@ def content_words(text: str, drop: Iterable[str] = ()) -> list[str]:
 
 def pairs(stems: Sequence[str]) -> list[str]:
     """Neighbouring stems joined by a blank: ``["ski", "trip", "alp"]`` gives two."""
-    return [f"{a} {b}" for a, b in zip(stems, stems[1:], strict=False)]
+    return [f"{a} {b}" for a, b in itertools.pairwise(stems)]
 
 
 def stem(word: str) -> str:
@@ -65,7 +66,7 @@ def _stem_is_word(rest: str) -> bool:
 
 
 def _undouble(rest: str) -> str:
-    """ "runn" to "run"; "fall" stays."""
+    """Double consonants undone: "runn" to "run"; "fall" stays."""
     if len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz":
         return rest[:-1]
     return rest

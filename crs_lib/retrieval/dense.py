@@ -3,7 +3,8 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -62,15 +63,13 @@ class MiniLM:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
-        from threadpoolctl import threadpool_limits
-
         ids = minilm.token_ids(self._weights, texts)
         by_length: dict[int, list[int]] = {}
         for i, row in enumerate(ids):
             by_length.setdefault(len(row), []).append(i)
         sentences = np.zeros((len(texts), minilm.WIDTH), dtype=np.float32)
         tokens: list[NDArray[np.float16]] = [np.zeros((0, minilm.WIDTH), dtype=np.float16)] * len(texts)
-        with threadpool_limits(1, user_api="blas"):
+        with one_thread():
             for length, members in sorted(by_length.items()):
                 size = max(1, _BATCH_TOKENS // length)
                 for start in range(0, len(members), size):
@@ -114,6 +113,15 @@ class Hashing:
         return unit(row[None])[0]
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, BLAS runs on one thread: products do not depend on how many there are."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
 def unit(rows: Floats) -> Floats:
     """Rows scaled to length 1; zero rows stay zero."""
     length = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
@@ -127,8 +135,6 @@ def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) ->
     ``query`` is (tokens, d); ``weights`` one number a query token (default equal). Texts without tokens,
     and all texts for a query without tokens, score 0. Source: Khattab and Zaharia (2020), ColBERT.
     """
-    from threadpoolctl import threadpool_limits
-
     lengths = np.diff(documents.starts)
     scores = np.zeros(len(lengths), dtype=np.float32)
     if not len(query) or not lengths.any():
@@ -136,7 +142,7 @@ def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) ->
     share = np.full(len(query), 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
     share = (share / max(float(share.sum()), 1e-12)).astype(np.float32)
     filled = lengths > 0
-    with threadpool_limits(1, user_api="blas"):
+    with one_thread():
         match = documents.tokens.astype(np.float32) @ query.T
     best = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
     scores[filled] = (best * share).sum(axis=1)

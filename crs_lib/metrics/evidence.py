@@ -1,0 +1,209 @@
+"""Evidence measures: was what bears an answer found, ranked and kept? Fuzzy ones only beside the exact.
+
+Gold and selection are sets of message positions, a ranking is a sequence of distinct positions. A question
+without gold has no score (NaN): it is left out of means and counted, never 1.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from crs_lib.text import words
+
+FUZZY_REACH = 3
+CUTOFFS = (1, 5, 10, 20, 50)
+
+
+class SetScore(NamedTuple):
+    """Exact recall, precision and F1 of a selection, each in [0, 1], and its size."""
+
+    recall: float
+    precision: float
+    f1: float
+    size: int
+
+
+def set_score(selected: Collection[int], gold: Collection[int]) -> SetScore:
+    """Recall ``|S∩E|/|E|``, precision ``|S∩E|/|S|`` (0 where S is empty) and their harmonic mean.
+
+    All NaN where there is no gold. Source: van Rijsbergen (1979), Information Retrieval, chapter 7.
+    """
+    chosen, wanted = set(selected), set(gold)
+    if not wanted:
+        return SetScore(math.nan, math.nan, math.nan, len(chosen))
+    hits = len(chosen & wanted)
+    recall = hits / len(wanted)
+    precision = hits / len(chosen) if chosen else 0.0
+    f1 = 2 * recall * precision / (recall + precision) if hits else 0.0
+    return SetScore(recall, precision, f1, len(chosen))
+
+
+def fuzzy_recall(
+    selected: Collection[int], gold: Collection[int], sessions: Sequence[int], reach: int = FUZZY_REACH
+) -> float:
+    """Share of gold with a selected message at most ``reach`` away in the same session, in [0, 1].
+
+    ``sessions`` gives the session of every position. Nearly free (ten random messages reach about 0.11
+    with a reach of 3), so it is only ever shown beside exact recall. NaN without gold.
+    """
+    if not gold:
+        return math.nan
+    near = [any(abs(s - e) <= reach and sessions[s] == sessions[e] for s in selected) for e in gold]
+    return sum(near) / len(near)
+
+
+def recall_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
+    """Share of gold among the first ``k`` of a ranking, in [0, 1]; NaN without gold."""
+    return len(set(ranked[:k]) & set(gold)) / len(set(gold)) if gold else math.nan
+
+
+def precision_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
+    """Gold among the first ``k`` divided by ``k``, also for shorter rankings, in [0, 1]; NaN without gold."""
+    return len(set(ranked[:k]) & set(gold)) / k if gold else math.nan
+
+
+def hit_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
+    """1 if any gold is among the first ``k``, else 0; NaN without gold."""
+    return float(bool(set(ranked[:k]) & set(gold))) if gold else math.nan
+
+
+def all_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
+    """1 if all gold is among the first ``k``, else 0; NaN without gold."""
+    return float(set(gold) <= set(ranked[:k])) if gold else math.nan
+
+
+def reciprocal_rank(ranked: Sequence[int], gold: Collection[int]) -> float:
+    """1 / rank of the first gold (from 1), 0 where none is ranked, in [0, 1]; NaN without gold."""
+    if not gold:
+        return math.nan
+    wanted = set(gold)
+    return next((1 / rank for rank, place in enumerate(ranked, start=1) if place in wanted), 0.0)
+
+
+def ndcg_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
+    """Sum of 1/log2(rank + 1) over gold in the first ``k``, over the best possible sum, in [0, 1].
+
+    NaN without gold. Source: Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation.
+    """
+    if not gold:
+        return math.nan
+    wanted = set(gold)
+    gained = sum(1 / math.log2(i + 1) for i, p in enumerate(ranked[:k], start=1) if p in wanted)
+    return gained / sum(1 / math.log2(i + 1) for i in range(1, min(k, len(wanted)) + 1))
+
+
+def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float]:
+    """All rank measures of a question by column name: r@k, p@5, p@10, hit@10, all@10, mrr, ndcg@10."""
+    return {
+        **{f"r@{k}": recall_at(ranked, gold, k) for k in CUTOFFS},
+        "p@5": precision_at(ranked, gold, 5),
+        "p@10": precision_at(ranked, gold, 10),
+        "hit@10": hit_at(ranked, gold, 10),
+        "all@10": all_at(ranked, gold, 10),
+        "mrr": reciprocal_rank(ranked, gold),
+        "ndcg@10": ndcg_at(ranked, gold, 10),
+    }
+
+
+def answer_f1(answer: str | None, expected: str | None) -> float:
+    """Token F1 of two answers on folded words counted with repetition, in [0, 1].
+
+    NaN where either is missing (an extractive system that gives none is not scored 0); two empty texts
+    agree. Source: Rajpurkar et al. (2016), SQuAD.
+    """
+    if answer is None or expected is None:
+        return math.nan
+    given, wanted = Counter(words(answer)), Counter(words(expected))
+    if not given or not wanted:
+        return float(given == wanted)
+    common = (given & wanted).total()
+    return 2 * common / (given.total() + wanted.total())
+
+
+class ArcScore(NamedTuple):
+    """Scores of a narrative answer in phases, each in [0, 1]; see :func:`arc_score`."""
+
+    global_recall: float
+    global_precision: float
+    coverage_any: float
+    coverage_aligned: float
+    mean_phase_recall: float
+    phases: int
+    size: int
+
+
+def arc_score(phases: Sequence[Collection[int]], gold: Sequence[Collection[int]]) -> ArcScore:
+    """How well answered phases cover the gold phases; titles are never compared.
+
+    ``coverage_any`` counts a gold phase that any selected message meets; ``coverage_aligned`` only
+    where the answer phase matched to it meets it, under the one-to-one assignment of largest total
+    overlap: everything in one phase covers one. ``mean_phase_recall`` averages the recall of gold
+    phases by their matched ones. NaN where the gold is empty.
+    """
+    wanted = [set(g) for g in gold if g]
+    given = [set(p) for p in phases if p]
+    union: set[int] = set().union(*given) if given else set()
+    target: set[int] = set().union(*wanted) if wanted else set()
+    whole = set_score(union, target)
+    if not wanted:
+        nan = math.nan
+        return ArcScore(nan, nan, nan, nan, nan, len(given), len(union))
+    overlap = np.array([[len(g & p) for p in given] for g in wanted], dtype=float).reshape(
+        len(wanted), len(given)
+    )
+    met = matched(overlap)
+    return ArcScore(
+        whole.recall,
+        whole.precision,
+        sum(bool(g & union) for g in wanted) / len(wanted),
+        sum(met[i] > 0 for i in range(len(wanted))) / len(wanted),
+        sum(met[i] / len(g) for i, g in enumerate(wanted)) / len(wanted),
+        len(given),
+        len(union),
+    )
+
+
+def matched(overlap: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> list[float]:
+    """Overlap of each row under the one-to-one assignment of largest total; 0 for rows left over."""
+    from scipy.optimize import linear_sum_assignment
+
+    out = [0.0] * overlap.shape[0]
+    if overlap.size:
+        for row, column in zip(*linear_sum_assignment(overlap, maximize=True), strict=True):
+            out[int(row)] = float(overlap[row, column])
+    return out
+
+
+def in_order(phases: Sequence[Collection[int]]) -> float:
+    """Share of neighbouring phases whose mean position ascends, in [0, 1]; NaN for fewer than two."""
+    centres = [sum(p) / len(p) for p in phases if p]
+    if len(centres) < 2:
+        return math.nan
+    return sum(a < b for a, b in itertools.pairwise(centres)) / (len(centres) - 1)
+
+
+BUCKETS = ("unresolvable", "lost at candidates", "lost at reranking", "lost at selection", "kept")
+
+
+def bucket(
+    place: int, candidates: Collection[int], ranked: Collection[int], selected: Collection[int]
+) -> str:
+    """Where one gold message was lost, one of ``BUCKETS`` (never "unresolvable", which has no position)."""
+    if place not in candidates:
+        return "lost at candidates"
+    if place not in ranked:
+        return "lost at reranking"
+    return "kept" if place in selected else "lost at selection"
+
+
+def means(rows: Sequence[Mapping[str, float]], columns: Sequence[str]) -> dict[str, float]:
+    """Mean of each column over the rows where it is defined; NaN where none is."""
+    out = {}
+    for column in columns:
+        known = [row[column] for row in rows if not math.isnan(row[column])]
+        out[column] = sum(known) / len(known) if known else math.nan
+    return out

@@ -1,0 +1,113 @@
+"""ARC cases: questions whose answer is a story in phases; a file format of our own, checked and derived."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crs_lib import tables
+from crs_lib.errors import InputError
+from crs_lib.realtalk import readings
+from crs_lib.realtalk.records import Chat
+
+FORMAT = "crs-arc-1"
+
+
+@dataclass(frozen=True)
+class GoldPhase:
+    """One phase of a case: a title for the reader, never matched, and the ids that bear it."""
+
+    title: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Arc:
+    """A question about one chat with its phases in order of time."""
+
+    name: str
+    chat: str
+    question: str
+    phases: tuple[GoldPhase, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The case as one JSON object of the format."""
+        phases = [{"title": p.title, "ids": list(p.ids)} for p in self.phases]
+        return {"name": self.name, "chat": self.chat, "question": self.question, "phases": phases}
+
+
+def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
+    """The cases of a file; raises InputError listing everything that is wrong with it."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(f"{path.name} cannot be read as ARC cases ({error})") from error
+    if (
+        not isinstance(record, dict)
+        or record.get("format") != FORMAT
+        or not isinstance(record.get("cases"), list)
+    ):
+        raise InputError(f'{path.name}: expected {{"format": "{FORMAT}", "cases": [...]}}')
+    problems = [text for i, case in enumerate(record["cases"]) for text in check(case, chats, f"cases[{i}]")]
+    if problems:
+        raise InputError(f"{path.name}: {len(problems)} problems: {'; '.join(problems[:10])}")
+    return [_case(case) for case in record["cases"]]
+
+
+def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
+    """What is wrong with one case, in words; an empty list where nothing is.
+
+    A case needs a name, a known chat, a question and at least two phases; each phase needs ids that
+    exist in the chat, no id stands in two phases, and phases ascend by their first message.
+    """
+    if not isinstance(case, Mapping):
+        return [f"{where} is no object"]
+    found = [
+        f"{where} has no {key}" for key in ("name", "chat", "question") if not isinstance(case.get(key), str)
+    ]
+    phases = case.get("phases")
+    if not isinstance(phases, list) or len(phases) < 2:
+        return [*found, f"{where} needs a list of at least two phases"]
+    chat = next((c for c in chats if c.name == case.get("chat")), None)
+    if chat is None:
+        return [*found, f"{where}: chat {case.get('chat')!r} is not among {', '.join(c.name for c in chats)}"]
+    seen: set[str] = set()
+    starts = []
+    for i, phase in enumerate(phases):
+        ids = phase.get("ids") if isinstance(phase, Mapping) else None
+        if not isinstance(ids, list) or not ids or not all(isinstance(name, str) for name in ids):
+            found.append(f"{where}, phase {i + 1} has no list of ids")
+            continue
+        found += [f"{where}, phase {i + 1}: no message {name!r}" for name in ids if name not in chat.position]
+        found += [f"{where}: {name!r} stands in two phases" for name in sorted(set(ids) & seen)]
+        seen |= set(ids)
+        starts.append(min((chat.position[name] for name in ids if name in chat.position), default=-1))
+    if starts != sorted(starts):
+        found.append(f"{where}: phases are not in order of time")
+    return found
+
+
+def _case(case: Mapping[str, Any]) -> Arc:
+    phases = tuple(GoldPhase(str(p.get("title", "")), tuple(p["ids"])) for p in case["phases"])
+    return Arc(case["name"], case["chat"], case["question"], phases)
+
+
+def write(path: Path, cases: Sequence[Arc]) -> None:
+    """Write cases in the format that :func:`read` takes."""
+    tables.write_json(path, {"format": FORMAT, "cases": [case.to_json() for case in cases]})
+
+
+def derive(chat: Chat, reading: str = readings.VALID, sessions: int = 3) -> list[Arc]:
+    """Every question with evidence in at least ``sessions`` sessions; a phase is a session's evidence."""
+    found = []
+    for question in chat.questions:
+        places = readings.evidence(chat, question, reading).positions
+        met = readings.sessions_of(chat, places)
+        if len(met) >= sessions:
+            phases = tuple(
+                GoldPhase(f"session {s}", tuple(chat.ids([p for p in places if chat.sessions[p] == s])))
+                for s in met
+            )
+            found.append(Arc(f"{chat.name}-{question.index}", chat.name, question.text, phases))
+    return found

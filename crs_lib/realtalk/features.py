@@ -1,0 +1,211 @@
+"""What the re-ranker sees of a candidate: channels, neighbours, signals, people, days, and the question."""
+
+import datetime as dt
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib.realtalk import channels as first_stage
+from crs_lib.realtalk.channels import CHANNELS, Query, zscore
+from crs_lib.realtalk.index import ChatIndex
+from crs_lib.realtalk.plan import KINDS
+from crs_lib.realtalk.signals import COLUMNS
+from crs_lib.retrieval import dense
+
+Floats = NDArray[np.float32]
+_TOP = 3  # how many of the first stage's best stand for "what an answer looks like"
+_AROUND = ("fused", "tokens", "words", "second")
+NAMES = (
+    *(f"z {name}" for name in CHANNELS),
+    *(f"gap {name}" for name in CHANNELS),
+    "fused", "fused rank", "fused gap", "fused margin",
+    *(f"{name} {place}" for name in _AROUND for place in ("before", "after", "segment best")),
+    "like the best", "like the best, tokens", "like the best one", "segment like the best",
+    "covered terms", "covered rarity", "rarest term", "terms in segment", "covered with before",
+    *(f"own {name}" for name in COLUMNS),
+    *(f"before {name}" for name in ("question", "length", "photo", "second_person")),
+    *(f"after {name}" for name in ("question", "length", "photo", "reaction")),
+    "same speaker as before", "speaker fits", "speaker differs", "people named",
+    "day written", "day meant", "days off", "says when", "place in chat", "place in session", "segment size",
+    *(f"asks {kind}" for kind in KINDS),
+    "asks photo", "asks many", "terms", "rarest asked", "parts", "best fused", "spread fused",
+)  # fmt: skip
+
+
+def matrix(index: ChatIndex, query: Query, channels: Mapping[str, Floats], fused: Floats) -> Floats:
+    """Features of every message for one question, (messages, len(NAMES)) float32.
+
+    Everything is relative to the chat (z-scores, gaps to the best, ranks), so that a model learnt on
+    some chats fits another. Nothing depends on annotations.
+    """
+    parts: dict[str, NDArray[np.floating]] = {}
+    for name, values in channels.items():
+        scaled = zscore(values)
+        parts[f"z {name}"] = scaled
+        parts[f"gap {name}"] = scaled - scaled.max(initial=0)
+    parts |= _fused(fused)
+    parts |= _around(index, channels, fused)
+    parts |= _like_the_best(index, fused)
+    parts |= _coverage(index, query)
+    parts |= _signals(index)
+    parts |= _people_and_days(index, query)
+    parts |= _question(index, query, fused)
+    return np.stack([np.asarray(parts[name], dtype=np.float32) for name in NAMES], axis=1)
+
+
+def _fused(fused: Floats) -> dict[str, NDArray[np.floating]]:
+    order = first_stage.ranking(fused)
+    rank = np.empty(len(fused))
+    rank[order] = np.arange(len(fused))
+    top = fused[order[:10]]
+    return {
+        "fused": fused,
+        "fused rank": np.log1p(rank),
+        "fused gap": fused - (top[0] if len(top) else 0),
+        "fused margin": fused - (top[-1] if len(top) else 0),
+    }
+
+
+def _around(
+    index: ChatIndex, channels: Mapping[str, Floats], fused: Floats
+) -> dict[str, NDArray[np.floating]]:
+    """The neighbours' scores inside the session, and the best of the segment."""
+    out: dict[str, NDArray[np.floating]] = {}
+    for name in _AROUND:
+        values = zscore(fused if name == "fused" else channels[name])
+        out[f"{name} before"] = shifted(values, index.session, 1)
+        out[f"{name} after"] = shifted(values, index.session, -1)
+        best = np.full(len(index.segments), -np.inf)
+        np.maximum.at(best, index.owner, values)
+        out[f"{name} segment best"] = best[index.owner]
+    return out
+
+
+def shifted(values: NDArray[np.floating], session: NDArray[np.intp], step: int) -> NDArray[np.float64]:
+    """The value ``step`` messages before (after, where negative); 0 beyond the session."""
+    out = np.zeros(len(values))
+    if len(values) > 1:
+        same = session[1:] == session[:-1]
+        if step > 0:
+            out[1:] = np.where(same, values[:-1], 0)
+        else:
+            out[:-1] = np.where(same, values[1:], 0)
+    return out
+
+
+def _like_the_best(index: ChatIndex, fused: Floats) -> dict[str, NDArray[np.floating]]:
+    """Pseudo relevance feedback: nearness to the mean of the first stage's three best, itself left out."""
+    order = first_stage.ranking(fused)[: _TOP + 1]
+    vectors = index.vectors.sentences
+    mean = vectors[order[:_TOP]].sum(axis=0)
+    near = vectors @ mean / _TOP
+    best = vectors @ vectors[order[0]]
+    for i, place in enumerate(order[:_TOP]):  # a best message is compared with the others and the fourth
+        others = [p for p in order if p != place]
+        near[place] = float(vectors[place] @ vectors[others].sum(axis=0)) / max(len(others), 1)
+        if i == 0 and len(order) > 1:
+            best[place] = float(vectors[place] @ vectors[order[1]])
+    segment = index.segment_vectors @ dense.unit(mean[None])[0]
+    top = order[0]
+    tokens = dense.max_sim(index.vectors.of(int(top)), index.vectors)
+    tokens[top] = np.partition(tokens, -2)[-2] if len(tokens) > 1 else 0
+    return {
+        "like the best": near,
+        "like the best one": best,
+        "like the best, tokens": tokens,
+        "segment like the best": segment[index.owner],
+    }
+
+
+def _coverage(index: ChatIndex, query: Query) -> dict[str, NDArray[np.floating]]:
+    """How many of the question's terms a message has, plain and by rarity (idf)."""
+    terms = sorted(set(query.plan.terms))
+    has = np.zeros((index.size, len(terms)))
+    for j, term in enumerate(terms):
+        code = index.words.vocabulary.get(term)
+        if code is not None:
+            has[index.words.documents[index.words.starts[code] : index.words.starts[code + 1]], j] = 1
+    rarity = np.log1p(index.size / (1 + has.sum(axis=0))) if terms else np.zeros(0)
+    total = max(float(rarity.sum()), 1e-9)
+    in_segment = np.zeros((len(index.segments), len(terms)))
+    np.maximum.at(in_segment, index.owner, has)
+    before = (
+        np.stack([shifted(has[:, j], index.session, 1) for j in range(len(terms))], axis=1) if terms else has
+    )
+    return {
+        "covered terms": has.sum(axis=1) / max(len(terms), 1),
+        "covered rarity": has @ rarity / total,
+        "rarest term": (has * rarity).max(axis=1, initial=0),
+        "terms in segment": (in_segment @ rarity / total)[index.owner],
+        "covered with before": np.maximum(has, before) @ rarity / total,
+    }
+
+
+def _signals(index: ChatIndex) -> dict[str, NDArray[np.floating]]:
+    column = index.signals.column
+    out: dict[str, NDArray[np.floating]] = {f"own {name}": column(name) for name in COLUMNS}
+    for name in ("question", "length", "photo", "second_person"):
+        out[f"before {name}"] = shifted(column(name), index.session, 1)
+    for name in ("question", "length", "photo", "reaction"):
+        out[f"after {name}"] = shifted(column(name), index.session, -1)
+    return out
+
+
+def _people_and_days(index: ChatIndex, query: Query) -> dict[str, NDArray[np.floating]]:
+    plan, messages = query.plan, index.chat.messages
+    speaker = np.array(
+        [sorted({m.speaker for m in messages}).index(m.speaker) for m in messages], dtype=float
+    )
+    named = len(plan.speakers)
+    fits = np.array([float(m.speaker in plan.speakers) for m in messages])
+    days = np.array([m.time.toordinal() if m.time else np.nan for m in messages])
+    off, meant = np.full(index.size, 9.0), np.zeros(index.size)
+    for first, last in plan.windows:
+        start, end = dt.date.fromisoformat(first), dt.date.fromisoformat(last)
+        off = np.fmin(off, np.minimum(np.abs(days - start.toordinal()), 9.0))
+        for i, spans in enumerate(index.signals.days):
+            if any(s.start <= end and s.end >= start and (s.end - s.start).days < 40 for s in spans):
+                meant[i] = 1.0
+    starts = np.array([s.start for s in index.segments])
+    ends = np.array([s.end for s in index.segments])
+    return {
+        "same speaker as before": shifted(speaker + 1, index.session, 1) == speaker + 1,
+        "speaker fits": fits if named == 1 else np.full(index.size, 0.5),
+        "speaker differs": 1 - fits if named == 1 else np.zeros(index.size),
+        "people named": np.full(index.size, float(named)),
+        "day written": first_stage.stated_day(index, plan),
+        "day meant": meant,
+        "days off": off,
+        "says when": index.signals.column("when_words") * (plan.kind in ("when", "how long")),
+        "place in chat": np.arange(index.size) / max(index.size - 1, 1),
+        "place in session": _place_in_session(index.session),
+        "segment size": (ends - starts)[index.owner].astype(float),
+    }
+
+
+def _place_in_session(session: NDArray[np.intp]) -> NDArray[np.float64]:
+    _, first, size = np.unique(session, return_index=True, return_counts=True)
+    return (np.arange(len(session)) - np.repeat(first, size)) / np.repeat(size, size)
+
+
+def _question(index: ChatIndex, query: Query, fused: Floats) -> dict[str, NDArray[np.floating]]:
+    """Facts of the question, the same for all its candidates: the others' meaning depends on them."""
+    plan = query.plan
+    terms = set(plan.terms)
+    counts = [
+        int(index.words.starts[c + 1] - index.words.starts[c])
+        for c in (index.words.vocabulary.get(t) for t in terms)
+        if c is not None
+    ]
+    facts = {
+        **{f"asks {kind}": float(plan.kind == kind) for kind in KINDS},
+        "asks photo": float(plan.photo),
+        "asks many": float(plan.many),
+        "terms": float(len(terms)),
+        "rarest asked": float(np.log1p(index.size / (1 + min(counts)))) if counts else 0.0,
+        "parts": float(len(plan.parts)),
+        "best fused": float(fused.max(initial=0)),
+        "spread fused": float(fused.std()) if len(fused) else 0.0,
+    }
+    return {name: np.full(index.size, value) for name, value in facts.items()}

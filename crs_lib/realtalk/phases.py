@@ -1,0 +1,112 @@
+"""Narrative phases: chosen messages in time order, cut where time and topic jump."""
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib.realtalk.index import ChatIndex
+from crs_lib.realtalk.wording import STOP
+from crs_lib.text import shorten, words
+
+_PER_PHASE, _FEWEST, _MOST = 4, 1, 8
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One phase of a narrative: its evidence ids, and texts taken from them word for word.
+
+    ``start`` and ``end`` are the times of its first and last message (ISO, null where unknown); every
+    id's time lies between them. ``uncertain`` is the share of ids whose score is far from the best.
+    """
+
+    title: str
+    ids: tuple[str, ...]
+    start: str | None
+    end: str | None
+    summary: str
+    uncertain: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The phase as one JSON object."""
+        return asdict(self)
+
+
+def make(
+    index: ChatIndex, chosen: Sequence[int], scores: Mapping[int, float], bar: float, soft_cap: int = 15
+) -> list[Phase]:
+    """The phases of chosen positions, in time order; one where few are chosen, none where none is.
+
+    ``scores`` gives each position's score; below ``bar`` a message counts as uncertain. About four
+    messages make a phase, eight phases are the most. In a phase of more than ``soft_cap`` messages the
+    uncertain ones beyond the cap are dropped, the certain ones stay.
+    """
+    order = sorted(chosen)
+    parts = [_capped(part, scores, bar, soft_cap) for part in cut(index, order)]
+    counted = [Counter(_terms(index, part)) for part in parts]
+    everywhere: Counter[str] = Counter()
+    for count in counted:
+        everywhere.update(count)
+    return [_phase(index, p, c, everywhere, scores, bar) for p, c in zip(parts, counted, strict=True)]
+
+
+def cut(index: ChatIndex, order: Sequence[int]) -> list[list[int]]:
+    """Ascending positions cut into phases at their strongest borders, each in one piece.
+
+    A border's strength is the silence between the two messages (log hours) plus the change of topic
+    (1 - cosine) plus one for another session. The cuts of greatest total strength are taken; since
+    each is judged on its own, that is the exact optimum.
+    """
+    n = len(order)
+    if n < 2:
+        return [list(order)] if n else []
+    pieces = max(_FEWEST, min(_MOST, round(n / _PER_PHASE)))
+    strength = _strength(index, order)
+    best = sorted(range(n - 1), key=lambda i: (-strength[i], i))[: pieces - 1]
+    edges = [0, *sorted(i + 1 for i in best), n]
+    return [list(order[a:b]) for a, b in itertools.pairwise(edges)]
+
+
+def _strength(index: ChatIndex, order: Sequence[int]) -> NDArray[np.float64]:
+    messages, vectors = index.chat.messages, index.vectors.sentences
+    out = np.zeros(len(order) - 1)
+    for i, (a, b) in enumerate(itertools.pairwise(order)):
+        before, after = messages[a], messages[b]
+        if before.time and after.time:
+            out[i] += float(np.log1p(max(0.0, (after.time - before.time).total_seconds()) / 3600))
+        out[i] += 1 - float(vectors[a] @ vectors[b])
+        out[i] += before.session != after.session
+    return out
+
+
+def _capped(part: Sequence[int], scores: Mapping[int, float], bar: float, soft_cap: int) -> list[int]:
+    best = sorted(part, key=lambda place: (-scores.get(place, -np.inf), place))
+    kept = {p for i, p in enumerate(best) if i < soft_cap or scores.get(p, -np.inf) >= bar}
+    return [place for place in part if place in kept]
+
+
+def _terms(index: ChatIndex, part: Sequence[int]) -> list[str]:
+    return [w for p in part for w in words(index.chat.messages[p].text) if w not in STOP and len(w) > 2]
+
+
+def _phase(
+    index: ChatIndex, part: Sequence[int], count: Counter[str], everywhere: Counter[str],
+    scores: Mapping[int, float], bar: float,
+) -> Phase:  # fmt: skip
+    messages = [index.chat.messages[place] for place in part]
+    ranked = sorted(count, key=lambda w: (-count[w] / (1 + everywhere[w] - count[w]), -len(w), w))
+    times = [m.time for m in messages if m.time]
+    lead = max(part, key=lambda place: (scores.get(place, -np.inf), -place))
+    told = index.chat.messages[lead]
+    return Phase(
+        title=" · ".join(ranked[:3]) or "untitled",
+        ids=tuple(m.id for m in messages),
+        start=min(times).isoformat() if times else None,
+        end=max(times).isoformat() if times else None,
+        summary=shorten(f"{told.speaker}: {told.text or told.caption}", 240),
+        uncertain=round(sum(scores.get(p, -np.inf) < bar for p in part) / len(part), 3),
+    )

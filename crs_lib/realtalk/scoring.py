@@ -1,0 +1,166 @@
+"""Scores of predictions against annotated evidence: one row a question, then tables of means."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crs_lib.metrics import evidence
+from crs_lib.realtalk import arcs, readings
+from crs_lib.realtalk.records import Chat, Question
+from crs_lib.realtalk.wording import content_words
+
+RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")
+SETS = ("recall", "precision", "f1", "fuzzy_recall", "size")
+ARCS = (
+    "global_recall",
+    "global_precision",
+    "coverage_any",
+    "coverage_aligned",
+    "mean_phase_recall",
+    "phases",
+    "size",
+)
+
+
+def questions(predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat], reading: str) -> pd.DataFrame:
+    """One row a predicted question: rank and set scores, checkpoint counts; NaN where it has no gold.
+
+    ``gold`` is the number of gold messages, ``unresolvable`` the annotated ids that the reading could
+    not place, ``density`` the candidates as a share of the chat.
+    """
+    known = {chat.name: chat for chat in chats}
+    rows = [_question(record, known[str(record["chat"])], reading) for record in predictions]
+    return pd.DataFrame(rows)
+
+
+def _question(record: Mapping[str, Any], chat: Chat, reading: str) -> dict[str, Any]:
+    asked = next(q for q in chat.questions if q.index == record["qa_index"])
+    found = readings.evidence(chat, asked, reading)
+    gold = set(found.positions)
+    place = chat.position
+    ranked = [place[i] for i in record["ranked"]]
+    chosen = [place[i] for i in record["selected"]]
+    whole = evidence.set_score(chosen, gold)
+    candidates = {place[i] for i in record["candidates"]}
+    kept = set(ranked[: int(record["kept"])])
+    buckets = [evidence.bucket(g, candidates, kept, set(chosen)) for g in gold]
+    return {
+        "chat": chat.name,
+        "qa_index": asked.index,
+        "category": asked.category,
+        "kind": record["plan"]["kind"],
+        "gold": len(gold),
+        "sessions": len(readings.sessions_of(chat, found.positions)),
+        **evidence.rank_scores(ranked, gold),
+        "recall": whole.recall,
+        "precision": whole.precision,
+        "f1": whole.f1,
+        "fuzzy_recall": evidence.fuzzy_recall(chosen, gold, chat.sessions),
+        "size": whole.size,
+        "density": len(candidates) / len(chat.messages),
+        "unresolvable": len(found.unresolved),
+        **{name: buckets.count(name) for name in evidence.BUCKETS[1:]},
+    }
+
+
+def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) -> pd.DataFrame:
+    """Means over questions with gold, ``n`` of them, ``excluded`` the others; one row, or one a group."""
+    groups = [("all", frame)] if by is None else [(str(k), g) for k, g in frame.groupby(by, sort=True)]
+    rows = []
+    for name, part in groups:
+        scored = part[part["gold"] > 0]
+        rows.append({
+            by or "questions": name, "n": len(scored), "excluded": len(part) - len(scored),
+            **{column: float(scored[column].mean()) if len(scored) else math.nan for column in columns},
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def attribution(frame: pd.DataFrame, by: str | None = None) -> pd.DataFrame:
+    """Where gold ids end, in counts and as shares of all; the buckets sum to ``ids`` (asserted)."""
+    groups = [("all", frame)] if by is None else [(str(k), g) for k, g in frame.groupby(by, sort=True)]
+    rows = []
+    for name, part in groups:
+        counts = {bucket: int(part[bucket].sum()) for bucket in evidence.BUCKETS}
+        ids = int(part["gold"].sum()) + counts["unresolvable"]
+        assert sum(counts.values()) == ids, "the buckets do not sum to the gold ids"
+        shares = {f"{bucket} %": 100 * count / ids if ids else math.nan for bucket, count in counts.items()}
+        rows.append({by or "questions": name, "ids": ids, **counts, **shares})
+    return pd.DataFrame(rows)
+
+
+def intervals(
+    frame: pd.DataFrame, columns: Sequence[str], resamples: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """Means with 95 % bootstrap intervals, drawing questions, then drawing whole chats; one row a measure."""
+    from crs_lib.stats.bootstrap import cluster_bootstrap
+
+    scored = frame[frame["gold"] > 0]
+    long = scored.melt(["chat", "qa_index"], list(columns), "measure", "value")
+    long["question"] = long["chat"] + " " + long["qa_index"].astype(str)
+    options: dict[str, Any] = {"system": "measure", "value": "value", "resamples": resamples, "seed": seed}
+    one = cluster_bootstrap(long, scenario="question", **options).set_index("system")
+    two = cluster_bootstrap(long, scenario="chat", **options).set_index("system")
+    rows = [
+        {
+            "measure": name, "mean": one.loc[name, "mean"],
+            "low": one.loc[name, "low"], "high": one.loc[name, "high"],
+            "chats_low": two.loc[name, "low"], "chats_high": two.loc[name, "high"],
+            "n": int(one.loc[name, "n"]),
+        }
+        for name in columns
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def narratives(
+    predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat], cases: Sequence[arcs.Arc]
+) -> pd.DataFrame:
+    """One row an ARC case: how the predicted phases of its question cover the gold phases."""
+    known = {chat.name: chat for chat in chats}
+    told = {(str(r["chat"]), r["question"]): r for r in predictions}
+    rows = []
+    for case in cases:
+        record = told.get((case.chat, case.question))
+        if record is None:
+            continue
+        place = known[case.chat].position
+        given = [[place[i] for i in phase["ids"]] for phase in record["phases"]]
+        score = evidence.arc_score(given, [[place[i] for i in phase.ids] for phase in case.phases])
+        rows.append(
+            {"case": case.name, "chat": case.chat, **score._asdict(), "in_order": evidence.in_order(given)}
+        )
+    return pd.DataFrame(rows, columns=["case", "chat", *evidence.ArcScore._fields, "in_order"])
+
+
+def checkpoint_density(frame: pd.DataFrame) -> pd.DataFrame:
+    """Candidates as a share of each chat, mean over its questions: a large share would prove nothing."""
+    return frame.groupby("chat", sort=True)["density"].mean().reset_index()
+
+
+def answer_text(question: Question, record: Mapping[str, Any], chat: Chat) -> str:
+    """An extractive answer: the sentence of the selected messages that shares most with the question.
+
+    No language model writes it, so token F1 against the annotated answer is a floor, not a claim.
+    """
+    asked = set(content_words(question.text))
+    best, overlap = "", -1.0
+    for name in record["selected"][:3]:
+        for sentence in _sentences(chat.messages[chat.position[name]].text):
+            score = len(asked & set(content_words(sentence))) - 0.01 * len(sentence.split())
+            if score > overlap:
+                best, overlap = sentence, score
+    return best
+
+
+def _sentences(text: str) -> list[str]:
+    parts = [part.strip() for part in text.replace("!", ".").replace("?", ".").split(".")]
+    return [part for part in parts if part] or [text]
+
+
+def random_floor(chat_sizes: Sequence[int], k: int = 10) -> float:
+    """Expected recall@k of a random ranking: mean of k / size, at most 1."""
+    return float(np.mean([min(1.0, k / size) for size in chat_sizes])) if chat_sizes else math.nan
