@@ -12,6 +12,7 @@ from crs_lib.text import shorten
 USER, SYSTEM = "USER", "SYSTEM"
 _TURN_KEYS = {USER: ("user_meta",), SYSTEM: ("constraints", "rec_titles")}
 _SHOWN_CHARACTERS = 4_000
+_NARROW = "padding:4px 8px;vertical-align:top;width:1%;white-space:nowrap;text-align:left"
 # Okabe-Ito hues, light enough to read black text on; fields take them in the order they appear.
 _COLOURS = ("#cfe8f7", "#fbe0b2", "#cdeadf", "#f7d3e5", "#f6f0a8", "#dcd3f2", "#e2e2e2", "#f9cdbb")
 
@@ -71,6 +72,11 @@ class Dialogue:
         """The USER→SYSTEM pairs in order; a last USER turn without a reply is left out."""
         heads = zip(self.turns[0::2], self.turns[1::2], strict=False)
         return [Pair(i, user, system) for i, (user, system) in enumerate(heads, start=1)]
+
+    def head(self, n: int) -> "Dialogue":
+        """The first ``n`` turns (utterance and reply), and the shifts among them."""
+        events = tuple(event for event in self.shift_events if int(event.get("turn", 0)) <= n)
+        return replace(self, turns=self.turns[: 2 * n], shift_events=events)
 
     def shift_turns(self) -> list[int]:
         """The 1-based turns at which the log says that the wishes shifted, sorted and unique."""
@@ -151,8 +157,8 @@ def to_html(dialogue: Dialogue) -> str:
             rows.append(_shift_row(number, events.get(number, {})))
         rows.append(
             f'<tr style="background:{"#fff" if is_user else "#f6f7f9"};color:#111">'
-            f'<td style="padding:4px 8px;vertical-align:top;color:#666">{number if is_user else ""}</td>'
-            f'<td style="padding:4px 8px;vertical-align:top;font-weight:600">{turn.speaker.lower()}</td>'
+            f'<td style="{_NARROW};color:#666">{number if is_user else ""}</td>'
+            f'<td style="{_NARROW};font-weight:600">{turn.speaker.lower()}</td>'
             f'<td style="padding:4px 8px;text-align:left;white-space:pre-wrap">'
             f"{_marked(turn, colours)}</td></tr>"
         )
@@ -166,7 +172,7 @@ def to_html(dialogue: Dialogue) -> str:
     )
     return (
         f'<div style="max-width:860px;font-size:14px"><div style="margin-bottom:4px">{head}</div>'
-        f'<table style="border-collapse:collapse;width:100%">{"".join(rows)}</table></div>'
+        f'<table style="border-collapse:collapse;width:100%;table-layout:auto">{"".join(rows)}</table></div>'
     )
 
 

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w")
 _RUN = re.compile(r"\S+")
+_BETWEEN = "\ue001"
 BREAK = "\ue000"  # a private character: no white space to split(), and no text's own after folding
+LONG, _UNKNOWN = 0xFFFFFFFF, 0xFFFFFFFE
+_LOOKUP: list[NDArray[np.uint32]] = []
 
 
 def _fold_character(character: str) -> str:
@@ -104,24 +107,36 @@ def words_of_many(texts: Sequence[str]) -> list[list[str]]:
 
 def fold_joined(texts: Sequence[str]) -> str:
     r"""All texts folded in one string, with ``BREAK`` between them (a word of its own)."""
-    joined = " \n ".join(text.replace("\n", " ") if "\n" in text else text for text in texts)
-    characters = set(joined)
-    for character in sorted(characters):
-        folded = _TABLE[ord(character)]
-        if len(folded) > 1:
-            joined = joined.replace(character, folded)
-            characters |= set(folded)
+    joined = f" {_BETWEEN} ".join(texts)
+    if BREAK in joined or joined.count(_BETWEEN) != max(0, len(texts) - 1):
+        joined = f" {_BETWEEN} ".join(t.replace(_BETWEEN, " ").replace(BREAK, " ") for t in texts)
+    joined = joined.replace(_BETWEEN, BREAK)
     codes = _codes(joined)
-    table = np.zeros(max(map(ord, characters), default=0) + 1, dtype=np.uint32)
-    for character in characters:
-        folded = _TABLE[ord(character)]
-        table[ord(character)] = ord(folded) if len(folded) == 1 else 0  # 0: an accent, dropped
-    if len(texts) > 1:
-        table[ord("\n")] = ord(BREAK)
-    kept = table[codes]
-    if not kept.all():
-        kept = kept[kept != 0]
-    return kept.tobytes().decode("utf-32-le", "surrogatepass")
+    folded = fold_table(codes)[codes]
+    if (folded == LONG).any():  # few characters fold to several letters: ß, ligatures, fractions
+        for character in sorted({joined[i] for i in np.flatnonzero(folded == LONG).tolist()}):
+            joined = joined.replace(character, _TABLE[ord(character)])
+        codes = _codes(joined)
+        folded = fold_table(codes)[codes]
+    if not folded.all():
+        folded = folded[folded != 0]
+    return folded.tobytes().decode("utf-32-le", "surrogatepass")
+
+
+def fold_table(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The lookup table of all code points, filled in for these: folded code point, 0 for an accent.
+
+    ``LONG`` marks a character that folds to several. The table fills itself as texts come by.
+    """
+    if not len(_LOOKUP):
+        _LOOKUP.append(np.full(0x110000, _UNKNOWN, dtype=np.uint32))
+        _LOOKUP[0][ord(BREAK)] = ord(BREAK)
+    table = _LOOKUP[0]
+    missing = codes[table[codes] == _UNKNOWN]
+    for code in np.unique(missing).tolist():
+        folded = _TABLE[code]
+        table[code] = LONG if len(folded) > 1 else ord(folded) if folded else 0
+    return table
 
 
 def _codes(text: str) -> NDArray[np.uint32]:

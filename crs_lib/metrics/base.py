@@ -45,7 +45,7 @@ def get(name: str) -> Metric:
 
 
 def describe(level: str | None = None) -> pd.DataFrame:
-    """One row a metric: name, short name, level, range, direction, version, source."""
+    """One row a metric, sorted: name, short name, level, range, direction, version, source."""
     rows = [
         {
             "metric": m.name,
@@ -56,7 +56,7 @@ def describe(level: str | None = None) -> pd.DataFrame:
             "version": m.version,
             "source": m.source,
         }
-        for m in METRICS.values()
+        for m in sorted(METRICS.values(), key=lambda m: (m.level != "session", m.name))
         if level in (None, m.level)
     ]
     return pd.DataFrame(rows)

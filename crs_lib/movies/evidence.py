@@ -5,7 +5,7 @@ Each rule looks at the original text around a match and gives a reason to reject
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 
 from crs_lib.movies import lexicon
 from crs_lib.text import fold, spans
@@ -13,9 +13,10 @@ from crs_lib.text import fold, spans
 _OPEN = "\"'“‘«*_`[("
 _CLOSE = "\"'”’»*_`])"
 _YEAR_AFTER = re.compile(r"[\"'”’»*_`,]*\s*\((\d{4})\b")
-_QUOTED_PART = re.compile(r"[\"“‘«*_`(\[]([^\"“”‘’«»*_`()\[\]]{1,40})[\"”’»*_`)\]]")
+_MARKS = '"“”‘«»*_`'
+_MARK, _GAP = re.compile(f"[{_MARKS}]"), r"\W+"
 _SENTENCE_END = ".!?:;\n•–—"
-_NEAR = 2
+REACH = 2
 _CUES = lexicon.FILM_WORDS | {"something", "anything", "stuff", "ones", "vibe", "vibes"}
 _GENRE_WORDS = frozenset(
     word
@@ -34,11 +35,6 @@ class Context:
         self.tokens = tokens
 
     @cached_property
-    def quoted_parts(self) -> frozenset[str]:
-        """What stands alone between quotation or emphasis marks, folded."""
-        return frozenset(fold(part) for part in _QUOTED_PART.findall(self.text))
-
-    @cached_property
     def spans(self) -> list[tuple[int, int]]:
         """The character range of every word."""
         return spans(self.text)
@@ -49,6 +45,18 @@ class Context:
 
 
 Rule = Callable[[Context, int, int], str]
+FILM_CUES = _CUES | _GENRE_WORDS
+
+
+@cache
+def _quoted_form(form: str) -> re.Pattern[str]:
+    """A pattern for a form that stands alone between quotation or emphasis marks."""
+    return re.compile(rf"[{_MARKS}]{_GAP.join(form.split(' '))}[{_MARKS}]", re.IGNORECASE)
+
+
+def in_quotes(text: str, form: str) -> bool:
+    """Whether a text has a form between quotation or emphasis marks: the word itself is meant."""
+    return _MARK.search(text) is not None and _quoted_form(form).search(text) is not None
 
 
 def quoted(text: str, start: int, end: int) -> bool:
@@ -91,10 +99,10 @@ def capital(near: Context, first: int, last: int) -> str:
 
 def film_word(near: Context, first: int, last: int) -> str:
     """A genre that is also an everyday noun: needs a film word or another genre within two words."""
-    beside = (*near.tokens[max(0, first - _NEAR) : first], *near.tokens[last : last + _NEAR])
-    if any(word in _CUES or word in _GENRE_WORDS for word in beside):
+    beside = (*near.tokens[max(0, first - REACH) : first], *near.tokens[last : last + REACH])
+    if any(word in FILM_CUES for word in beside):
         return ""
-    if near.quoted_parts and " ".join(near.tokens[first:last]) in near.quoted_parts:
+    if in_quotes(near.text, " ".join(near.tokens[first:last])):
         return ""
     return "everyday word without a film word beside it"
 

@@ -5,10 +5,8 @@ not found in "danger". All overlapping matches are kept. Everyday words count un
 (``movies/evidence.py``). Source: docs/metrics.md, section 1.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -16,12 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.dialogue import Dialogue, Mark
-from crs_lib.movies import evidence, fields, lexicon
+from crs_lib.movies import evidence, fast, fields, lexicon
 from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.concepts import Grounded, joined
+from crs_lib.movies.fast import FastMatcher, Hits
 from crs_lib.movies.fields import FIELDS, TAS_FIELDS
-from crs_lib.movies.index import Codes
 from crs_lib.movies.matching import Matcher
-from crs_lib.text import BREAK, batches, fold_joined, words
+from crs_lib.movies.titles import Mention, Titles
+from crs_lib.text import batches, fold_joined, words
 
 PLOT = "plot"
 
@@ -37,39 +37,12 @@ class Match(NamedTuple):
     rejected: str
 
 
-class Mention(NamedTuple):
-    """A title found in a text: character range, the item it resolves to, and how sure that is."""
-
-    start: int
-    end: int
-    item: int
-    n_same_title: int
-
-
-@dataclass(frozen=True)
-class Grounded:
-    """The concept codes of many texts: text ``i`` has ``codes[starts[i]:starts[i + 1]]``, ascending."""
-
-    starts: NDArray[np.int64]
-    codes: Codes
-
-    def __len__(self) -> int:
-        return len(self.starts) - 1
-
-    def __getitem__(self, text: int) -> Codes:
-        return self.codes[self.starts[text] : self.starts[text + 1]]
-
-    def sets(self) -> list[frozenset[int]]:
-        """The codes of every text as a set."""
-        codes, starts = self.codes.tolist(), self.starts.tolist()
-        return [frozenset(codes[a:b]) for a, b in pairwise(starts)]
-
-
 class Grounder:
     """Finds a catalogue's concepts and titles in text; built once per catalogue.
 
     ``active_fields`` are the fields that count (default: those of TAS); ``plot_keywords`` adds the
     content words of the plots as a field ``plot`` (off by default: any word of four letters counts).
+    ``compiled=False`` leaves the extra ``fast`` aside; what is found is the same.
     """
 
     def __init__(
@@ -78,14 +51,15 @@ class Grounder:
         active_fields: Sequence[str] = TAS_FIELDS,
         *,
         plot_keywords: bool = False,
+        compiled: bool = True,
     ) -> None:
         self.catalog = catalog
         self.active_fields = tuple(fields.get(name).name for name in active_fields)
         self._plot_words = sorted(catalog.plot_keywords) if plot_keywords else []
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
-        self._codes_of_form, self._rules, forms = self._compile()
-        self._matcher = Matcher(forms, self._everyday)
-        self._ruled = frozenset(self._rules)
+        self._codes_of_form, self._rules, self._forms = self._compile()
+        self._matcher = Matcher(self._forms, self._everyday)
+        self.compiled = compiled
 
     def _compile(self) -> tuple[list[tuple[int, ...]], dict[int, list[evidence.Rule]], list[str]]:
         """Codes per form, and the rule of each code for the forms that are everyday words."""
@@ -125,33 +99,83 @@ class Grounder:
     # ── concepts ───────────────────────────────────────────────────────────────────────────────
     def concepts(self, text: str) -> frozenset[int]:
         """The concept codes of one text; the empty set where nothing is named."""
-        return frozenset(self._batch([text])[0])
+        return frozenset(self._batch([text]).codes.tolist())
 
     def ground(self, texts: Sequence[str]) -> Grounded:
         """The concept codes of many texts; equal to :meth:`concepts` of each, one pass over all."""
-        found: list[list[int]] = []
-        for first, last in batches(texts):
-            found += self._batch(texts[first:last])
-        starts = np.zeros(len(texts) + 1, dtype=np.int64)
-        np.cumsum([len(codes) for codes in found], out=starts[1:])
-        return Grounded(starts, np.array([c for codes in found for c in codes], dtype=np.int32))
+        distinct = dict.fromkeys(texts)
+        unique = list(distinct)
+        parts = [self._batch(unique[first:last]) for first, last in batches(unique)]
+        if len(unique) == len(texts):
+            return joined(parts)
+        place = dict(zip(unique, range(len(unique)), strict=True))
+        return joined(parts).take(np.array([place[text] for text in texts], dtype=np.int64))
 
-    def _batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """The sorted codes of every text, from one scan over the words of all of them."""
-        tokens = fold_joined(texts).split()
-        rows: dict[int, set[int]] = {}
+    def _batch(self, texts: Sequence[str]) -> Grounded:
+        """The codes of every text: forms without a rule all at once, the others one by one."""
+        hits = self._scan(texts)
+        free = ~self._has_rule[hits.form]
+        forms = hits.form[free]
+        sizes = self._form_ends[forms + 1] - self._form_ends[forms]
+        place = np.repeat(self._form_ends[forms + 1] - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
+        n_codes = max(1, len(self.idf))
+        keys = np.repeat(hits.text[free].astype(np.int64), sizes) * n_codes + self._form_codes[place]
+        ruled = np.fromiter(self._accepted(texts, [c[~free].tolist() for c in hits], n_codes), np.int64)
+        rows, codes = np.divmod(np.unique(np.concatenate([keys, ruled])), n_codes)
+        starts = np.searchsorted(rows, np.arange(len(texts) + 1))
+        return Grounded(starts.astype(np.int64), codes.astype(np.int32))
+
+    def _accepted(self, texts: Sequence[str], hits: Sequence[list[int]], n_codes: int) -> Iterator[int]:
+        """``text * n_codes + code`` of the forms with a rule that their rules accept."""
         near: evidence.Context | None = None
-        for row, first, start, end, form in self._matcher.scan(tokens):
-            codes = rows.setdefault(row, set())
-            if form not in self._ruled:
-                codes.update(self._codes_of_form[form])
+        checked = self._fast is not None and len(texts) > 1  # the compiled matcher looked for cues
+        for row, start, end, form, cue in zip(*hits, strict=True):
+            codes, rules = self._codes_of_form[form], self._rules[form]
+            if form in self._film_forms and checked:
+                if cue or evidence.in_quotes(texts[row], self._forms[form]):
+                    yield from (row * n_codes + code for code in codes)
                 continue
             if near is None or near.text is not texts[row]:
-                near = evidence.Context(texts[row], _until_break(tokens, first))
-            for code, rule in zip(self._codes_of_form[form], self._rules[form], strict=True):
-                if code not in codes and not rule(near, start - first, end - first):
-                    codes.add(code)
-        return [sorted(rows[row]) if row in rows else [] for row in range(len(texts))]
+                near = evidence.Context(texts[row], words(texts[row]))
+            for code, rule in zip(codes, rules, strict=True):
+                if not rule(near, start, end):
+                    yield row * n_codes + code
+
+    def _scan(self, texts: Sequence[str]) -> Hits:
+        """The hits of a batch, by the compiled matcher where the extra ``fast`` is installed."""
+        if self._fast is not None and len(texts) > 1:
+            return self._fast.scan(texts)
+        tokens = fold_joined(texts).split()
+        found = np.array(self._matcher.scan(tokens), dtype=np.int32).reshape(-1, 4).T
+        return Hits(found[0], found[1], found[2], found[3], np.zeros(found.shape[1], dtype=np.int32))
+
+    @cached_property
+    def _fast(self) -> FastMatcher | None:
+        if not self.compiled or not fast.available():
+            return None
+        return FastMatcher(self._matcher, evidence.FILM_CUES, evidence.REACH)
+
+    @cached_property
+    def _film_forms(self) -> frozenset[int]:
+        """The forms whose only rule is that a film word is near."""
+        return frozenset(f for f, rules in self._rules.items() if set(rules) == {evidence.film_word})
+
+    @cached_property
+    def _has_rule(self) -> NDArray[np.bool_]:
+        flags = np.zeros(max(1, len(self._codes_of_form)), dtype=bool)
+        flags[list(self._rules)] = True
+        return flags
+
+    @cached_property
+    def _form_ends(self) -> NDArray[np.int64]:
+        """Where each form's codes begin in ``_form_codes``."""
+        return np.concatenate([[0], np.cumsum([len(codes) for codes in self._codes_of_form])]).astype(
+            np.int64
+        )
+
+    @cached_property
+    def _form_codes(self) -> NDArray[np.int64]:
+        return np.array([code for codes in self._codes_of_form for code in codes], dtype=np.int64)
 
     def audit(self, text: str) -> list[Match]:
         """Every match of a text, in order, with the reason for those that were rejected."""
@@ -240,38 +264,13 @@ class Grounder:
         known = self.catalog.plot_keywords
         return [word for word in fields.plot_keywords(text) if word in known][:limit]
 
-    # ── titles ─────────────────────────────────────────────────────────────────────────────────
     @cached_property
-    def _titles(self) -> tuple[Matcher, list[tuple[int, ...]], list[evidence.Rule]]:
-        forms = list(self.catalog.title_index)
-        items = [self.catalog.title_index[form] for form in forms]
-        everyday = self._everyday
-        rules = [evidence.title_rule(self.catalog.items[found[0]].title, everyday) for found in items]
-        return Matcher(forms, everyday), items, rules
+    def _titles(self) -> Titles:
+        return Titles(self.catalog, self._everyday)
 
     def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
-        """The titles a text names, resolved to items, in text order; of two that overlap the longer.
-
-        Of films with one title the year in brackets after it decides, then ``prefer`` (the candidates
-        that a system was given), then the first in the catalogue.
-        """
-        matcher, items, rules = self._titles
-        near = evidence.Context(text, words(text))
-        hits = [hit for hit in matcher.find(near.tokens) if not rules[hit.form](near, hit.start, hit.end)]
-        wanted, taken, found = frozenset(prefer), [False] * len(near.tokens), []
-        for start, end, form in sorted(hits, key=lambda h: (h.start - h.end, h.start)):
-            if any(taken[start:end]):
-                continue
-            taken[start:end] = [True] * (end - start)
-            begin, stop = near.span(start, end)
-            item = self._resolve(items[form], evidence.year_after(text, stop), wanted)
-            found.append(Mention(begin, stop, item, len(items[form])))
-        return sorted(found)
-
-    def _resolve(self, same: Sequence[int], year: int | None, wanted: frozenset[int]) -> int:
-        by_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
-        preferred = [i for i in same if i in wanted]
-        return (by_year or preferred or list(same))[0]
+        """The titles a text names, resolved to items, in text order (:meth:`Titles.find`)."""
+        return self._titles.find(text, prefer)
 
 
 def keys_by_field(grounder: Grounder, codes: Iterable[int]) -> Mapping[str, list[str]]:
@@ -281,11 +280,3 @@ def keys_by_field(grounder: Grounder, codes: Iterable[int]) -> Mapping[str, list
         name, value = key.split("=", 1)
         out.setdefault(name, []).append(value)
     return out
-
-
-def _until_break(tokens: Sequence[str], first: int) -> Sequence[str]:
-    """The words of one text out of a list of many texts' words."""
-    try:
-        return tokens[first : tokens.index(BREAK, first)]
-    except ValueError:
-        return tokens[first:]

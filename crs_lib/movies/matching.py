@@ -1,7 +1,7 @@
 """Find many word sequences in many texts: whole folded words, all overlapping matches."""
 
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,36 +34,36 @@ class Matcher:
             offset = min(range(len(parts)), key=lambda i: (parts[i] in everyday, frequency[parts[i]], i))
             places.setdefault(parts[offset], set()).add((offset, len(parts)))
         shared: dict[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]] = {}
-        self._anchors: dict[str, tuple[tuple[int, int], ...]] = {BREAK: ()}
-        self._anchors |= {
+        self.anchors = {
             word: shared.setdefault(key := tuple(sorted(pairs)), key) for word, pairs in places.items()
         }
+        self._known = frozenset((*self.anchors, BREAK))
 
     def find(self, words: Sequence[str]) -> list[Hit]:
         """All forms in a list of folded words, overlaps included, by position, then length."""
-        return sorted(Hit(start, end, form) for _, _, start, end, form in self.scan(words))
+        return sorted(Hit(start, end, form) for _, start, end, form in self.scan(words))
 
-    def scan(self, words: Sequence[str]) -> Iterator[tuple[int, int, int, int, int]]:
+    def scan(self, words: Sequence[str]) -> list[tuple[int, int, int, int]]:
         """Hits in one long list of many texts' words, told apart by the word ``BREAK``.
 
-        Yields ``(text, first word of that text, start, end, form)``; positions are those of the list.
+        Gives ``(text, start, end, form)``, positions within the text.
         """
-        anchors, forms, n = self._anchors, self.forms, len(words)
-        present = np.fromiter(map(anchors.__contains__, words), dtype=bool, count=n)
+        anchors, form_of, n = self.anchors, self.forms.get, len(words)
+        present = np.fromiter(map(self._known.__contains__, words), dtype=bool, count=n)
+        found: list[tuple[int, int, int, int]] = []
         text = first = 0
         for position in np.flatnonzero(present).tolist():
             word = words[position]
             if word == BREAK:
-                text, first = text + 1, position + 1
+                text += 1
+                first = position + 1
                 continue
             for offset, length in anchors[word]:
-                if length == 1:
-                    yield text, first, position, position + 1, forms[word]
-                    continue
                 start = position - offset
                 end = start + length
-                if start < 0 or end > n:
+                if start < first or end > n:
                     continue
-                form = forms.get(" ".join(words[start:end]))
+                form = form_of(word if length == 1 else " ".join(words[start:end]))
                 if form is not None:
-                    yield text, first, start, end, form
+                    found.append((text, start - first, end - first, form))
+        return found

@@ -74,4 +74,4 @@ def of_contrasts(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 def assumption_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Each check of an outcome with its verdict and what follows from it."""
-    return tidy(frame, ["outcome", "check", "test", "p", "holds", "follows"])
+    return tidy(frame, ["check", "test", "p", "holds", "follows"])

@@ -23,6 +23,9 @@ TURN_COLUMNS = (
 )
 
 
+HEADLINE = ("item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score")
+
+
 def most_frequent(catalog: Catalog, field: str) -> str:
     """The value of a field that most films have; of equals the first by name."""
     counts = Counter(value for item in catalog.items for value in item.values[field])
@@ -35,6 +38,18 @@ def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
     df = grounder.catalog.document_frequency
     rows = [{"concept": grounder.key(c), "films": int(df[c]), "weight": grounder.idf[c]} for c in codes]
     return pd.DataFrame(rows, columns=["concept", "films", "weight"])
+
+
+def settings(convention: Any) -> pd.DataFrame:
+    """The settings of a config or convention as a table, one row each."""
+    rows = [{"setting": name, "value": _shown(value)} for name, value in vars(convention).items()]
+    return pd.DataFrame(rows)
+
+
+def _shown(value: Any) -> str:
+    if hasattr(value, "__dataclass_fields__"):
+        return ", ".join(f"{name} {part:g}" for name, part in vars(value).items())
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def transcript(dialogue: Dialogue, limit: int = 10) -> pd.DataFrame:
@@ -145,7 +160,7 @@ def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined."""
-    names = [base.get(m).name for m in metrics] or [m.name for m in base.METRICS.values() if m.headline]
+    names = [base.get(m).name for m in metrics or HEADLINE]
     frame = model_metrics[model_metrics["metric"].isin(names)].copy()
     frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]
     wide = frame.pivot_table(index="model", columns="metric", values="shown", aggfunc="first")[names]
