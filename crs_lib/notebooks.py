@@ -54,10 +54,9 @@ def _same_environment() -> None:
 
 
 def _look() -> None:
-    import matplotlib as mpl
+    import matplotlib.style as mpl_style
     import numpy as np
     import pandas as pd
-    import seaborn as sns
 
     from crs_lib.figures import style
 
@@ -66,8 +65,7 @@ def _look() -> None:
     pd.set_option("display.max_colwidth", 70)
     pd.set_option("display.width", 110)
     np.set_printoptions(precision=3, suppress=True)
-    sns.set_palette("colorblind")
-    mpl.rcParams.update(style.STYLE)
+    mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
 
 
 def _short_errors() -> None:
