@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from crs_lib.dialogue import Dialogue, Mark
 from crs_lib.movies import evidence, fast, fields, lexicon
 from crs_lib.movies.catalog import Catalog
-from crs_lib.movies.concepts import Grounded, joined
 from crs_lib.movies.fast import FastMatcher, Hits
 from crs_lib.movies.fields import FIELDS, TAS_FIELDS
+from crs_lib.movies.grounded import Grounded, joined
 from crs_lib.movies.matching import Matcher
 from crs_lib.movies.titles import Mention, Titles
 from crs_lib.text import batches, fold_joined, words
