@@ -11,14 +11,24 @@ import pandas as pd
 
 from crs_lib import paths, tables
 from crs_lib.errors import InputError
-from crs_lib.figures import latex, movies_scores, movies_time, style
+from crs_lib.figures import (
+    diagrams,
+    latex,
+    movies_pairs,
+    movies_ranks,
+    movies_scores,
+    movies_shifts,
+    movies_time,
+    style,
+)
 from crs_lib.figures.base import FIGURES, NoDataError, counts
 from crs_lib.figures.latex import TABLES
 from crs_lib.registry import did_you_mean
 
 __all__ = ["FIGURES", "TABLES", "NoDataError", "caption", "draw", "make", "names", "redraw"]
 
-_MEMBERS = (latex, movies_scores, movies_time)  # fill the registries
+# Importing them fills the registries.
+_MEMBERS = (diagrams, latex, movies_pairs, movies_ranks, movies_scores, movies_shifts, movies_time)
 
 
 def names(study: str | None = None) -> list[str]:

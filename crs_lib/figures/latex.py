@@ -122,6 +122,9 @@ def table_pairwise(results: pd.DataFrame, *, metric: str = "item_tas") -> str:
     return tabular("lrrrrr", head, rows, "Paired tests, a row for each pair of systems.")
 
 
+_WAIT = ("restricted_mean", "low", "high")
+
+
 @TABLES.register(
     "table_recovery",
     study="movies",
@@ -137,13 +140,15 @@ def table_recovery(shifts: pd.DataFrame) -> str:
     from crs_lib.figures.movies_time import waiting
 
     require(shifts, ["session_id", "watched", "recovered_item", "delay_item"])
-    times = restricted_mean(waiting(shifts)).set_index("system")
+    times = waiting(shifts)
+    horizon = _horizon(times)
+    waits = restricted_mean(times, horizon=horizon).set_index("system") if horizon else pd.DataFrame()
     rows = []
     for name in systems_of(shifts):
         mine = shifts[shifts["model"] == name]
         hits, n = int(mine["recovered_item"].sum()), len(mine)
         low, high = (float(np.clip(end, 0, 1)) for end in proportion_confint(hits, n, method="wilson"))
-        wait = times.loc[name]
+        wait = waits.loc[name] if name in waits.index else dict.fromkeys(_WAIT, np.nan)
         rows.append(
             [
                 escape(name),
@@ -153,6 +158,14 @@ def table_recovery(shifts: pd.DataFrame) -> str:
                 within(wait["restricted_mean"], wait["low"], wait["high"]),
             ]
         )
-    horizon = float(times["horizon"].iloc[0])
     head = ["system", "shifts", "recovered", "never seen", f"mean wait (of {horizon:g} replies)"]
     return tabular("lrrrr", head, rows, "Recovery after shifts, by items.")
+
+
+def _horizon(times: pd.DataFrame) -> float:
+    """The longest time that every system with shifts still waiting was followed for; 0 if there is none."""
+    last = times.groupby("system")["time"].transform("max")
+    waiting_still = times[(times["time"] == last) & ~times["event"]]
+    return float(
+        (waiting_still if len(waiting_still) else times)["time"].groupby(times["system"]).max().min()
+    )

@@ -48,8 +48,8 @@ def _sessions(model_metrics: pd.DataFrame) -> str:
     study="movies",
     tables=("model_metrics",),
     caption="Mean scores of {systems} systems, ordered by item TAS (n = {sessions} sessions per system; "
-    "lines: 95 % intervals, scenarios resampled). Numbers at the right of a panel are ranks. Plain TAS rewards repeating the "
-    "user's words; the item-grounded scores give credit only for the films recommended.",
+    "lines: 95 % intervals, scenarios resampled). Numbers beside a panel are ranks. Plain TAS "
+    "rewards repeating the user's words; the item-grounded scores give credit only for films recommended.",
 )
 def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS) -> Any:
     """Systems by item TAS, with the other headline scores and their ranks beside it."""
@@ -63,7 +63,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS
         for place, name in enumerate(order):
             row, look = part.loc[name], looks[name]
             style.interval(panel, place, row["low"], row["high"], look.colour, caps=0.24)
-            panel.plot(row["mean"], place, look.marker, color=look.colour, markersize=5)
+            panel.plot(row["mean"], place, look.marker, color=look.colour, markersize=look.size)
             text = "–" if np.isnan(row["mean"]) else f"{ranks[name]:.0f}"
             panel.text(1.02, place, text, transform=panel.get_yaxis_transform(), va="center")
         panel.set_title(style.titled(metric))
@@ -73,7 +73,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS
         panel.locator_params(axis="x", nbins=4)
     _name_rows(axes, order)
     made.supylabel("system")
-    words = "Mean over sessions with 95 % interval; numbers at the right of a panel: ranks in it, 1 is best"
+    words = "Means with 95 % intervals; numbers beside a panel: ranks, 1 is best"
     style.note(made, f"{words}; {_sessions(model_metrics)}.")
     return made
 
@@ -153,7 +153,7 @@ def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = SPREAD) -> 
     made.supylabel("system")
     style.note(
         made,
-        "Shapes: density of the session scores; dot and line: mean with 95 % interval; "
+        "Shapes: density of session scores; dot and line: mean with 95 % interval; "
         f"n = {results['session_id'].nunique()} sessions per system.",
     )
     return made
@@ -195,20 +195,20 @@ def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = COM
     if len(found) < 3:
         raise NoDataError("a radar needs at least 3 metrics with a finite range and a mean")
     order = systems_of(model_metrics)
-    columns = min(4, len(order))
+    columns = min(3, len(order))
     rows = -(-len(order) // columns)
     polar = {"projection": "polar"}
-    made, axes = style.figure(0.4 + 1.85 * rows * 4 / max(3, columns), rows, columns, subplot_kw=polar)
+    made, axes = style.figure(0.45 + 1.85 * rows, rows, columns, subplot_kw=polar)
     angles = np.linspace(0, 2 * np.pi, len(found), endpoint=False)
     for panel, name in zip(axes.flat, order, strict=False):
         ends = np.array([_outward(metric, part.loc[name]) for metric, part in found.items()])
         _radar(panel, angles, ends, style.looks([name])[name], [_spoke(metric) for metric in found])
-        panel.set_title(style.label(name), pad=8, fontweight="bold")
+        panel.set_title(style.label(name), pad=6, fontweight="bold", loc="left")
     for panel in axes.flat[len(order) :]:
         panel.set_visible(False)
     style.note(
         made,
-        "Outward is better: the centre is the worst and the rim the best value of a component's range; "
+        "Outward is better: centre and rim are the worst and the best value of a component's range; thick, "
         f"along the spokes: 95 % interval; no mark: not defined; {_sessions(model_metrics)}.",
     )
     return made
@@ -235,7 +235,7 @@ def _radar(panel: Any, angles: Any, ends: Any, look: style.Look, labels: Sequenc
         panel.fill(*closed, color=look.colour, alpha=0.15, linewidth=0)
     for angle, (middle, low, high) in zip(angles, ends, strict=True):
         panel.plot([angle, angle], [low, high], color=look.colour, linewidth=3, alpha=0.6)
-        panel.plot(angle, middle, look.marker, color=look.colour, markersize=4)
+        panel.plot(angle, middle, look.marker, color=look.colour, markersize=0.8 * look.size)
     panel.set_ylim(0, 1.02)
     panel.set_yticks([0.25, 0.5, 0.75], ["", "", ""])
     panel.set_xticks(angles, labels)

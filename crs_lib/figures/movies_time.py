@@ -33,9 +33,9 @@ def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = SCORES) ->
         _lines(panel, means(turns, ["model", "turn"], metric), "turn")
         panel.set_ylabel(style.titled(metric))
     strip = axes[-1, 0]
-    share = (turns["since_shift"] == 0).groupby(turns["turn"]).mean()
-    strip.bar(share.index, share.to_numpy(dtype=float), width=0.7, color=style.FAINT)
-    strip.set(ylabel="shifts", xlabel="turn", ylim=(0, max(0.01, float(share.max()) * 1.25)))
+    share = shift_share(turns)
+    strip.bar(share.index, share.to_numpy(), width=0.7, color=style.FAINT)
+    strip.set(ylabel="shifts", xlabel="turn", ylim=(0, max(0.1, float(share.max()) * 1.25)))
     strip.locator_params(axis="y", nbins=2)
     strip.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     strip.xaxis.get_major_locator().set_params(integer=True)
@@ -45,6 +45,12 @@ def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = SCORES) ->
     words = "Bands: 95 % interval; bars: share of sessions that shift"
     style.note(made, f"{words}; n = {n} sessions per system.")
     return made
+
+
+def shift_share(turns: pd.DataFrame) -> pd.Series:
+    """Share of the sessions in [0, 1] whose user shifts at a turn, by turn; 0 before the first shift."""
+    shifts = turns["since_shift"].astype("Float64").eq(0).fillna(False).astype(float)
+    return shifts.groupby(turns["turn"]).mean()
 
 
 def _lines(panel: Any, table: pd.DataFrame, x: str) -> None:
@@ -57,7 +63,7 @@ def _lines(panel: Any, table: pd.DataFrame, x: str) -> None:
         panel.fill_between(at, part["low"], part["high"], color=look.colour, alpha=0.15, linewidth=0)
         panel.plot(
             at, part["mean"], color=look.colour, linestyle=look.line, marker=look.marker,
-            markevery=(place % step, step),
+            markersize=look.size, markevery=(place % step, step),
         )  # fmt: skip
     panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
     panel.grid(axis="y")
@@ -154,7 +160,9 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "item") -> Any:
         )
         upper.fill_between(at, high, low, step="post", color=look.colour, alpha=0.15, linewidth=0)
         upper.step(at, share, where="post", color=look.colour, linestyle=look.line)
-        upper.plot(part["time"], 1 - part["survival"], look.marker, color=look.colour, clip_on=False)
+        upper.plot(
+            part["time"], 1 - part["survival"], look.marker, color=look.colour, ms=look.size, clip_on=False
+        )
     upper.set(ylabel="share recovered", ylim=(-0.03, 1.03), xlim=(-0.3, last + 0.45))
     upper.grid(axis="y")
     _waiting_table(lower, times, order, last)

@@ -28,7 +28,7 @@ STYLE: dict[str, Any] = {
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": INK,
     "ytick.color": INK, "axes.linewidth": 0.6, "grid.color": GRID, "grid.linewidth": 0.5,
     "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
-    "lines.linewidth": 1.3, "lines.markersize": 4.5, "lines.markeredgewidth": 0, "legend.frameon": False, "hatch.linewidth": 0.5,
+    "lines.linewidth": 1.3, "lines.markersize": 4.5, "lines.markeredgewidth": 0, "legend.frameon": False,
     "xtick.major.size": 2.5, "ytick.major.size": 2.5, "figure.facecolor": "white", "axes.facecolor": "white",
     "savefig.facecolor": "white", "savefig.bbox": None, "pdf.fonttype": 42, "ps.fonttype": 42,
     "pdf.compression": 6, "figure.constrained_layout.h_pad": 0.03, "figure.constrained_layout.w_pad": 0.03,
@@ -41,6 +41,11 @@ class Look(NamedTuple):
     colour: str
     marker: str
     line: Any
+
+    @property
+    def size(self) -> float:
+        """Marker size in points that makes the shapes equally visible."""
+        return {"*": 7.5, "P": 5.5, "X": 5.5}.get(self.marker, 4.5)
 
 
 _LOOKS = {
@@ -117,7 +122,9 @@ def figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tu
 
 def note(made: Any, text: str) -> None:
     """One or two small lines under the figure: what the marks mean, and n."""
-    made.supxlabel(textwrap.fill(text, 116), x=0.01, ha="left", fontsize=SMALL, color=FAINT)
+    made.supxlabel(
+        textwrap.fill(text.replace(" %", "\u00a0%"), 110), x=0.01, ha="left", fontsize=SMALL, color=FAINT
+    )
 
 
 def legend(made: Any, systems: Sequence[str]) -> None:
@@ -125,7 +132,15 @@ def legend(made: Any, systems: Sequence[str]) -> None:
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], color=look.colour, marker=look.marker, linestyle=look.line, label=label(name))
+        Line2D(
+            [],
+            [],
+            color=look.colour,
+            marker=look.marker,
+            markersize=look.size,
+            linestyle=look.line,
+            label=label(name),
+        )
         for name, look in looks(systems).items()
     ]
     widest = max(len(label(name)) for name in systems)

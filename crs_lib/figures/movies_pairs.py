@@ -1,0 +1,157 @@
+"""Figures of pairs: metric with metric (correlations), system with system (effect sizes)."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crs_lib.figures import style
+from crs_lib.figures.base import FIGURES, NoDataError, require, systems_of
+from crs_lib.metrics import base
+from crs_lib.stats import bootstrap_estimates, rank_biserial
+
+RELATED = (
+    "item_tas", "satisfaction_corrected", "novelty", "topic_interference_leakage", "copying",
+    "item_recovery_rate", "topic_adaptation_score", "cross_coherence", "context_retention",
+    "topic_interference", "topic_recovery_rate", "slot_f1",
+)  # fmt: skip
+_DIVERGING = "RdBu"  # told apart by colour-blind readers; the printed numbers carry the grey version
+
+
+def matrix(
+    made: Any, panel: Any, values: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], bar: str
+) -> None:
+    """A matrix in [-1, 1] as coloured cells with names on both sides and a labelled bar."""
+    import matplotlib
+
+    cells, colours = np.ma.masked_invalid(values), matplotlib.colormaps[_DIVERGING]
+    image = panel.imshow(cells, cmap=colours, vmin=-1, vmax=1, aspect="auto", alpha=0.85)
+    panel.set_xticks(range(len(columns)), columns, rotation=40, ha="right", rotation_mode="anchor")
+    panel.set_yticks(range(len(rows)), rows)
+    panel.tick_params(length=0)
+    panel.spines[:].set_visible(False)
+    made.colorbar(image, ax=panel, label=bar, fraction=0.04, pad=0.02, ticks=[-1, -0.5, 0, 0.5, 1])
+
+
+def write_cell(panel: Any, row: int, column: int, text: str, value: float, *, bold: bool = False) -> None:
+    """Text in a cell of a matrix, in the ink that reads on the cell's colour."""
+    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL, "linespacing": 0.95}
+    look |= {"color": "white" if abs(value) > 0.65 else style.INK, "weight": "bold" if bold else "normal"}
+    panel.text(column, row, text, **look)
+
+
+def signed(value: float) -> str:
+    """Two decimals without the leading zero: −.42, .07, 1."""
+    text = f"{abs(value):.2f}"
+    text = "1" if text == "1.00" else text.removeprefix("0")
+    return ("−" if round(value, 2) < 0 else "") + text
+
+
+@FIGURES.register(
+    "correlation_heatmap",
+    study="movies",
+    tables=("results",),
+    caption="Spearman correlation of session metrics within systems: each system's mean rank is taken off "
+    "first, so that differences between systems do not show as correlation ({systems} systems, {sessions} "
+    "sessions each). Bold: the 95 % interval (sessions resampled with all their systems) leaves out 0; "
+    "empty: a metric that does not vary.",
+)
+def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = RELATED) -> Any:
+    """Rank correlations of the session metrics, centred within systems."""
+    shown = [base.get(name).name for name in metrics if name in results]
+    require(results, ["session_id", *shown], sessions=3)
+    if len(shown) < 2:
+        raise NoDataError("a correlation needs at least 2 metrics")
+    values = np.full((len(shown) - 1, len(shown) - 1), np.nan)
+    made, axes = style.figure(1.0 + 0.34 * len(shown))
+    panel = axes[0][0]
+    for row in within_correlations(results, shown).itertuples():
+        i, j = shown.index(str(row.y)) - 1, shown.index(str(row.x))
+        values[i, j] = row.correlation
+        if not np.isnan(row.correlation):
+            bold = row.low > 0 or row.high < 0
+            write_cell(panel, i, j, signed(row.correlation), row.correlation, bold=bold)
+    names = [style.short(name) for name in shown]
+    matrix(made, panel, values, names[1:], names[:-1], "Spearman correlation")
+    panel.set(xlabel="metric", ylabel="metric")
+    n = results["session_id"].nunique()
+    words = "Within-system rank correlation; bold: 95 % interval leaves out 0"
+    style.note(made, f"{words}; n = {n} sessions per system, {len(systems_of(results))} systems.")
+    return made
+
+
+def within_correlations(results: pd.DataFrame, metrics: Sequence[str], *, seed: int = 0) -> pd.DataFrame:
+    """Rank correlation in [-1, 1] of each pair within systems, with its interval; a row a pair.
+
+    Ranks over all sessions minus their mean in the system; rows that lack either value are left out.
+    Sessions are drawn with all their systems; the ranks are taken once, not anew in every draw. NaN
+    where either does not vary within systems.
+    """
+    frame = results[["model", "session_id"]].reset_index(drop=True)
+    clusters, owner = np.unique(frame["session_id"].astype(str), return_inverse=True)
+    rows, sums = [], []
+    for x, y in combinations(metrics, 2):
+        both = results[[x, y]].astype(float).reset_index(drop=True).dropna()
+        ranks = both.rank()
+        centred = (ranks - ranks.groupby(frame["model"]).transform("mean")).to_numpy() / max(1, len(both))
+        moments = np.stack([centred[:, 0] ** 2, centred[:, 1] ** 2, centred.prod(axis=1)], axis=1)
+        part = np.zeros((len(clusters), 3))
+        np.add.at(part, owner[both.index], moments)
+        sums.append(part)
+        rows.append({"x": x, "y": y, "n": len(both), "n_missing": len(frame) - len(both)})
+    whole = np.stack(sums, axis=1)
+
+    def statistic(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        xx, yy, xy = np.moveaxis(np.tensordot(weights, whole, axes=1), 2, 0)
+        scale = np.sqrt(xx * yy)
+        return np.asarray(np.divide(xy, scale, out=np.full_like(scale, np.nan), where=scale > 1e-9))
+
+    width = 3 * len(rows) + len(clusters)
+    found = bootstrap_estimates(statistic, len(clusters), method="percentile", seed=seed, width=width)
+    return pd.DataFrame(rows).assign(correlation=found.estimate, low=found.low, high=found.high)
+
+
+def complete(results: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """The systems that have the metric, over the scenarios that all of them have; NoDataError if none."""
+    known = results[results[metric].notna()]
+    counts = known.groupby("session_id")["model"].nunique()
+    frame = known[known["session_id"].isin(counts.index[counts == known["model"].nunique()])]
+    if frame["model"].nunique() < 2 or frame["session_id"].nunique() < 2:
+        raise NoDataError(f"fewer than 2 systems share 2 scenarios with {metric}: nothing can be compared")
+    return frame
+
+
+@FIGURES.register(
+    "effect_matrix",
+    study="movies",
+    tables=("results",),
+    caption="Paired effect sizes of item TAS: matched rank-biserial correlation of the row's system against "
+    "the column's over {sessions} scenarios; 1 means that the row wins every scenario. Above the diagonal "
+    "the estimate (bold: the 95 % interval leaves out 0), below it the interval.",
+)
+def effect_matrix(results: pd.DataFrame, *, metric: str = "item_tas") -> Any:
+    """Matched rank-biserial correlation of every pair of systems, with its interval."""
+    name = base.get(metric).name
+    require(results, ["session_id", name], systems=2, sessions=2)
+    frame = complete(results, name)
+    order = systems_of(frame)
+    values = np.full((len(order), len(order)), np.nan)
+    made, axes = style.figure(1.2 + 0.42 * len(order))
+    panel = axes[0][0]
+    for row in rank_biserial(frame, system="model", scenario="session_id", value=name).itertuples():
+        i, j = order.index(str(row.a)), order.index(str(row.b))
+        value, low, high = (row.estimate, row.low, row.high)
+        if i > j:
+            i, j, value, low, high = j, i, -value, -high, -low
+        values[i, j], values[j, i] = value, -value
+        write_cell(panel, i, j, signed(value), value, bold=low > 0 or high < 0)
+        write_cell(panel, j, i, f"[{signed(-high)},\n{signed(-low)}]", value)
+    names = [style.label(one, 16) for one in order]
+    matrix(made, panel, values, names, names, "row beats column (rank-biserial)")
+    panel.set(xlabel="system", ylabel="system")
+    words = f"{style.short(name)}, n = {frame['session_id'].nunique()} paired scenarios"
+    style.note(made, f"{words}; above: estimate (bold: interval leaves out 0); below: 95 % interval.")
+    return made

@@ -1,0 +1,143 @@
+"""What happens at shifts and in words: recovery by shift type, concepts missed and added."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crs_lib.figures import style
+from crs_lib.figures.base import FIGURES, NoDataError, require, systems_of
+from crs_lib.stats import bootstrap_estimates
+
+
+@FIGURES.register(
+    "adaptation_profile",
+    study="movies",
+    tables=("shifts",),
+    caption="Share of shifts recovered within the window of the convention, by system and type of shift, "
+    "with Wilson 95 % intervals ({shifts} shifts in {sessions} sessions per system; n: shifts of a type per "
+    "system). A shift is recovered when one recommended item meets every wish in force.",
+)
+def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "item") -> Any:
+    """Share of shifts recovered: systems by shift types, each cell with its interval."""
+    import matplotlib
+
+    table = recovered_by_type(shifts, kind)
+    order = systems_of(shifts)
+    types = [str(name) for name in dict.fromkeys(table["type"])]
+    made, axes = style.figure(1.15 + 0.4 * len(order))
+    panel = axes[0][0]
+    values = np.full((len(order), len(types)), np.nan)
+    for row in table.itertuples():
+        i, j = order.index(str(row.model)), types.index(str(row.type))
+        values[i, j] = row.share
+        text = f"{row.share:.2f}\n[{row.low:.2f}, {row.high:.2f}]"
+        colour = "white" if row.share > 0.55 else style.INK
+        panel.text(j, i, text, ha="center", va="center", color=colour, fontsize=style.SMALL, linespacing=1.1)
+    blues = matplotlib.colormaps["Blues"]
+    image = panel.imshow(np.ma.masked_invalid(values), cmap=blues, vmin=0, vmax=1, aspect="auto")
+    sizes = table.groupby("type")["n"].agg(["min", "max"])
+    heads = [
+        f"{name or 'unnamed'}\nn = {low}" + (f"–{high}" if high != low else "")
+        for name, (low, high) in ((name, sizes.loc[name]) for name in types)
+    ]
+    panel.set_xticks(range(len(types)), heads)
+    panel.set_yticks(range(len(order)), [style.label(name) for name in order])
+    panel.set_xticks(np.arange(len(types) + 1) - 0.5, minor=True)
+    panel.set_yticks(np.arange(len(order) + 1) - 0.5, minor=True)
+    panel.grid(which="minor", color="white", linewidth=1.5)
+    panel.tick_params(which="both", length=0)
+    panel.spines[:].set_visible(False)
+    panel.set(xlabel="type of shift", ylabel="system")
+    made.colorbar(image, ax=panel, label="share recovered", fraction=0.04, pad=0.02)
+    n = shifts["session_id"].nunique()
+    style.note(made, f"Share recovered with Wilson 95 % interval; n: shifts per system, in {n} sessions.")
+    return made
+
+
+def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
+    """Share of shifts recovered in [0, 1] by model and type, Wilson's 95 % interval and n; a row a cell.
+
+    Types come most frequent first. Shifts count as independent: a session rarely has two of one type.
+    Source: Wilson (1927), JASA 22; the interval is statsmodels' proportion_confint.
+    """
+    from statsmodels.stats.proportion import proportion_confint
+
+    column = f"recovered_{kind}"
+    require(shifts, ["session_id", "type", column])
+    sizes = shifts["type"].value_counts()
+    types = sorted(sizes.index, key=lambda name: (-int(sizes[name]), str(name)))
+    cells = shifts.groupby(["model", "type"], sort=False)[column].agg(["sum", "size"])
+    rows = []
+    for model in systems_of(shifts):
+        for name in types:
+            if (model, name) in cells.index:
+                hits, n = (int(value) for value in cells.loc[(model, name)])
+                low, high = proportion_confint(hits, n, method="wilson")
+                ends = {"low": max(0.0, float(low)), "high": min(1.0, float(high))}
+                rows.append({"model": model, "type": name, "share": hits / n, **ends, "n": n})
+    return pd.DataFrame(rows)
+
+
+@FIGURES.register(
+    "concept_top",
+    study="movies",
+    tables=("turns",),
+    caption="Concepts that replies most often leave out of what the user said (missing) and name beyond it "
+    "(added): share of turns with 95 % intervals, over {systems} systems and {sessions} sessions each "
+    "(sessions resampled). Facts about a recommended film count as added, so an added concept is not by "
+    "itself an error.",
+)
+def concept_top(turns: pd.DataFrame, *, top: int = 10) -> Any:
+    """The concepts most often missing and most often added, as shares of the turns."""
+    require(turns, ["session_id", "missing_concepts", "hallucinated_concepts"])
+    made, axes = style.figure(0.8 + 0.21 * top, 1, 2)
+    sides = {"missing": ("missing_concepts", "#0072B2"), "added": ("hallucinated_concepts", "#D55E00")}
+    shown = 0
+    for panel, (title, (column, colour)) in zip(axes[0], sides.items(), strict=True):
+        table = concept_shares(turns, column, top)
+        shown += len(table)
+        for place, row in enumerate(table.itertuples()):
+            panel.barh(place, row.share, height=0.7, color=colour, alpha=0.75)
+            style.interval(panel, place, row.low, row.high, style.INK)
+        panel.set_yticks(range(len(table)), [style.label(str(name), 30) for name in table["concept"]])
+        panel.set(ylim=(max(1, len(table)) - 0.4, -0.6), title=title, xlabel="share of turns")
+        panel.tick_params(axis="y", length=0)
+        panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
+        panel.locator_params(axis="x", nbins=5)
+        panel.grid(axis="x")
+    if not shown:
+        raise NoDataError("no concept is missing or added in any turn")
+    axes[0][0].set_ylabel("concept")
+    n, systems = turns["session_id"].nunique(), len(systems_of(turns))
+    words = "Bars: share of all turns; lines: 95 % interval"
+    style.note(made, f"{words}; {systems} system{'s' if systems > 1 else ''}, n = {n} sessions per system.")
+    return made
+
+
+def concept_shares(turns: pd.DataFrame, column: str, top: int, *, seed: int = 0) -> pd.DataFrame:
+    """The ``top`` concepts of a list column by the share of turns in [0, 1] that hold them, with intervals.
+
+    Most frequent first, equal ones by name; sessions are resampled with all their systems.
+    """
+    totals = Counter(concept for found in turns[column] for concept in _set(found))
+    best = sorted(totals, key=lambda name: (-totals[name], name))[:top]
+    if not best:
+        return pd.DataFrame(columns=["concept", "share", "low", "high", "n"])
+    place = {name: number for number, name in enumerate(best)}
+    sessions, owner = np.unique(turns["session_id"].astype(str), return_inverse=True)
+    sums = np.zeros((len(sessions), len(best) + 1))
+    for row, found in zip(owner, turns[column], strict=True):
+        sums[row, -1] += 1
+        for concept in _set(found):
+            if concept in place:
+                sums[row, place[concept]] += 1
+    draws = bootstrap_estimates(lambda w: (w @ sums)[:, :-1] / (w @ sums)[:, -1:], len(sessions), seed=seed)
+    table = pd.DataFrame({"concept": best, "share": draws.estimate, "low": draws.low, "high": draws.high})
+    return table.assign(n=[totals[name] for name in best])
+
+
+def _set(found: Iterable[str] | None) -> set[str]:
+    return set() if found is None else {str(concept) for concept in found}
