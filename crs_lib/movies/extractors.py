@@ -1,0 +1,212 @@
+"""Concept extractors by name: which concepts of a catalogue a text is said to contain.
+
+``words`` is ours; ``substring`` and ``embed`` are the thesis's; the others are those it compared.
+All answer for many texts at once and see concepts as codes of one :class:`ConceptSpace`.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.concepts import ConceptSpace
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.matching import Matcher
+from crs_lib.movies.substrings import SubstringMatcher
+from crs_lib.registry import Registry
+from crs_lib.text import BREAK, batches, fold, fold_joined
+
+Sets = list[frozenset[int]]
+
+
+class Material(NamedTuple):
+    """What an extractor may be made of. ``catalog`` is the cleaned one, where ``space`` is its own.
+
+    ``llm`` names a model as in ``ollama:mistral:7b``; only the extractor ``llm`` needs it.
+    """
+
+    space: ConceptSpace
+    catalog: Catalog | None = None
+    llm: str = ""
+
+
+class Extractor(Protocol):
+    """Finds concepts. ``embedder`` says what text is turned into, empty where it is only compared."""
+
+    name: str
+    embedder: str
+    space: ConceptSpace
+
+    def sets(self, texts: Sequence[str]) -> Sets: ...
+
+
+EXTRACTORS: Registry[Extractor] = Registry("concept extractor")
+
+
+def create(spec: str, material: Material) -> Extractor:
+    """The extractor of a name, made for a concept space; InputError with a suggestion for an unknown one."""
+    return EXTRACTORS.create(spec, material=material)
+
+
+def memoised(extractor: Extractor, texts: Sequence[str]) -> dict[str, frozenset[int]]:
+    """The concepts of every distinct text: each is looked at once."""
+    distinct = list(dict.fromkeys(texts))
+    return dict(zip(distinct, extractor.sets(distinct), strict=True))
+
+
+@EXTRACTORS.register("words", embedder="", inside_words=False)
+class Words:
+    """Whole folded words, all overlapping matches; everyday words count under declared rules (default).
+
+    Over the thesis's vocabulary, which has no such rules, every whole-word match counts.
+    """
+
+    name = "words"
+    embedder = ""
+
+    def __init__(self, material: Material) -> None:
+        self.space = material.space
+        self._find: Callable[[Sequence[str]], Sets]
+        if material.catalog is not None:
+            grounder = Grounder(material.catalog)
+            self._find = lambda texts: grounder.ground(texts).sets()
+        else:
+            self._compile()
+            self._find = self._plain
+
+    def _compile(self) -> None:
+        forms: dict[str, list[int]] = {}
+        for code, value in enumerate(self.space.value):
+            if form := fold(value):
+                forms.setdefault(form, []).append(code)
+        self._codes = list(forms.values())
+        self._matcher = Matcher(list(forms))
+
+    def _plain(self, texts: Sequence[str]) -> Sets:
+        found: list[set[int]] = [set() for _ in texts]
+        for first, last in batches(texts):
+            tokens = fold_joined(texts[first:last]).split()
+            assert tokens.count(BREAK) == last - first - 1
+            for row, _, _, form in self._matcher.scan(tokens):
+                found[first + row].update(self._codes[form])
+        return [frozenset(codes) for codes in found]
+
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text."""
+        return self._find(texts)
+
+
+class _ByValue:
+    """Common to the extractors that look for the values themselves: one pattern per distinct value."""
+
+    def __init__(self, material: Material) -> None:
+        self.space = material.space
+        codes: dict[str, list[int]] = {}
+        for code, value in enumerate(self.space.value):
+            codes.setdefault(value, []).append(code)
+        self._codes = [tuple(found) for found in codes.values()]
+        self._matcher = SubstringMatcher(list(codes))
+
+    def _sets(self, texts: Sequence[str], *, whole: bool) -> Sets:
+        found = self._matcher.find([text.lower() for text in texts], whole=whole)
+        return [frozenset(code for number in row for code in self._codes[number]) for row in found]
+
+
+@EXTRACTORS.register("substring", embedder="", inside_words=True)
+class Substring(_ByValue):
+    """Every value that occurs anywhere in the lower-cased text, also inside words (the thesis's "catalog")."""
+
+    name = "substring"
+    embedder = ""
+
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text."""
+        return self._sets(texts, whole=False)
+
+
+@EXTRACTORS.register("rules", embedder="", inside_words=False)
+class Rules(_ByValue):
+    """Values between word boundaries; years only as 19xx or 20xx."""
+
+    name = "rules"
+    embedder = ""
+    _year = re.compile(r"\b(?:19|20)\d\d\b")
+
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text."""
+        field, value = self.space.field, self.space.value
+        return [
+            frozenset(c for c in codes if field[c] != "year" or self._year.fullmatch(value[c]))
+            for codes in self._sets(texts, whole=True)
+        ]
+
+
+@EXTRACTORS.register("fuzzy", embedder="", inside_words=True)
+class Fuzzy(Substring):
+    """Substrings, and values of which every word is spelt almost like a word of the text (ratio ≥ 0.88)."""
+
+    name = "fuzzy"
+    threshold = 0.88
+
+    def __init__(self, material: Material) -> None:
+        from crs_lib.movies.spelling import NearWords
+
+        super().__init__(material)
+        tokens = [tuple(dict.fromkeys(re.findall(r"\w+", value))) for value in self.space.value]
+        self._near = NearWords(sorted({word for words in tokens for word in words}), self.threshold)
+        self._values_of: dict[str, list[int]] = {}
+        self._length = [len(words) for words in tokens]
+        for code, words in enumerate(tokens):
+            for word in words:
+                self._values_of.setdefault(word, []).append(code)
+
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text."""
+        plain = super().sets(texts)
+        return [codes | self._spelt(text) for codes, text in zip(plain, texts, strict=True)]
+
+    def _spelt(self, text: str) -> frozenset[int]:
+        words = set(re.findall(r"\w+", text.lower()))
+        near = {known for word in sorted(words) for known in self._near.of(word)}
+        met: dict[int, int] = {}
+        for known in near:
+            for code in self._values_of[known]:
+                met[code] = met.get(code, 0) + 1
+        return frozenset(code for code, n in met.items() if n == self._length[code])
+
+
+@EXTRACTORS.register("embed", embedder="char_wb 3-5 TF-IDF", inside_words=True)
+def embed(material: Material) -> Extractor:
+    """Nearest values by character n-grams: the best three per field with cosine ≥ 0.35 (published table)."""
+    from crs_lib.movies.extractors_embed import Embed
+
+    return Embed(material.space)
+
+
+@EXTRACTORS.register("hybrid", embedder="char_wb 3-5 TF-IDF", inside_words=True)
+class Hybrid:
+    """``rules``; for fields still empty ``fuzzy``; for fields still empty then ``embed``."""
+
+    name = "hybrid"
+
+    def __init__(self, material: Material) -> None:
+        self.space = material.space
+        self._members = [create(name, material) for name in ("rules", "fuzzy", "embed")]
+        self.embedder = self._members[-1].embedder
+
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text."""
+        found: list[frozenset[int]] = [frozenset()] * len(texts)
+        for member in self._members:
+            for row, codes in enumerate(member.sets(texts)):
+                filled = {self.space.field[code] for code in found[row]}
+                found[row] |= {code for code in codes if self.space.field[code] not in filled}
+        return found
+
+
+@EXTRACTORS.register("llm", embedder="", inside_words=False, needs="a model: --llm ollama:mistral:7b")
+def llm(material: Material) -> Any:
+    """One LLM call a text; what it names counts where the catalogue has it."""
+    from crs_lib.movies.extractors_llm import LlmExtractor
+
+    return LlmExtractor(material.space, material.llm)

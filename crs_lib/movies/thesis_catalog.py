@@ -1,0 +1,216 @@
+"""The catalogue as the thesis indexed it: its normalisation, its index with repetitions, its retrieval.
+
+Kept beside the cleaned catalogue only to recompute the thesis's own figures. What is wrong with it is
+told in docs/metrics.md, section 8: "fiction" is cut out of the middle of words, a film counts twice for
+two spellings of one genre, and a query without an answer turns silently into the union of its parts.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from crs_lib.errors import InputError
+from crs_lib.movies import sources
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.concepts import ConceptSpace
+
+CONCEPT_FIELDS = ("genre", "actor", "director", "writer", "language", "year")
+FIELDS = ("name", "genre", "actor", "director", "language", "writer", "year")
+_ALIASES = {"title": "name", "plot_keywords": "plot", "plot_kw": "plot"}
+_PLOT_STOP_WORDS = frozenset(
+    "about after also been before being film films from have have into life movie movies story that their "
+    "them then there they this through under what when where which while who whose will with without "
+    "your".split()
+)
+
+
+class Candidates(NamedTuple):
+    """What the thesis's retrieval returns: film numbers, and how it came to them.
+
+    ``how`` is "all fields" where every given field holds for every film, "fewer fields" where a field
+    without any film was ignored, "union" where the fields had no film in common, "catalogue" where
+    nothing was left to ask for.
+    """
+
+    films: frozenset[int]
+    how: str
+
+
+def normalise(field: str, value: str) -> str:
+    """A value as the thesis compared it: lower case, stripped; a year keeps its digits only.
+
+    From a genre " film", " movie" and " fiction" are cut out anywhere, also inside words
+    ("comic book fictional universe" becomes "comic bookal universe").
+    """
+    text = value.lower()
+    if field == "year":
+        return "".join(re.findall(r"\d", text))
+    if field == "genre":
+        for part in (" film", " movie", " fiction"):
+            text = text.replace(part, "")
+    return text.strip()
+
+
+class ThesisCatalog:
+    """Films and the thesis's index over them. ``records`` are ``(title, record)`` in the OpenDialKG form."""
+
+    def __init__(self, records: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        self.records = tuple((title, dict(record)) for title, record in records)
+        if not self.records:
+            raise InputError("the catalogue holds no film")
+        self.titles = tuple(str(record.get("name") or title) for title, record in self.records)
+        self.index: dict[str, dict[str, list[int]]] = {name: {} for name in FIELDS}
+        self.shown: dict[str, dict[str, str]] = {name: {} for name in FIELDS}
+        for number, (title, record) in enumerate(self.records):
+            for name in FIELDS:
+                for value in _listed(record.get(name, title if name == "name" else None)):
+                    key = normalise(name, value)
+                    if key:
+                        self.index[name].setdefault(key, []).append(number)
+                        self.shown[name].setdefault(key, value)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "ThesisCatalog":
+        """Read a JSON file ``title -> record``, or the embedded sample for "sample".
+
+        Raises InputError for any other file: the original spellings are needed, a cleaned table has lost
+        them.
+        """
+        if str(path) == sources.SAMPLE:
+            return cls.of(sources.load(sources.SAMPLE))
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(
+                f"{Path(path).name} cannot be read as a catalogue ({error}); the thesis's conventions need the "
+                "original JSON file (title -> record): python -m crs_lib data get thesis-catalogue"
+            ) from error
+        if not isinstance(data, dict) or not data:
+            raise InputError(f"{Path(path).name} must hold an object title -> record with at least one film")
+        return cls(data.items())
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> "ThesisCatalog":
+        """A cleaned catalogue, indexed the thesis's way."""
+        return cls((item.title, catalog.record(number)) for number, item in enumerate(catalog.items))
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    @cached_property
+    def space(self) -> ConceptSpace:
+        """The thesis's vocabulary: every normalised value of the six concept fields."""
+        field, value, films = [], [], []
+        for name in CONCEPT_FIELDS:
+            for key, numbers in self.index[name].items():
+                field.append(name)
+                value.append(key)
+                films.append(len(set(numbers)))
+        return ConceptSpace("thesis", tuple(field), tuple(value), np.array(films, dtype=np.int64), len(self))
+
+    @cached_property
+    def raw_codes(self) -> tuple[frozenset[int], ...]:
+        """Per film, the concepts whose value equals one of its raw labels but for case.
+
+        The thesis compares normalised wishes with raw labels, so the label "Crime Fiction" never meets
+        the wish ``genre=crime``.
+        """
+        codes = self.space.code_of
+        return tuple(
+            frozenset(
+                code
+                for name in CONCEPT_FIELDS
+                for value in _listed(record.get(name))
+                if (code := codes.get((name, value.strip().lower()))) is not None
+            )
+            for _, record in self.records
+        )
+
+    @cached_property
+    def title_numbers(self) -> Mapping[str, int]:
+        """Title, lower case, to the film that bears it; of several the last."""
+        return {title.lower(): number for number, title in enumerate(self.titles)}
+
+    # ── what it offered ────────────────────────────────────────────────────────────────────────
+    def available_genres(self) -> list[str]:
+        """Genres of at least three entries (repetitions counted) and three letters, in catalogue order."""
+        return [key for key, films in self.index["genre"].items() if len(films) >= 3 and len(key) > 2]
+
+    def attribute_values(self, field: str, min_count: int = 1) -> list[str]:
+        """The values of a field in their first spelling, sorted; repetitions count. Plot: its keywords."""
+        name = _field(field)
+        if name == "plot":
+            return sorted(self.plot_index)
+        found = self.index[name].items()
+        return sorted(self.shown[name][key] for key, films in found if len(films) >= min_count)
+
+    @cached_property
+    def plot_index(self) -> Mapping[str, frozenset[int]]:
+        """Films by plot keyword: words of four letters or more, a short list of common ones left out."""
+        table: dict[str, set[int]] = {}
+        for number, (_, record) in enumerate(self.records):
+            for word in plot_keywords(str(record.get("plot") or "")):
+                table.setdefault(word, set()).add(number)
+        return {word: frozenset(films) for word, films in table.items()}
+
+    # ── retrieval ──────────────────────────────────────────────────────────────────────────────
+    def lookup(self, field: str, value: str) -> frozenset[int]:
+        """Films of one value: by equal form, and only where none has it by every value that contains it."""
+        name = _field(field)
+        if name == "plot":
+            words = plot_keywords(value)
+            return frozenset().union(*(self.plot_index.get(word, frozenset()) for word in words))
+        key = normalise(name, value)
+        if key in self.index[name]:
+            return frozenset(self.index[name][key])
+        if not key:
+            return frozenset()
+        return frozenset(n for other, films in self.index[name].items() if key in other for n in films)
+
+    def candidates(self, constraints: Mapping[str, Any]) -> Candidates:
+        """The pool that the thesis drew its recommendations from, before it shuffled and cut it.
+
+        Union within a field, intersection over fields; fields without a film are ignored, and an empty
+        intersection is replaced by the union of all.
+        """
+        wanted: dict[str, list[str]] = {}
+        for given, value in constraints.items():
+            name = _ALIASES.get(given, given)
+            if name in (*FIELDS, "plot"):
+                wanted.setdefault(name, []).extend(_listed(value))
+        found = {
+            name: frozenset().union(*(self.lookup(name, one) for one in values))
+            for name, values in wanted.items()
+            if values
+        }
+        pools = [films for films in found.values() if films]
+        if not pools:
+            return Candidates(frozenset(range(len(self))), "catalogue")
+        common = frozenset.intersection(*pools)
+        if not common:
+            return Candidates(frozenset().union(*pools), "union")
+        return Candidates(common, "all fields" if len(pools) == len(found) else "fewer fields")
+
+
+def plot_keywords(text: str) -> list[str]:
+    """Words of four letters a–z or more of a text, in order, each once, without the commonest."""
+    found = re.findall(r"[a-z]{4,}", text.lower())
+    return list(dict.fromkeys(word for word in found if word not in _PLOT_STOP_WORDS))
+
+
+def _field(name: str) -> str:
+    field = _ALIASES.get(name, name)
+    if field not in (*FIELDS, "plot"):
+        raise InputError(f"unknown field {name!r}; give one of {', '.join((*FIELDS, 'plot'))}")
+    return field
+
+
+def _listed(value: Any) -> Sequence[str]:
+    """A scalar or a list as a list of its non-empty texts."""
+    several = value if isinstance(value, list | tuple) else [value]
+    return [str(one) for one in several if one is not None and str(one).strip()]
