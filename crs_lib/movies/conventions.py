@@ -19,6 +19,13 @@ class Convention:
     ``empty`` is the value of a turn in which neither side names a concept ("skip" leaves it out and
     counts it). A shift is recovered in text if CC ≥ ``recovery_cc`` or CR ≥ ``recovery_cr`` within
     ``window`` replies, the reply to the shift being number 0; ``within_segment`` stops at the next shift.
+
+    ``scorer`` is "items" (ours), "grounded" or "legacy" (the thesis's two versions); ``catalog`` says whose
+    cleaning the concepts come from, "cleaned" or "thesis". ``shift_source`` is "log", or "similarity" where
+    a shift is whatever a detector takes for one. ``undefined`` is what becomes of a rate without shifts and
+    of a delay without recovery: "missing", "rate_zero" (rate 0, delay missing) or "zero" (both 0, and the
+    delay 0 counts as the fastest). ``similarity`` and ``topics`` name the text similarity and the topic
+    extractor where one is used.
     """
 
     name: str = "default"
@@ -33,6 +40,12 @@ class Convention:
     items: ItemWeights = field(default_factory=ItemWeights)
     cas: CasWeights = field(default_factory=CasWeights)
     copy_orders: tuple[int, ...] = (3, 4)
+    scorer: str = "items"
+    catalog: str = "cleaned"
+    shift_source: str = "log"
+    undefined: str = "missing"
+    similarity: str = ""
+    topics: str = ""
 
     def __post_init__(self) -> None:
         if self.empty not in EMPTY_RULES:
@@ -45,7 +58,33 @@ class Convention:
         return asdict(self)
 
 
-CONVENTIONS: dict[str, Convention] = {"default": Convention()}
+_GROUNDED = Convention(
+    name="thesis_grounded",
+    extractor="embed",
+    empty="one",
+    clip=True,
+    within_segment=False,
+    scorer="grounded",
+    catalog="thesis",
+    undefined="rate_zero",
+    similarity="tfidf",
+)
+_LEGACY = Convention(
+    name="thesis_legacy",
+    extractor="",
+    empty="zero",
+    within_segment=False,
+    cas=CasWeights(recovery=0.01, delay=0.02, interference=0.02, coherence=0.30, retention=0.15),
+    scorer="legacy",
+    catalog="thesis",
+    shift_source="similarity",
+    undefined="zero",
+    similarity="tfidf",
+    topics="lda",
+)
+CONVENTIONS: dict[str, Convention] = {
+    convention.name: convention for convention in (Convention(), _GROUNDED, _LEGACY)
+}
 
 
 def get(name: str) -> Convention:

@@ -1,0 +1,285 @@
+"""Scores of logged dialogues exactly as the thesis's grounded version computed them (its "TAS" tables).
+
+Each distinct text of a chunk is looked at once; what is computed per turn are sets of codes. The conventions
+(both sides empty agree fully, clipping, recovery beyond the next shift) are kept although they are not ours;
+docs/metrics.md, section 8, shows what they do to the numbers.
+"""
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from crs_lib.dialogue import Dialogue, Pair
+from crs_lib.metrics import composite, copying, overlap, recovery
+from crs_lib.metrics.similarity import SentenceSpace, cosines
+from crs_lib.movies.conventions import Convention
+from crs_lib.movies.extractors import Extractor
+from crs_lib.movies.scoring import BOTH_EMPTY, Scores
+from crs_lib.movies.thesis_catalog import ThesisCatalog
+
+_WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?")
+_SIGNALS = {"combined": ("topic_recovery_rate", "avg_recovery_delay"),
+            "cosine": ("recovery_rate_cosine", "avg_recovery_delay_cosine")}  # fmt: skip
+_MEANS = {
+    "cross_coherence": "cross_coherence",
+    "context_retention": "context_retention",
+    "topic_interference": "topic_interference",
+    "topic_adaptation_score": "topic_adaptation_score",
+    "semantic_similarity": "semantic_similarity_mean",
+    "slot_precision": "dst_precision_mean",
+    "slot_recall": "dst_recall_mean",
+    "slot_f1": "dst_f1_mean",
+    "slot_joint": "dst_joint_accuracy_mean",
+    "recommendation_satisfaction": "recommendation_satisfaction_mean",
+}
+ALIASES = {
+    "context_adaptation_score": "topic_adaptation_score",
+    "adaptation_score_mean": "topic_adaptation_score",
+    "trajectory_adaptation_score_mean": "topic_adaptation_score",
+    "concept_overlap_mean": "cross_coherence",
+    "constraint_similarity_mean": "context_retention",
+    "weighted_constraint_similarity_mean": "context_retention",
+    "copying_penalty_mean": "topic_interference",
+    "concept_recovery_rate": "topic_recovery_rate",
+    "avg_concept_recovery_delay": "avg_recovery_delay",
+}
+
+
+class _Texts(NamedTuple):
+    """What is known of the distinct texts of a chunk, by text."""
+
+    concepts: Mapping[str, frozenset[int]]
+    words: Mapping[str, Sequence[str]]
+
+
+@dataclass(eq=False)
+class GroundedScorer:
+    """Scores dialogues against the thesis's index. ``space`` compares sentences; None leaves that out."""
+
+    catalog: ThesisCatalog
+    extractor: Extractor
+    space: SentenceSpace | None
+    rule: Convention
+
+    @cached_property
+    def _idf(self) -> list[float]:
+        weights: list[float] = self.extractor.space.idf.tolist()
+        return weights
+
+    @cached_property
+    def _of_title(self) -> Mapping[str, frozenset[int]]:
+        return dict(zip(self.catalog.titles, self.catalog.raw_codes, strict=True))
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
+        """The scores of each dialogue; the answer does not depend on which are given together."""
+        pairs = [dialogue.pairs() for dialogue in dialogues]
+        said = list(dict.fromkeys(turn.text for d in pairs for p in d for turn in (p.user, p.system)))
+        wished = dict.fromkeys(value for d in pairs for p in d for _, value in _wishes(p))
+        looked_up = list(dict.fromkeys([*said, *wished]))
+        texts = _Texts(
+            dict(zip(looked_up, self.extractor.sets(looked_up), strict=True)),
+            {text: _WORD.findall(text.lower()) for text in said},
+        )
+        alike = iter(self._similarities(said, [p for d in pairs for p in d]))
+        return [
+            self._score(dialogue, mine, texts, [next(alike) for _ in mine])
+            for dialogue, mine in zip(dialogues, pairs, strict=True)
+        ]
+
+    def _similarities(self, said: Sequence[str], pairs: Sequence[Pair]) -> list[float]:
+        if self.space is None or not pairs:
+            return [math.nan] * len(pairs)
+        row = {text: number for number, text in enumerate(said)}
+        users, systems = [row[p.user.text] for p in pairs], [row[p.system.text] for p in pairs]
+        found: list[float] = cosines(self.space.rows(said), users, systems).tolist()
+        return found
+
+    def _score(
+        self, dialogue: Dialogue, pairs: Sequence[Pair], texts: _Texts, alike: Sequence[float]
+    ) -> Scores:
+        turns = [self._turn(dialogue, p, texts, one) for p, one in zip(pairs, alike, strict=True)]
+        shifts = [turn for turn in dialogue.shift_turns() if 1 <= turn <= len(turns)]
+        met = {
+            "combined": [self._met(t["cross_coherence"], t["context_retention"]) for t in turns],
+            "cosine": [t["context_retention"] >= self.rule.recovery_cr for t in turns],
+        }
+        found = {
+            signal: recovery.after_shifts(
+                shifts, flags, window=self.rule.window, within_segment=self.rule.within_segment
+            )
+            for signal, flags in met.items()
+        }
+        rows = [self._shift(dialogue, found, place) for place in range(len(shifts))]
+        session = self._session(dialogue, turns, found)
+        session["detail"]["segments"] = self._segments(pairs, texts, turns, shifts)
+        session["detail"]["shift_points"] = shifts
+        return Scores(turns, rows, session)
+
+    def _met(self, cc: float, cr: float) -> bool:
+        return cc >= self.rule.recovery_cc or cr >= self.rule.recovery_cr
+
+    def _turn(self, dialogue: Dialogue, pair: Pair, texts: _Texts, alike: float) -> dict[str, Any]:
+        user, system = texts.concepts[pair.user.text], texts.concepts[pair.system.text]
+        cc = overlap.jaccard(user, system, empty=self.rule.empty)
+        cr = overlap.idf_cosine(user, system, self._idf, empty=self.rule.empty)
+        words = texts.words
+        echo = copying.copied_share(words[pair.system.text], words[pair.user.text], self.rule.copy_orders)
+        score = composite.tas(cc, cr, echo, self.rule.tas)
+        gold = self._gold(pair, texts)
+        slots = overlap.agreement(gold, system)
+        lost = overlap.difference(user, system)
+        keys = self.extractor.space.key
+        return {
+            "model": dialogue.model_name,
+            "session_id": dialogue.session_id,
+            "turn": pair.turn,
+            "stage": str(pair.user.user_meta.get("stage", "")),
+            "cross_coherence": cc,
+            "context_retention": cr,
+            "topic_interference": echo,
+            "topic_adaptation_score": composite.tas(cc, cr, echo, self.rule.tas, clip=self.rule.clip),
+            "clipped": self.rule.clip and abs(score) > 1,
+            "both_empty": not user and not system,
+            "undefined": BOTH_EMPTY if math.isnan(cc) else "",
+            "semantic_similarity": alike,
+            "slot_precision": slots.precision,
+            "slot_recall": slots.recall,
+            "slot_f1": slots.f1,
+            "slot_joint": slots.joint,
+            "recommendation_satisfaction": self._satisfaction(pair, gold),
+            "missing_concepts": sorted(map(keys, lost.missing)),
+            "hallucinated_concepts": sorted(map(keys, lost.hallucinated)),
+        }
+
+    def _gold(self, pair: Pair, texts: _Texts) -> frozenset[int]:
+        """What the log says is wished, as the extractor sees it; the user's own words where it says nothing."""
+        if "constraints" not in pair.user.user_meta:
+            return texts.concepts[pair.user.text]
+        field = self.extractor.space.field
+        return frozenset(
+            code for name, value in _wishes(pair) for code in texts.concepts[value] if field[code] == name
+        )
+
+    def _satisfaction(self, pair: Pair, gold: frozenset[int]) -> float:
+        """The best recommended film's idf-weighted share of the wishes, in [0, 1]; 0 without either.
+
+        Wishes are compared with raw labels, as the thesis did: see ``ThesisCatalog.raw_codes``.
+        """
+        titles = pair.system.meta.get("rec_titles") or ()
+        if not gold or not titles:
+            return 0.0
+        weight = sum(self._idf[code] for code in sorted(gold))
+        met = (gold & self._of_title.get(str(title), frozenset()) for title in titles)
+        return max((sum(self._idf[code] for code in sorted(codes)) / weight for codes in met), default=0.0)
+
+    def _shift(
+        self, dialogue: Dialogue, found: Mapping[str, Sequence[recovery.Recovery]], place: int
+    ) -> dict[str, Any]:
+        row: dict[str, Any] = {"model": dialogue.model_name, "session_id": dialogue.session_id}
+        row["turn"] = found["combined"][place].turn
+        row["watched"] = found["combined"][place].watched
+        for signal, recoveries in found.items():
+            row[f"delay_{signal}"] = recoveries[place].delay
+            row[f"recovered_{signal}"] = recoveries[place].recovered
+        return row
+
+    def _session(
+        self,
+        dialogue: Dialogue,
+        turns: Sequence[Mapping[str, Any]],
+        found: Mapping[str, Sequence[recovery.Recovery]],
+    ) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "model": dialogue.model_name,
+            "session_id": dialogue.session_id,
+            "convention": self.rule.name,
+        }
+        for column, name in _MEANS.items():
+            record[name] = _mean([turn[column] for turn in turns])
+        record["topic_interference_leakage"] = math.nan
+        for signal, (rate, delay) in _SIGNALS.items():
+            known = recovery.rate(found[signal])
+            zero = math.isnan(known) and self.rule.undefined != "missing"
+            record[rate] = 0.0 if zero else known
+            record[delay] = recovery.mean_delay(found[signal])
+        record |= {alias: record[name] for alias, name in ALIASES.items()}
+        scores = [turn["topic_adaptation_score"] for turn in turns]
+        known_scores = [score for score in scores if not math.isnan(score)]
+        record["tas_volatility"] = statistics.pstdev(known_scores) if known_scores else math.nan
+        record["judge"] = dict.fromkeys(("proactiveness", "coherence", "personalization"))
+        record["detail"] = _detail(turns, len(found["combined"]))
+        return record
+
+    def _segments(
+        self,
+        pairs: Sequence[Pair],
+        texts: _Texts,
+        turns: Sequence[Mapping[str, Any]],
+        shifts: Sequence[int],
+    ) -> list[dict[str, Any]]:
+        """CC of the united concepts, CR of the summed vectors, mean I and their TAS, from shift to shift."""
+        edges = [1, *(turn for turn in shifts if turn > 1), len(turns) + 1]
+        rows = []
+        for first, after in zip(edges, edges[1:], strict=False):
+            part = pairs[first - 1 : after - 1]
+            users = Counter(code for p in part for code in texts.concepts[p.user.text])
+            systems = Counter(code for p in part for code in texts.concepts[p.system.text])
+            cc = overlap.jaccard(users.keys(), systems.keys(), empty=self.rule.empty)
+            cr = self._summed_cosine(users, systems)
+            echo = _mean([turn["topic_interference"] for turn in turns[first - 1 : after - 1]])
+            score = composite.tas(cc, cr, echo, self.rule.tas, clip=self.rule.clip)
+            rows.append(
+                {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo, "tas": score}
+            )
+        return rows
+
+    def _summed_cosine(self, users: Counter[int], systems: Counter[int]) -> float:
+        """Cosine of the sums of the turns' idf vectors, in [0, 1]; 0 where one is zero."""
+        idf = self._idf
+        dot = sum(users[code] * systems[code] * idf[code] ** 2 for code in sorted(users) if code in systems)
+        norms = [sum((n * idf[c]) ** 2 for c, n in sorted(side.items())) for side in (users, systems)]
+        return dot / math.sqrt(norms[0] * norms[1]) if dot else 0.0
+
+
+def _wishes(pair: Pair) -> list[tuple[str, str]]:
+    """Field and value of every logged wish of a turn."""
+    constraints = pair.user.user_meta.get("constraints") or {}
+    return [
+        (name, str(one))
+        for name, value in constraints.items()
+        for one in (value if isinstance(value, list | tuple) else [value])
+        if one is not None
+    ]
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Mean of the defined values; 0 for a session without turns, NaN where none of its turns defines it."""
+    known = [value for value in values if not math.isnan(value)]
+    if known:
+        return math.fsum(known) / len(known)
+    return math.nan if values else 0.0
+
+
+def _detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
+    missing = Counter(concept for turn in turns for concept in turn["missing_concepts"])
+    added = Counter(concept for turn in turns for concept in turn["hallucinated_concepts"])
+    return {
+        "n_turns": len(turns),
+        "n_shifts": n_shifts,
+        "n_both_empty_turns": sum(turn["both_empty"] for turn in turns),
+        "n_clipped_turns": sum(turn["clipped"] for turn in turns),
+        "missing_concepts": missing.total(),
+        "hallucinated_concepts": added.total(),
+        "top_missing": _top(missing),
+        "top_hallucinated": _top(added),
+    }
+
+
+def _top(counts: Counter[str], n: int = 10) -> list[list[Any]]:
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [[concept, count] for concept, count in ranked[:n]]
