@@ -35,6 +35,11 @@ WEIGHTS = {
     "length": 0.1, "first_person": 0.15, "question": -0.6, "reaction": 0.35, "photo asked": 0.75,
     "other speaker": -2.2, "stated day": 1.3,
 }  # fmt: skip
+# The same for an encoder that only knows spelling: the words themselves carry the search.
+SPELLING_WEIGHTS = {
+    **WEIGHTS, "words": 1.0, "segment words": 0.2, "raw": 0.0, "first": 0.2, "second": 0.0, "tokens": 0.3,
+    "turn tokens": 0.1,
+}  # fmt: skip
 SMOOTHING = (0.1, 0.03)
 
 
@@ -94,7 +99,7 @@ def fuse(
     of the other speaker loses where the question names exactly one; a message written on a stated day
     or the two after it gains. Raises InputError for a weight of an unknown name.
     """
-    used = dict(WEIGHTS if weights is None else weights)
+    used = dict(default_weights(index.encoder) if weights is None else weights)
     parts = {**{name: zscore(s) for name, s in channels.items()}, **priors(index, plan)}
     unknown = sorted(used.keys() - parts.keys() - {"other speaker", "stated day"})
     if unknown:
@@ -107,6 +112,11 @@ def fuse(
     total += used.get("other speaker", 0.0) * other_speaker(index, plan)
     total += used.get("stated day", 0.0) * stated_day(index, plan)
     return total.astype(np.float32)
+
+
+def default_weights(encoder: str) -> dict[str, float]:
+    """The channel weights that go with an encoder."""
+    return dict(SPELLING_WEIGHTS if encoder == "hashing" else WEIGHTS)
 
 
 def priors(index: ChatIndex, plan: Plan) -> dict[str, NDArray[np.float64]]:

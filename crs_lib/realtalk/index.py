@@ -70,12 +70,12 @@ class ChatIndex:
     @cached_property
     def vectors(self) -> dense.Encoded:
         """Sentence and token vectors of the messages' texts."""
-        return dense.cached(self.encoder, [m.text for m in self.chat.messages], self.make)
+        return dense.widened(dense.cached(self.encoder, [m.text for m in self.chat.messages], self.make))
 
     @cached_property
     def turns(self) -> dense.Encoded:
         """Vectors of each message together with the last one of the other speaker before it."""
-        return dense.cached(self.encoder, exchanges(self.chat), self.make)
+        return dense.widened(dense.cached(self.encoder, exchanges(self.chat), self.make))
 
     @cached_property
     def captions(self) -> dense.Encoded:
@@ -124,6 +124,11 @@ def build(chat: Chat, encoder: str = "minilm") -> ChatIndex:
         return kept[0]
 
     return ChatIndex(chat, encoder, make)
+
+
+def encoders() -> list[str]:
+    """The names of the encoders an index can use."""
+    return dense.ENCODERS.names()
 
 
 def grams(stems: Sequence[str]) -> list[str]:

@@ -46,7 +46,7 @@ class Settings:
     """The levers. ``share`` of the chat becomes candidates, ``keep`` of them stay after re-ranking.
 
     ``mode`` "agent" may go back to retrieval once, "oneshot" (deprecated) never does and takes the
-    first stage as it is. ``selection`` "preview" is the old selection, kept for comparison.
+    first stage as it is. ``weights`` of channels default to those of the encoder. ``selection`` "preview" is the old selection, kept for comparison.
     """
 
     share: float = 0.25
@@ -56,7 +56,7 @@ class Settings:
     selection: Literal["coverage", "preview"] = "coverage"
     engine: Literal["auto", "langgraph", "plain"] = "auto"
     bounds: select.Bounds = field(default_factory=select.Bounds)
-    weights: tuple[tuple[str, float], ...] = tuple(channels.WEIGHTS.items())
+    weights: tuple[tuple[str, float], ...] | None = None
     smoothing: tuple[float, float] = channels.SMOOTHING
 
     def __post_init__(self) -> None:
@@ -152,9 +152,8 @@ class Pipeline:
         """First stage; in a second round the best hits' threads and look-alikes are drawn in."""
         query = state["query"]
         found = state.get("channels") or channels.scores(self.index, query)
-        fused = channels.fuse(
-            self.index, query.plan, found, dict(self.settings.weights), self.settings.smoothing
-        )
+        weights = dict(self.settings.weights) if self.settings.weights else None
+        fused = channels.fuse(self.index, query.plan, found, weights, self.settings.smoothing)
         wanted = fused if state["round"] == 0 else self._widened(fused, state)
         size = depth(self.index.size, self.settings.share)
         candidates = channels.ranking(wanted)[:size].tolist()

@@ -79,16 +79,21 @@ def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) ->
     return pd.DataFrame(rows)
 
 
-def attribution(frame: pd.DataFrame, by: str | None = None) -> pd.DataFrame:
-    """Where gold ids end, in counts and as shares of all; the buckets sum to ``ids`` (asserted)."""
-    groups = [("all", frame)] if by is None else [(str(k), g) for k, g in frame.groupby(by, sort=True)]
+def attribution(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
+    """Where gold ids end, in counts and as shares of all; a row for all, then one a group of each ``by``.
+
+    The buckets sum to ``ids`` in every row (asserted); "unresolvable" ids are among them.
+    """
+    groups = [("all", "all", frame)]
+    groups += [(name, str(key), part) for name in by for key, part in frame.groupby(name, sort=True)]
     rows = []
-    for name, part in groups:
+    for name, key, part in groups:
         counts = {bucket: int(part[bucket].sum()) for bucket in evidence.BUCKETS}
         ids = int(part["gold"].sum()) + counts["unresolvable"]
-        assert sum(counts.values()) == ids, "the buckets do not sum to the gold ids"
+        if sum(counts.values()) != ids:
+            raise AssertionError("the buckets do not sum to the gold ids; this is a defect, please report it")
         shares = {f"{bucket} %": 100 * count / ids if ids else math.nan for bucket, count in counts.items()}
-        rows.append({by or "questions": name, "ids": ids, **counts, **shares})
+        rows.append({"by": name, "group": key, "ids": ids, **counts, **shares})
     return pd.DataFrame(rows)
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from crs_lib import paths, tables
-from crs_lib.errors import InputError
+from crs_lib import datasets, paths, tables
+from crs_lib.errors import InputError, RunError
 from crs_lib.realtalk import channels, corpus, features, plan, ranker, readings
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.records import Chat
 from crs_lib.retrieval import dense
 
-SHARE, LEAST = 0.25, 60
+SHARE, LEAST, _LAST_TRAIN = 0.25, 60, 7
 
 
 def depth(messages: int, share: float = SHARE) -> int:
@@ -59,22 +59,25 @@ def _store(place: Path, made: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
 def _key(index: ChatIndex, asked: Sequence[tuple[str, list[int]]]) -> str:
     facts = [
         ranker.VERSION, index.encoder, index.chat.digest, list(asked), features.NAMES,
-        channels.WEIGHTS, channels.SMOOTHING, SHARE,
+        channels.default_weights(index.encoder), channels.SMOOTHING, SHARE,
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def train_chats(folder: Path | None = None) -> tuple[list[Chat], list[Chat]]:
-    """RealTalk's train chats and LoCoMo's, from ``CRS_MIRROR`` or the downloads; empty where not found."""
-    base = folder or paths.mirror() or paths.external()
+    """RealTalk's train chats and LoCoMo's chats 1 to 7; an empty list where one is not found.
+
+    ``folder`` holds ``realtalk/`` and ``locomo/``; without it they are where the registry of external
+    files finds them (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
+    """
     found = []
     for name in ("realtalk", "locomo"):
         try:
-            found.append(corpus.read_folder(base / name))
-        except InputError:
+            found.append(corpus.read_folder(folder / name if folder else datasets.locate(name)))
+        except (InputError, RunError):
             found.append([])
     own = [chat for chat in found[0] if corpus.split_of(chat) == corpus.TRAIN]
-    return own, found[1]
+    return own, [chat for chat in found[1] if corpus.number(chat.name) <= _LAST_TRAIN]
 
 
 def for_chat(

@@ -23,17 +23,18 @@ _BATCH_TOKENS = 4096
 class Encoded(NamedTuple):
     """Vectors of a list of texts, every row of length 1 (or 0 for a text without tokens).
 
-    ``sentences`` is (texts, d) float32; ``tokens`` is (all tokens, d) float16, those of text i at
-    ``starts[i]:starts[i + 1]``.
+    ``sentences`` is (texts, d) float32; ``tokens`` is (all tokens, d), float16 as it is stored, those of
+    text i at ``starts[i]:starts[i + 1]``.
     """
 
     sentences: Floats
-    tokens: NDArray[np.float16]
+    tokens: NDArray[np.floating]
     starts: NDArray[np.int64]
 
     def of(self, text: int) -> Floats:
         """Token vectors of one text, (tokens, d) float32."""
-        return self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32)
+        rows: Floats = self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32)
+        return rows
 
 
 class Encoder(Protocol):
@@ -110,7 +111,8 @@ class Hashing:
             for start in range(max(1, len(framed) - order + 1)):
                 code = zlib.crc32(framed[start : start + order])
                 row[code % self.dimension] += 1.0 if code >> 31 else -1.0
-        return unit(row[None])[0]
+        out: Floats = unit(row[None])[0]
+        return out
 
 
 @contextmanager
@@ -129,6 +131,11 @@ def unit(rows: Floats) -> Floats:
     return out
 
 
+def widened(encoded: Encoded) -> Encoded:
+    """The same vectors with float32 tokens: twice the memory, no conversion at every query."""
+    return encoded._replace(tokens=encoded.tokens.astype(np.float32))
+
+
 def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) -> Floats:
     """Late-interaction score of every text, in [-1, 1]: mean over query tokens of the best token match.
 
@@ -143,7 +150,7 @@ def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) ->
     share = (share / max(float(share.sum()), 1e-12)).astype(np.float32)
     filled = lengths > 0
     with one_thread():
-        match = documents.tokens.astype(np.float32) @ query.T
+        match = documents.tokens.astype(np.float32, copy=False) @ query.T
     best = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
     scores[filled] = (best * share).sum(axis=1)
     return scores

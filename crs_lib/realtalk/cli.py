@@ -1,0 +1,121 @@
+"""``realtalk-predict`` and ``realtalk-evaluate``: the study from the command line."""
+
+import logging
+import time
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import pandas as pd
+
+from crs_lib import paths
+from crs_lib.errors import InputError
+
+
+def predict(parser: ArgumentParser) -> None:
+    """``realtalk-predict --chat FILE --out FILE``: evidence for every question of a chat, as JSON lines."""
+    parser.add_argument("--chat", required=True, help="a chat file in RealTalk's or LoCoMo's schema")
+    parser.add_argument("--out", required=True, help="where the predictions go (.jsonl)")
+    parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
+    parser.add_argument(
+        "--ranker", default="auto", help="auto (learn where train chats are), learned or hand"
+    )
+    parser.add_argument("--train", metavar="FOLDER", help="a folder with realtalk/ and locomo/ to learn from")
+    parser.add_argument(
+        "--llm", default="", help="a language model's spec, e.g. ollama:llama3 (default: none)"
+    )
+    parser.add_argument(
+        "--timings", action="store_true", help="write the seconds of each node into the lines"
+    )
+    parser.set_defaults(do=_predict)
+
+
+def _predict(arguments: Namespace) -> None:
+    from crs_lib.realtalk import corpus, index, predictions
+    from crs_lib.realtalk.llm_advice import LLMAdvice
+
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    chat = corpus.read_chat(Path(arguments.chat))
+    built = index.build(chat, predictions.choose_encoder(arguments.encoder))
+    folder = Path(arguments.train) if arguments.train else None
+    if folder and not folder.is_dir():
+        raise InputError(f"--train {arguments.train!r} is no folder; it must hold realtalk/ and locomo/")
+    ranker = predictions.choose_ranker(arguments.ranker, built, folder)
+    advice = None
+    if arguments.llm:
+        from crs_lib.llm import LLM
+
+        advice = LLMAdvice(LLM(arguments.llm))
+    records = predictions.predict(built, ranker, None, advice, timings=arguments.timings)
+    count = predictions.write(Path(arguments.out), records)
+    print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {arguments.out}")
+    print(f"encoder: {built.encoder}; ranker: {ranker.name}, learnt from {ranker.origin}")
+    for kind in sorted({quirk.kind for quirk in chat.quirks}):
+        found = [quirk for quirk in chat.quirks if quirk.kind == kind]
+        print(f"{kind}: {len(found)} (first: {found[0].where}; {found[0].done})")
+
+
+def evaluate(parser: ArgumentParser) -> None:
+    """``realtalk-evaluate [--train-only | --test-only --final]``: predictions, scores and the log."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--train-only", action="store_true", help="chats 1 to 7 (the default)")
+    which.add_argument("--test-only", action="store_true", help="chats 8 to 10; needs --final")
+    parser.add_argument("--data", default="realtalk", help="realtalk, locomo, sample, or a file or folder")
+    parser.add_argument("--run", default="train", help="name of the run under results/realtalk")
+    parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
+    parser.add_argument("--ranker", default="auto", help="auto, learned or hand")
+    parser.add_argument("--selection", default="coverage", help="coverage, or the old preview")
+    parser.add_argument("--mode", default="agent", help="agent, or the deprecated oneshot")
+    parser.add_argument("--reading", default="valid", help="strict, valid or repaired")
+    parser.add_argument("--final", action="store_true", help="score the test split, once")
+    parser.add_argument("--force", action="store_true", help="score it again; marked as repeated")
+    parser.set_defaults(do=_evaluate)
+
+
+def _evaluate(arguments: Namespace) -> None:
+    from crs_lib.realtalk import experiments, stages
+
+    split = "test" if arguments.test_only else ("train" if arguments.data == "realtalk" else "all")
+    names = ("run", "data", "encoder", "ranker", "selection", "mode", "reading", "final", "force")
+    config = stages.Config(split=split, **{name: getattr(arguments, name) for name in names})
+    experiments.check_test_split(config.data, split, config.levers(), config.final, config.force)
+    start = time.perf_counter()
+    stages.predict(config)
+    shown = stages.evaluate(config)
+    print(report(shown, config.reading))
+    print(
+        f"\n{time.perf_counter() - start:.0f} s; tables: {paths.shown(paths.run_folder('realtalk', config.run))}/"
+    )
+
+
+def report(shown: dict[str, pd.DataFrame], reading: str) -> str:
+    """The tables of an evaluation as text, shares in percent, the reading named."""
+    from crs_lib.realtalk import scoring
+
+    def text(title: str, frame: pd.DataFrame, percent: tuple[str, ...] = ()) -> str:
+        scaled = frame.copy()
+        for column in percent:
+            if column in scaled:
+                scaled[column] = 100 * scaled[column]
+        return f"\n{title}\n{scaled.round(1).to_string(index=False, na_rep='-')}"
+
+    ranks = tuple(c for c in scoring.RANKS if c not in ("p@5", "p@10"))
+    shares = (*scoring.RANKS, "recall", "precision", "f1", "fuzzy_recall")
+    story = shown["arcs"]
+    parts = [
+        text(f"Ranking, %, reading '{reading}'", shown["summary"][["n", "excluded", *ranks]], shares),
+        text("by category", shown["by_category"][["category", "n", *ranks]], shares),
+        text("by chat", shown["by_chat"][["chat", "n", *ranks]], shares),
+        text("Final sets, % and ids", shown["summary"][["n", *scoring.SETS]], shares),
+        text("by category", shown["by_category"][["category", "n", *scoring.SETS]], shares),
+        text("95 % intervals (drawing questions; drawing chats), %", shown["intervals"],
+             ("mean", "low", "high", "chats_low", "chats_high")),
+        text("Where gold ids end", shown["attribution"]),
+        text("Candidates as a share of the chat, %", shown["density"], ("density",)),
+    ]  # fmt: skip
+    if len(story):
+        columns = [*scoring.ARCS, "in_order"]
+        means = story[columns].mean().to_frame().T
+        means.insert(0, "cases", len(story))
+        names = tuple(c for c in columns if c not in ("phases", "size"))
+        parts.append(text("ARC, % (at most 30 ids a case)", means, names))
+    return "\n".join(parts).lstrip()

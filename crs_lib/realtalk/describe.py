@@ -1,0 +1,180 @@
+"""Corpus tables: what is in the chats, what is odd in them, and what each reading of the evidence keeps."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from crs_lib.realtalk import corpus, dates, plan, readings
+from crs_lib.realtalk.index import ChatIndex
+from crs_lib.realtalk.names import learn
+from crs_lib.realtalk.records import Chat
+
+
+def chats(found: Sequence[Chat]) -> pd.DataFrame:
+    """One row a chat: split, sessions, messages, photos, questions by category, raw evidence strings."""
+    rows = []
+    for chat in found:
+        categories = Counter(q.category for q in chat.questions)
+        rows.append({
+            "chat": chat.name,
+            "split": corpus.split_of(chat),
+            "sessions": len(set(chat.sessions)),
+            "messages": len(chat.messages),
+            "bursts": bursts(chat),
+            "photos": sum(m.photo for m in chat.messages),
+            "questions": len(chat.questions),
+            **{f"category {c}": categories.get(c, 0) for c in sorted({1, 2, 3} | categories.keys())},
+            "evidence strings": sum(len(q.evidence) for q in chat.questions),
+        })  # fmt: skip
+    return pd.DataFrame(rows).fillna(0)
+
+
+def bursts(chat: Chat, minutes: int = 30) -> int:
+    """Stretches of talk: cut at session borders and at silences of more than ``minutes``."""
+    count = 0
+    for before, after in zip((None, *chat.messages[:-1]), chat.messages, strict=True):
+        new = before is None or before.session != after.session
+        if before is not None and before.time and after.time:
+            new = new or (after.time - before.time).total_seconds() > 60 * minutes
+        count += new
+    return count
+
+
+def evidence(found: Sequence[Chat]) -> pd.DataFrame:
+    """One row a reading: questions with gold and without, ids, one or several messages, sessions met."""
+    rows = []
+    for reading in readings.READINGS:
+        gold = [(chat, places) for chat in found for places in readings.gold(chat, reading).values()]
+        sizes = [len(places) for _, places in gold]
+        met = [len(readings.sessions_of(chat, sorted(places))) for chat, places in gold]
+        total = sum(len(chat.questions) for chat in found)
+        rows.append({
+            "reading": reading,
+            "questions": len(gold),
+            "excluded": total - len(gold),
+            "ids": sum(sizes),
+            "one message": sum(size == 1 for size in sizes),
+            "several": sum(size > 1 for size in sizes),
+            "2+ sessions": sum(n >= 2 for n in met),
+            "3+ sessions": sum(n >= 3 for n in met),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def quirks(found: Sequence[Chat]) -> pd.DataFrame:
+    """One row a kind of oddity, of the files and of the annotated evidence: count, chats, an example."""
+    seen: dict[str, list[tuple[str, str]]] = {}
+    for chat in found:
+        for quirk in chat.quirks:
+            seen.setdefault(quirk.kind, []).append((chat.name, quirk.where))
+        for question in chat.questions:
+            for kind, where in _slips(chat, question.evidence):
+                seen.setdefault(kind, []).append((chat.name, f"question {question.index}, {where!r}"))
+            if not question.evidence:
+                seen.setdefault("no evidence given", []).append((chat.name, f"question {question.index}"))
+    rows = [
+        {
+            "quirk": kind,
+            "count": len(at),
+            "chats": len({name for name, _ in at}),
+            "example": at[0][1],
+        }
+        for kind, at in sorted(seen.items())
+    ]
+    return pd.DataFrame(rows, columns=["quirk", "count", "chats", "example"])
+
+
+def _slips(chat: Chat, strings: Sequence[str]) -> list[tuple[str, str]]:
+    out = []
+    for text in strings:
+        if text in chat.position:
+            continue
+        names = readings.read_ids(text, chat)
+        if not names:
+            out.append(("evidence not readable", text))
+        elif any(name not in chat.position for name in names):
+            photo = any(
+                readings.photo_neighbour(chat, n) is not None for n in names if n not in chat.position
+            )
+            out.append(
+                ("evidence id of a dropped photo" if photo else "evidence id that does not exist", text)
+            )
+        else:
+            out.append(("evidence string repaired", text))
+    return out
+
+
+def regularities(found: Sequence[Chat]) -> pd.DataFrame:
+    """What a planner can count on: people named, whose words bear the evidence, days, forms of questions."""
+    named: Counter[int] = Counter()
+    kinds: Counter[str] = Counter()
+    own = ids = dated = 0
+    for chat in found:
+        known, today = learn(chat), max((m.time for m in chat.messages if m.time), default=None)
+        gold = readings.gold(chat)
+        for question in chat.questions:
+            made = plan.make(question.text, known, today.date() if today else None)
+            named[len(made.speakers)] += 1
+            kinds[made.kind] += 1
+            dated += bool(made.windows)
+            if len(made.speakers) == 1:
+                places = gold.get(question.index, frozenset())
+                ids += len(places)
+                own += sum(chat.messages[p].speaker == made.speakers[0] for p in places)
+    rows: list[tuple[str, float]] = [
+        (f"questions naming {n} speakers", count) for n, count in sorted(named.items())
+    ]
+    rows += [("evidence by the one speaker named, %", round(100 * own / ids, 1) if ids else np.nan)]
+    rows += [("questions with a calendar day", dated)]
+    rows += [(f"questions of kind {kind!r}", count) for kind, count in kinds.most_common()]
+    return pd.DataFrame(rows, columns=["regularity", "value"])
+
+
+def index(built: ChatIndex) -> pd.DataFrame:
+    """The index of a chat in one column of numbers: L1 segments, L1.5 signals, L2 threads."""
+    from crs_lib.realtalk import threads
+
+    found = threads.find(built)
+    sizes = [s.end - s.start for s in built.segments]
+    spans: list[dates.Span] = [span for day in built.signals.days for span in day]
+    rows: list[tuple[str, float]] = [
+        ("L1 segments", len(sizes)),
+        ("L1 messages a segment", round(float(np.mean(sizes)), 2)),
+        ("L1.5 messages that ask", int(built.signals.column("question").sum())),
+        ("L1.5 messages with photo", int(built.signals.column("photo").sum())),
+        ("L1.5 date expressions", len(spans)),
+        ("L1.5 names for speakers", len(built.names)),
+        ("L2 threads", len(found)),
+        ("L2 segments in threads", sum(len(t.segments) for t in found)),
+        ("L2 weak threads", sum(t.weak for t in found)),
+    ]
+    return pd.DataFrame(rows, columns=["index", "value"])
+
+
+def thread_quality(built: ChatIndex) -> dict[str, float]:
+    """Share of gold pairs from different sessions that one thread joins, and the share of all such pairs.
+
+    Gold is used to judge the index, never to build it. NaN where there is no such pair.
+    """
+    from crs_lib.realtalk import threads
+
+    of = threads.of_segment(threads.find(built), len(built.segments))[built.owner]
+    session = built.session
+
+    def joined(pairs: list[tuple[int, int]]) -> float:
+        return float(np.mean([of[a] >= 0 and of[a] == of[b] for a, b in pairs])) if pairs else float("nan")
+
+    gold = [
+        (a, b)
+        for places in readings.gold(built.chat).values()
+        for i, a in enumerate(sorted(places))
+        for b in sorted(places)[i + 1 :]
+        if session[a] != session[b]
+    ]
+    counts = np.bincount(of[of >= 0], minlength=1).astype(float) if (of >= 0).any() else np.zeros(1)
+    apart = [session[of == k] for k in range(len(counts))]
+    same = sum(float(len(s)) ** 2 - float((np.bincount(s).astype(float) ** 2).sum()) for s in apart if len(s))
+    every = float(len(session)) ** 2 - float((np.bincount(session).astype(float) ** 2).sum())
+    return {"gold pairs": joined(gold), "all pairs": same / every if every else float("nan"), "n": len(gold)}

@@ -1,0 +1,258 @@
+"""The three stages of a run: corpus tables, predictions, scores; each reads files of the one before."""
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import paths, runs, tables
+from crs_lib.errors import InputError
+from crs_lib.realtalk import (
+    arcs,
+    corpus,
+    describe,
+    experiments,
+    index,
+    predictions,
+    query,
+    readings,
+    scoring,
+    select,
+)
+from crs_lib.realtalk.llm_advice import LLMAdvice
+from crs_lib.realtalk.records import Chat
+
+STUDY = "realtalk"
+SAMPLE = "sample"
+_MEASURED = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1")
+SPLITS = (corpus.TRAIN, corpus.TEST, "all")
+_LOG = logging.getLogger("crs_lib.realtalk")
+
+
+@dataclass(frozen=True)
+class Config:
+    """The effective settings of a run, checked.
+
+    ``data`` is ``sample``, ``realtalk``, ``locomo``, or a chat file or folder; ``split`` narrows
+    RealTalk's chats. ``final`` must be true to score the test split, ``force`` to score it again.
+    Raises InputError naming the setting, what was given and what is expected.
+    """
+
+    run: str = "smoke"
+    data: str = SAMPLE
+    split: str = "all"
+    encoder: str = "hashing"
+    ranker: str = "hand"
+    selection: str = select.COVERAGE
+    mode: str = "agent"
+    engine: str = "auto"
+    share: float = 0.25
+    keep: int = 40
+    single: float = 1.5
+    listed: float = 2.5
+    most: int = 10
+    narrative: int = 30
+    reading: str = readings.VALID
+    llm: str = ""
+    final: bool = False
+    force: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        paths.run_folder(STUDY, self.run)
+        choices = {
+            "split": SPLITS,
+            "reading": readings.READINGS,
+            "ranker": ("auto", "hand", "learned"),
+            "encoder": ("auto", *index.encoders()),
+        }
+        for name, known in choices.items():
+            if getattr(self, name) not in known:
+                raise InputError(f"{name} {getattr(self, name)!r} is not known; expected {', '.join(known)}")
+        self.settings()
+
+    def settings(self) -> query.Settings:
+        """The pipeline's levers."""
+        bounds = select.Bounds(self.single, self.listed, self.most, self.narrative)
+        levers = {"share": self.share, "keep": self.keep, "mode": self.mode, "engine": self.engine}
+        return query.Settings(**levers, selection=self.selection, bounds=bounds)  # type: ignore[arg-type]
+
+    def levers(self) -> dict[str, Any]:
+        """What can change a prediction or its score: everything but the run's name and the permissions."""
+        free = ("run", "split", "final", "force", "engine")
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in free}
+
+
+def chats(config: Config) -> list[Chat]:
+    """The chats that a run is about; InputError where the data or the split has none."""
+    found = _read(config.data)
+    if config.split != "all":
+        found = [chat for chat in found if corpus.split_of(chat) == config.split]
+    if not found:
+        raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; use split 'all'")
+    return found
+
+
+def _read(data: str) -> list[Chat]:
+    if data == SAMPLE:
+        return [corpus.read_chat(path) for path in sorted((paths.samples() / STUDY).glob("Chat_*.json"))]
+    if data in ("realtalk", "locomo"):
+        from crs_lib import datasets
+
+        return corpus.read_folder(datasets.locate(data))
+    place = Path(data)
+    if place.is_dir():
+        return corpus.read_folder(place)
+    if place.is_file():
+        return [corpus.read_chat(place)]
+    raise InputError(f"data {data!r} is no file or folder; use sample, realtalk, locomo or a path")
+
+
+def cases(config: Config, found: Sequence[Chat]) -> list[arcs.Arc]:
+    """The ARC cases: the sample's own file, and every question with evidence in three sessions or more."""
+    own = paths.samples() / STUDY / "arcs.json"
+    given = arcs.read(own, found) if config.data == SAMPLE else []
+    asked = {(case.chat, case.question) for case in given}
+    derived = [case for chat in found for case in arcs.derive(chat, config.reading)]
+    return given + [case for case in derived if (case.chat, case.question) not in asked]
+
+
+def describe_corpus(config: Config) -> dict[str, pd.DataFrame]:
+    """Stage "corpus": writes its four tables and ``arcs.json``; returns the tables."""
+    found = chats(config)
+    shown = {
+        "chats": describe.chats(found),
+        "evidence": describe.evidence(found),
+        "quirks": describe.quirks(found),
+        "regularities": describe.regularities(found),
+    }
+    asked = {"data": config.data, "split": config.split, "reading": config.reading}
+    with runs.stage(STUDY, config.run, "corpus", asked, _inputs(found), fixed=False) as stage:
+        for name, frame in shown.items():
+            tables.write_csv(stage.path(f"{name}.csv"), frame)
+        arcs.write(stage.path("arcs.json"), cases(config, found))
+        stage.counts.update(chats=len(found), messages=sum(len(c.messages) for c in found))
+    return shown
+
+
+def predict(config: Config) -> list[dict[str, Any]]:
+    """Stage "query": writes ``predictions.jsonl`` and ``timings.jsonl``; returns the predictions.
+
+    Chats are answered one by one, each by a ranker that never saw it. The same settings give the same
+    predictions, byte for byte; seconds go to the file of timings.
+    """
+    found = chats(config)
+    encoder = predictions.choose_encoder(config.encoder)
+    out: list[dict[str, Any]] = []
+    with runs.stage(STUDY, config.run, "query", _asked(config), _inputs(found), fixed=False) as stage:
+        advice = _advice(config)
+        for chat in found:
+            built = index.build(chat, encoder)
+            ranker = predictions.choose_ranker(config.ranker, built)
+            out += predictions.predict(built, ranker, config.settings(), advice, timings=True)
+            _LOG.info(
+                "%s: %d questions answered by %s/%s", chat.name, len(chat.questions), encoder, ranker.name
+            )
+        seconds = [
+            {"chat": r["chat"], "qa_index": r["qa_index"], **(r["timings"]["seconds"] or {})} for r in out
+        ]
+        for record in out:
+            record["timings"]["seconds"] = None
+        predictions.write(stage.path("predictions.jsonl"), out)
+        tables.write_jsonl(stage.path("timings.jsonl"), seconds)
+        rankers = sorted({record["made_with"]["ranker"] for record in out})
+        stage.counts.update(questions=len(out), encoder=encoder, rankers=rankers)
+    return out
+
+
+def evaluate(config: Config) -> dict[str, pd.DataFrame]:
+    """Stage "evaluate": scores ``predictions.jsonl``, writes the tables and ``experiments.csv``.
+
+    The test split is scored only with ``final``, and a second time for the same levers only with
+    ``force`` (marked as repeated). Raises RunError otherwise, before anything is read or written.
+    """
+    repeated = experiments.check_test_split(
+        config.data, config.split, config.levers(), config.final, config.force
+    )
+    runs.finished(STUDY, config.run, "query", "22_realtalk_query")
+    found = chats(config)
+    if experiments.is_test(found) and not config.final:
+        experiments.refuse()
+    source = paths.run_folder(STUDY, config.run) / "predictions.jsonl"
+    told = predictions.read(source, found)
+    shown = score(told, found, config)
+    inputs = {"predictions.jsonl": runs.sha256(source), **_inputs(found)}
+    with runs.stage(STUDY, config.run, "evaluate", _asked(config), inputs, fixed=False) as stage:
+        tables.write_parquet(stage.path("questions.parquet"), shown["questions"])
+        for name in ("summary", "by_category", "by_chat", "attribution", "intervals", "arcs"):
+            tables.write_csv(stage.path(f"{name}.csv"), shown[name])
+        stage.counts.update(headline(shown), split=config.split, repeated=repeated)
+    experiments.write_log()
+    return shown
+
+
+def score(told: Sequence[dict[str, Any]], found: Sequence[Chat], config: Config) -> dict[str, pd.DataFrame]:
+    """All tables of a set of predictions; nothing is written."""
+    rows = scoring.questions(told, found, config.reading)
+    columns = (*scoring.RANKS, *scoring.SETS)
+    return {
+        "questions": rows,
+        "summary": scoring.means(rows, columns),
+        "by_category": scoring.means(rows, columns, "category"),
+        "by_chat": scoring.means(rows, columns, "chat"),
+        "attribution": scoring.attribution(rows, "category", "chat"),
+        "intervals": scoring.intervals(
+            rows, ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1"), seed=config.seed
+        ),
+        "arcs": scoring.narratives(told, found, cases(config, found)),
+        "density": scoring.checkpoint_density(rows),
+    }
+
+
+def headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
+    """The figures that the manifest and the log of experiments carry, each with the n it rests on."""
+    first = shown["summary"].iloc[0]
+    whole = shown["attribution"].iloc[0]
+    story = shown["arcs"]
+    told = {f"arc {name}": float(story[name].mean()) for name in scoring.ARCS} if len(story) else {}
+    return {
+        "n": int(first["n"]),
+        "excluded": int(first["excluded"]),
+        **{name: float(first[name]) for name in (*scoring.RANKS, *scoring.SETS)},
+        **{
+            name: int(whole[name])
+            for name in whole.index
+            if str(name).startswith("lost ") and "%" not in str(name)
+        },
+        "density": float(shown["density"]["density"].mean()),
+        "arc cases": len(story),
+        **told,
+    }
+
+
+def _asked(config: Config) -> dict[str, Any]:
+    return {key: value for key, value in asdict(config).items() if key != "run"}
+
+
+def _inputs(found: Sequence[Chat]) -> dict[str, str]:
+    return {chat.name: chat.digest for chat in found}
+
+
+def _advice(config: Config) -> query.Advice | None:
+    """The language model's advice where one is named; nothing is sent before the first question."""
+    if not config.llm:
+        return None
+    from crs_lib.llm import LLM
+
+    return LLMAdvice(LLM(config.llm), seed=config.seed)
+
+
+def read_config(run: str) -> dict[str, Any]:
+    """What the query stage of a run was asked for; RunError where it is not finished."""
+    entry = runs.finished(STUDY, run, "query", "22_realtalk_query")
+    found: dict[str, Any] = json.loads(json.dumps(entry["parameters"]))
+    return found
