@@ -1,0 +1,102 @@
+"""Where catalogues come from, and every way in which a file can be wrong."""
+
+import json
+import os
+
+import pandas as pd
+import pytest
+
+from crs_lib import paths
+from crs_lib.errors import InputError
+from crs_lib.movies import sources
+
+
+def written(folder, text, name="films.json"):
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("not JSON at all", r"films.json is not JSON \(line 1, column 1: Expecting value\); expected an object title -> record"),
+        ('{"A": {"year": "1980"}', r"films.json is not JSON \(line 1"),
+        ("", r"films.json is not JSON"),
+        ("[]", r"must hold an object title -> record with at least one film"),
+        ("{}", r"must hold an object title -> record with at least one film"),
+        ('"Alien"', r"must hold an object title -> record"),
+        ('{"A": 3}', r"record 1 \('A'\): expected an object with the film's fields, got 3"),
+        ('{"A": {"year": "soon"}}', r"record 1 \('A'\): field 'year': year 'soon' is no number"),
+        ('{"A": {}, "": {}}', r"record 2 \(''\): field 'title' is empty"),
+        (b'{"A": "\xff"}', r"films.json is not UTF-8 text"),
+    ],
+)  # fmt: skip
+def test_a_bad_json_file_is_refused_by_name(tmp_path, content, message):
+    path = written(tmp_path, content)
+    before = path.read_bytes()
+    with pytest.raises(InputError, match=message):
+        sources.load(path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["films.json", "films.parquet", "folder"])
+def test_a_missing_file_is_refused_with_what_may_be_given(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(
+        InputError, match=r"no catalogue at .*; give 'sample', a .json file .* or a .parquet file"
+    ):
+        sources.load(tmp_path / name)
+
+
+def test_a_broken_parquet_file_is_refused_by_name(tmp_path):
+    with pytest.raises(InputError, match=r"films.parquet cannot be read as a catalogue"):
+        sources.load(written(tmp_path, "no parquet", "films.parquet"))
+    pd.DataFrame({"title": ["A"]}).to_parquet(tmp_path / "few.parquet")
+    with pytest.raises(
+        InputError, match=r"few.parquet cannot be read as a catalogue: .*columns \['item_id', 'year'\]"
+    ):
+        sources.load(tmp_path / "few.parquet")
+
+
+def test_a_parquet_file_written_by_others_is_read(tmp_path):
+    frame = pd.DataFrame(
+        {
+            "item_id": ["a", "b"],
+            "title": ["Alpha", "Beta"],
+            "year": [1980, None],
+            "genre": [["Drama"], None],
+            "mood": ["x", "y"],
+        }
+    )
+    frame.to_parquet(tmp_path / "theirs.parquet")
+    found = sources.load(tmp_path / "theirs.parquet")
+    assert [(i.item_id, i.title, i.year, i.values["genre"]) for i in found.items] == [
+        ("a", "Alpha", 1980, ("Drama",)),
+        ("b", "Beta", None, ()),
+    ]
+    assert found.report.ignored_keys == {"mood": 2}
+
+
+def test_a_json_file_is_read_with_its_own_titles(tmp_path):
+    path = written(
+        tmp_path, json.dumps({"key": {"name": "Amélie", "year": 2001, "genre": "Comedy"}, "Beta": {}})
+    )
+    found = sources.load(path)
+    assert [(item.title, item.year) for item in found.items] == [("Amélie", 2001), ("Beta", None)]
+    assert found.source == "films.json"
+
+
+def test_a_relative_path_is_looked_up_here_and_then_in_the_repository(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inside = os.path.relpath(paths.samples() / "movies.json", paths.ROOT)
+    assert len(sources.load(inside)) == len(sources.load("sample"))
+
+
+def test_the_hash_depends_on_what_the_films_are_only(tmp_path):
+    one = sources.load(written(tmp_path, '{"A": {"year": "1980", "actor": ["B C"]}}'))
+    same = sources.load(
+        written(tmp_path, '{"A": {"actor": "B  C (actor)", "year": 1980, "rating": 3}}', "other.json")
+    )
+    other = sources.load(written(tmp_path, '{"A": {"year": "1981", "actor": ["B C"]}}'))
+    assert sources.content_hash(one) == sources.content_hash(same) != sources.content_hash(other)
