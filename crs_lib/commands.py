@@ -76,7 +76,7 @@ def sweep(parser: ArgumentParser) -> None:
 def _sweep(arguments: Namespace) -> None:
     from crs_lib import sweeps
 
-    print(sweeps.run(arguments.file).to_string(index=False))
+    print(sweeps.run(arguments.file, say=print).to_string(index=False))
 
 
 def refresh(parser: ArgumentParser) -> None:

@@ -9,7 +9,7 @@
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,10 @@ def _cells(
         yield {"run": run, **parameters, **point}
 
 
-def run(file: str | Path) -> pd.DataFrame:
+def run(file: str | Path, say: Callable[[str], object] | None = None) -> pd.DataFrame:
     """Do a sweep; returns one row a run and notebook: the grid's values and done, kept or failed.
+
+    ``say`` is told what starts, in one line.
 
     A notebook that is there, finished, with the same code and parameters is kept; one that was stopped
     is run again and continues where it was. A run that fails does not stop the others; at the end
@@ -137,6 +139,8 @@ def run(file: str | Path) -> pd.DataFrame:
                 rows.append({**row, "status": "kept"})
                 continue
             fresh = True
+            if say:
+                say(f"{cell['run']}: {book.stem} …")
             try:
                 notebooks.run(book, values)
             except (InputError, RunError) as error:
