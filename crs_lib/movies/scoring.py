@@ -138,7 +138,8 @@ class Scorer:
         meta = pair.user.user_meta
         items = self.items(pair)
         facts = [self.grounder.catalog.fact_sets[item] for item in items]
-        state.dropped |= (state.wishes - wishes) | self.codes(meta.get("avoid") or {})
+        avoid = self.codes(meta.get("avoid") or {})
+        state.dropped |= (state.wishes - wishes) | avoid
         state.dropped -= wishes
         state.wishes = wishes
         raw = grounded.satisfaction(wishes, facts, asked=bool(meta.get("asks", True)))
@@ -148,7 +149,7 @@ class Scorer:
         leaked = grounded.leakage(facts, wishes, state.dropped)
         values = self._value_words(user.concepts | system.concepts)
         copied = copying.copied_share(system.words, user.words, self.convention.copy_orders, values)
-        best = grounded.share_met(wishes, facts)
+        best = grounded.share_met(wishes, [one for one in facts if not one & avoid])
         state.met_all.append(best == 1)
         state.met_most.append(best > 0.5)
         state.seen.update(items)
