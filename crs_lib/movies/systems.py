@@ -259,16 +259,22 @@ def _share(argument: str) -> float:
 
 @SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", check=_share)
 class Noisy(Oracle):
-    """The oracle, but random with probability p: a dose of not following."""
+    """The oracle, but random in films and words with probability p: a dose of not following.
+
+    A turn that is random under a dose is random under every higher dose.
+    """
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
         super().__init__(world, seed, session, spec)
         self.share = _share(argument)
 
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+        """Nothing with probability p, what the oracle believes otherwise."""
+        noise = rng.stream(self.seed, "movies", self.session, "noise", turn).random()
+        return ({}, {}) if noise < self.share else super().believe(turn, text, user_meta)
+
     def choose(
         self, wishes: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
     ) -> tuple[int, ...]:
-        """Random films with probability p, the oracle's otherwise."""
-        if draw.random() < self.share:
-            return rank(self.world.catalog, {}, {}, (), draw)
-        return super().choose(wishes, avoid, draw)
+        """Random films where nothing is believed, the oracle's otherwise."""
+        return rank(self.world.catalog, wishes, avoid, self.seen if wishes else (), draw)
