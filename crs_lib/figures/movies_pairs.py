@@ -66,7 +66,7 @@ def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = RELAT
     if len(shown) < 2:
         raise NoDataError("a correlation needs at least 2 metrics")
     values = np.full((len(shown) - 1, len(shown) - 1), np.nan)
-    made, axes = style.figure(1.0 + 0.34 * len(shown))
+    made, axes = style.figure(max(2.6, 1.0 + 0.34 * len(shown)))
     panel = axes[0][0]
     for row in within_correlations(results, shown).itertuples():
         i, j = shown.index(str(row.y)) - 1, shown.index(str(row.x))
@@ -130,7 +130,7 @@ def complete(results: pd.DataFrame, metric: str) -> pd.DataFrame:
     tables=("results",),
     caption="Paired effect sizes of item TAS: matched rank-biserial correlation of the row's system against "
     "the column's over {sessions} scenarios; 1 means that the row wins every scenario. Above the diagonal "
-    "the estimate (bold: the 95 % interval leaves out 0), below it the interval.",
+    "the estimate (bold: the 95 % interval leaves out 0), below it the ends of the interval.",
 )
 def effect_matrix(results: pd.DataFrame, *, metric: str = "item_tas") -> Any:
     """Matched rank-biserial correlation of every pair of systems, with its interval."""
@@ -139,7 +139,7 @@ def effect_matrix(results: pd.DataFrame, *, metric: str = "item_tas") -> Any:
     frame = complete(results, name)
     order = systems_of(frame)
     values = np.full((len(order), len(order)), np.nan)
-    made, axes = style.figure(1.2 + 0.42 * len(order))
+    made, axes = style.figure(max(2.6, 1.2 + 0.42 * len(order)))
     panel = axes[0][0]
     for row in rank_biserial(frame, system="model", scenario="session_id", value=name).itertuples():
         i, j = order.index(str(row.a)), order.index(str(row.b))
@@ -148,10 +148,10 @@ def effect_matrix(results: pd.DataFrame, *, metric: str = "item_tas") -> Any:
             i, j, value, low, high = j, i, -value, -high, -low
         values[i, j], values[j, i] = value, -value
         write_cell(panel, i, j, signed(value), value, bold=low > 0 or high < 0)
-        write_cell(panel, j, i, f"[{signed(-high)},\n{signed(-low)}]", value)
-    names = [style.label(one, 16) for one in order]
-    matrix(made, panel, values, names, names, "row beats column (rank-biserial)")
+        write_cell(panel, j, i, f"{signed(-low)}\n{signed(-high)}", value)
+    names = style.labels(order, 16)
+    matrix(made, panel, values, names, names, "row beats column")
     panel.set(xlabel="system", ylabel="system")
-    words = f"{style.short(name)}, n = {frame['session_id'].nunique()} paired scenarios"
-    style.note(made, f"{words}; above: estimate (bold: interval leaves out 0); below: 95 % interval.")
+    words = f"{style.short(name)}, rank-biserial, n = {frame['session_id'].nunique()} scenarios"
+    style.note(made, f"{words}; bold: 95 % interval (ends below the diagonal) leaves out 0.")
     return made

@@ -41,7 +41,8 @@ def critical_difference(results: pd.DataFrame, *, metric: str = "item_tas") -> A
         panel.plot([ranks[first] - 0.04, ranks[last] + 0.04], [height] * 2, color=style.INK, linewidth=3)
     _names(panel, list(table["system"]), ranks, top)
     panel.plot([1, 1 + gap], [-1.2, -1.2], color=style.INK, linewidth=1.5, marker="|", mew=1.5)
-    panel.text(1.1 + gap, -1.2, f"critical difference {gap:.2f}", va="center", fontsize=style.SMALL)
+    at_end: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": style.SMALL}
+    panel.annotate(f"critical difference {gap:.2f}", (1 + gap, -1.2), (6, 0), **at_end)
     edge = 0.03 * len(ranks)
     panel.set(xlim=(1 - edge, len(ranks) + edge), ylim=(top + half - 0.5, -1.8))
     panel.set(xlabel="mean rank (1 is best)", xticks=range(1, len(ranks) + 1), yticks=[])
@@ -58,13 +59,14 @@ def _names(panel: Any, systems: Sequence[str], ranks: NDArray[np.float64], top: 
     """Each system's name and rank at the nearer side, led to its place on the line."""
     half = -(-len(ranks) // 2)
     edge = 0.03 * len(ranks)
-    for place, ((name, look), rank) in enumerate(zip(style.looks(systems).items(), ranks, strict=True)):
+    names, looks = style.labels(systems), style.looks(systems)
+    for place, (look, rank) in enumerate(zip(looks.values(), ranks, strict=True)):
         left = place < half
         height = top + (place if left else len(ranks) - 1 - place)
         end = 1 - edge if left else len(ranks) + edge
         panel.plot([rank, rank, end], [0, height, height], color=look.colour, linewidth=1)
         panel.plot(rank, 0, look.marker, color=look.colour, markersize=look.size, zorder=5)
-        text = f"{style.label(name)}  {rank:.2f}" if left else f"{rank:.2f}  {style.label(name)}"
+        text = f"{names[place]}  {rank:.2f}" if left else f"{rank:.2f}  {names[place]}"
         side: dict[str, Any] = {"ha": "right" if left else "left", "va": "center", "fontsize": style.SMALL}
         panel.annotate(text, (end, height), (-4 if left else 4, 0), textcoords="offset points", **side)
 

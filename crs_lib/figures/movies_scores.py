@@ -80,7 +80,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS
 
 def _name_rows(axes: Any, order: Sequence[str]) -> None:
     """The systems' names beside the rows of panels that share their heights, first on top."""
-    axes.flat[0].set_yticks(range(len(order)), [style.label(name) for name in order])
+    axes.flat[0].set_yticks(range(len(order)), style.labels(order))
     axes.flat[0].set_ylim(len(order) - 0.4, -0.6)
     for panel in axes.flat:
         panel.tick_params(axis="y", length=0)
@@ -198,12 +198,13 @@ def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = COM
     columns = min(3, len(order))
     rows = -(-len(order) // columns)
     polar = {"projection": "polar"}
-    made, axes = style.figure(0.45 + 1.85 * rows, rows, columns, subplot_kw=polar)
+    made, axes = style.figure(0.4 + 1.72 * rows, rows, columns, subplot_kw=polar)
+    looks, names = style.looks(order), dict(zip(order, style.labels(order), strict=True))
     angles = np.linspace(0, 2 * np.pi, len(found), endpoint=False)
     for panel, name in zip(axes.flat, order, strict=False):
         ends = np.array([_outward(metric, part.loc[name]) for metric, part in found.items()])
-        _radar(panel, angles, ends, style.looks([name])[name], [_spoke(metric) for metric in found])
-        panel.set_title(style.label(name), pad=6, fontweight="bold", loc="left")
+        _radar(panel, angles, ends, looks[name], [_spoke(metric) for metric in found])
+        panel.set_title(names[name], pad=6, fontweight="bold", loc="left")
     for panel in axes.flat[len(order) :]:
         panel.set_visible(False)
     style.note(

@@ -27,7 +27,7 @@ def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "item") -> Any:
     table = recovered_by_type(shifts, kind)
     order = systems_of(shifts)
     types = [str(name) for name in dict.fromkeys(table["type"])]
-    made, axes = style.figure(1.15 + 0.4 * len(order))
+    made, axes = style.figure(max(2.2, 1.15 + 0.4 * len(order)))
     panel = axes[0][0]
     values = np.full((len(order), len(types)), np.nan)
     for row in table.itertuples():
@@ -44,7 +44,7 @@ def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "item") -> Any:
         for name, (low, high) in ((name, sizes.loc[name]) for name in types)
     ]
     panel.set_xticks(range(len(types)), heads)
-    panel.set_yticks(range(len(order)), [style.label(name) for name in order])
+    panel.set_yticks(range(len(order)), style.labels(order))
     panel.set_xticks(np.arange(len(types) + 1) - 0.5, minor=True)
     panel.set_yticks(np.arange(len(order) + 1) - 0.5, minor=True)
     panel.grid(which="minor", color="white", linewidth=1.5)
@@ -102,7 +102,7 @@ def concept_top(turns: pd.DataFrame, *, top: int = 10) -> Any:
         for place, row in enumerate(table.itertuples()):
             panel.barh(place, row.share, height=0.7, color=colour, alpha=0.75)
             style.interval(panel, place, row.low, row.high, style.INK)
-        panel.set_yticks(range(len(table)), [style.label(str(name), 30) for name in table["concept"]])
+        panel.set_yticks(range(len(table)), style.labels(list(table["concept"]), 30))
         panel.set(ylim=(max(1, len(table)) - 0.4, -0.6), title=title, xlabel="share of turns")
         panel.tick_params(axis="y", length=0)
         panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")

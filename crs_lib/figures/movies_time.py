@@ -37,7 +37,8 @@ def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = SCORES) ->
     strip.bar(share.index, share.to_numpy(), width=0.7, color=style.FAINT)
     strip.set(ylabel="shifts", xlabel="turn", ylim=(0, max(0.1, float(share.max()) * 1.25)))
     strip.locator_params(axis="y", nbins=2)
-    strip.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    strip.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    strip.set_xlim(turns["turn"].min() - 0.6, turns["turn"].max() + 0.6)
     strip.xaxis.get_major_locator().set_params(integer=True)
     made.align_ylabels()
     style.legend(made, systems_of(turns))
@@ -147,9 +148,8 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "item") -> Any:
     times = waiting(shifts, kind)
     order = systems_of(shifts)
     last = int(times["time"].max())
-    made, axes = style.figure(
-        2.9 + 0.2 * len(order), 2, 1, sharex=True, height_ratios=[1, 0.085 * len(order)]
-    )
+    below = 0.18 * len(order)
+    made, axes = style.figure(3.3 + below, 2, 1, sharex=True, height_ratios=[2.2, below])
     upper, lower = axes[:, 0]
     curves = kaplan_meier(times)
     for name, look in style.looks(order).items():
@@ -178,8 +178,9 @@ def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: 
         for at in range(last + 1):
             number = f"{int((mine >= at).sum())}"
             panel.text(at, place, number, ha="center", va="center", fontsize=style.SMALL)
-    panel.set_yticks(range(len(order)), [style.label(name) for name in order])
-    panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift", ylabel="still waiting")
+    panel.set_yticks(range(len(order)), style.labels(order))
+    panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift")
+    panel.set_title("shifts still waiting before the reply", loc="left", fontsize=style.SMALL)
     panel.set_xticks(range(last + 1))
     panel.tick_params(axis="both", length=0)
     for side in panel.spines.values():

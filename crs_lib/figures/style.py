@@ -93,9 +93,11 @@ def titled(metric: str) -> str:
     return short(metric) + arrow
 
 
-def label(name: str, width: int = 22) -> str:
-    """A system's name as an axis holds it; a long one loses its middle."""
-    return name if len(name) <= width else f"{name[: width // 2 - 1]}…{name[-(width - width // 2) :]}"
+def labels(names: Sequence[str], width: int = 22) -> list[str]:
+    """The names as an axis holds them: long ones lose their middle, unless two would look the same."""
+    cut = [n if len(n) <= width else f"{n[: width // 2 - 1]}…{n[-(width - width // 2) :]}" for n in names]
+    same = len(set(cut)) < len(set(names))
+    return labels(names, width + 8) if same else cut
 
 
 @contextmanager
@@ -139,11 +141,11 @@ def legend(made: Any, systems: Sequence[str]) -> None:
             marker=look.marker,
             markersize=look.size,
             linestyle=look.line,
-            label=label(name),
+            label=text,
         )
-        for name, look in looks(systems).items()
+        for look, text in zip(looks(systems).values(), labels(systems), strict=True)
     ]
-    widest = max(len(label(name)) for name in systems)
+    widest = max(map(len, labels(systems)))
     columns = max(2, min(len(handles), 6, int(100 / (widest + 8))))
     made.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6)
 
