@@ -170,7 +170,7 @@ def differences(
             part, scenario="conversation", value=measure, resamples=resamples, seed=seed
         )
         whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
-        if part["conversation"].nunique() > 1:
+        if len(set(part["conversation"])) > 1:
             tests = sign_flip_pairs(whole, scenario="conversation", value=measure, seed=seed)
         else:
             tests = gaps[["a", "b"]].assign(p=float("nan"))

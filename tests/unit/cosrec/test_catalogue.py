@@ -1,0 +1,284 @@
+"""The catalogue end to end: join by hand, any number of parts, kill and resume, damage, formats."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crs_lib.cosrec import catalogue, catalogue_tasks
+from crs_lib.cosrec import catalogue_fixture as fixture
+from crs_lib.cosrec.catalogue import Settings, build
+from crs_lib.errors import InputError, RunError
+
+
+def write(folder: Path, name: str, metas: list[Any], reviews: list[Any], ends: str = ".jsonl") -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for path, rows in ((folder / f"meta_{name}{ends}", metas), (folder / f"{name}{ends}", reviews)):
+        text = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
+        if ends.endswith(".gz"):
+            path.write_bytes(gzip.compress(text, mtime=0))
+        elif ends.endswith(".zst"):
+            import zstandard
+
+            path.write_bytes(zstandard.compress(text))
+        else:
+            path.write_bytes(text)
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def run(folder: Path, out: str = "out.jsonl", **settings: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    manifest = build(folder / "in", folder / "in", folder / out, Settings(**settings))
+    return read(folder / out), manifest
+
+
+def test_two_products_by_hand(tmp_path: Path) -> None:
+    a, b = fixture.asin(1), fixture.asin(2)
+    reviews = [
+        fixture.review(1, a, rating=5.0, timestamp=30, helpful_vote=0),
+        fixture.review(2, a, rating=4.5, timestamp=10, helpful_vote=7),
+        fixture.review(3, a, rating=3.0, timestamp=20, text="too short"),
+        fixture.review(
+            1, a, rating=5.0, timestamp=30, helpful_vote=4
+        ),  # the first one again, with other votes
+    ]
+    write(tmp_path / "in", "Home", [fixture.meta(2), fixture.meta(1)], reviews)
+    rows, manifest = run(tmp_path)
+    assert [row["parent_asin"] for row in rows] == sorted([a, b])
+    first, second = sorted(rows, key=lambda row: row["parent_asin"] != a)
+    # 4.5 rounds to 5, so two ratings of 5 are left: the short text is dropped, the copy is one review
+    assert [(r["timestamp"], r["rating"], r["helpful"]) for r in first["valid_reviews"]] == [
+        (10, 5, 7),
+        (30, 5, 4),
+    ]
+    assert (first["num_valid_ratings"], first["avg_valid_ratings"]) == (2, 5.0)
+    assert first["valid_ratings"] == {"1": 0, "2": 0, "3": 0, "4": 0, "5": 2}
+    assert (second["valid_reviews"], second["num_valid_ratings"], second["avg_valid_ratings"]) == (
+        [],
+        0,
+        None,
+    )
+    assert manifest["totals"]["reviews"] == {"read": 4, "kept": 3, "dropped: too short": 1}
+    assert manifest["totals"]["joined"]["duplicate reviews"] == 1
+    assert not (tmp_path / "out.jsonl.work").exists()
+
+
+def test_legacy_repeats_the_original_statistics(tmp_path: Path) -> None:
+    a = fixture.asin(1)
+    reviews = [
+        fixture.review(1, a, rating=5.0, timestamp=30),
+        fixture.review(2, a, rating=5.0, timestamp=10),
+        fixture.review(3, a, rating=1.0, timestamp=5, title=""),  # its rating counts, its text does not
+        fixture.review(4, a, rating=5, timestamp=1),  # a whole number is no rating there
+    ]
+    write(tmp_path / "in", "Home", [fixture.meta(1, title="old"), fixture.meta(1, title="new one")], reviews)
+    (row,), _ = run(tmp_path, legacy=True)
+    assert row["title"] == "new one"  # the last of a category wins
+    assert [r["timestamp"] for r in row["valid_reviews"]] == [10, 30]
+    # the histogram has five keys, and the average is the sum of ratings over those five: 11 / 5
+    assert (row["num_valid_ratings"], row["avg_valid_ratings"]) == (5, 11 / 5)
+    assert row["valid_ratings"] == {"1": 1, "2": 0, "3": 0, "4": 0, "5": 2}
+
+
+def test_a_product_of_two_categories_is_kept_once_with_all_reviews(tmp_path: Path) -> None:
+    a = fixture.asin(1)
+    for name, number in (("Alpha", 1), ("Beta", 2)):
+        write(
+            tmp_path / "in",
+            name,
+            [fixture.meta(1, title=f"in {name}")],
+            [fixture.review(number, a, timestamp=number)],
+        )
+    (row,), manifest = run(tmp_path)
+    assert row["title"] == "in Alpha"
+    assert [r["timestamp"] for r in row["valid_reviews"]] == [1, 2]
+    assert manifest["totals"]["joined"]["duplicate products"] == 1
+    rows, _ = run(tmp_path, "legacy.jsonl", legacy=True)
+    assert [(r["title"], len(r["valid_reviews"])) for r in rows] == [("in Alpha", 1), ("in Beta", 1)]
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("large")
+    for i, name in enumerate(("Alpha", "Beta")):
+        fixture.write_category(folder / "in", name, 120, 2_500, seed=3, first=i * 80, packed=i == 1)
+    build(folder / "in", folder / "in", folder / "whole.jsonl", Settings(parts=1))
+    return folder
+
+
+@pytest.mark.parametrize("settings", [{"parts": 2}, {"parts": 13}, {"parts": 5, "workers": 2}], ids=str)
+def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int]) -> None:
+    manifest = build(large / "in", large / "in", large / "again.jsonl", Settings(**settings))
+    assert (large / "again.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
+    whole = json.loads((large / "whole.jsonl.manifest.json").read_text())
+    assert manifest["totals"] == whole["totals"]
+
+
+def test_order_of_lines_changes_nothing(large: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for path in sorted((large / "in").iterdir()):
+        text = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        (tmp_path / "in" / path.name.removesuffix(".gz")).write_bytes(
+            b"".join(text.splitlines(keepends=True)[::-1])
+        )
+    build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Settings())
+    assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst", ".parquet"])
+def test_other_formats_hold_the_same(large: Path, ends: str) -> None:
+    for name in ("a", "b"):
+        build(large / "in", large / "in", large / f"{name}{ends}", Settings(parts=1 if name == "a" else 4))
+    assert (large / f"a{ends}").read_bytes() == (large / f"b{ends}").read_bytes()
+    whole = read(large / "whole.jsonl")
+    if ends == ".parquet":
+        import pandas as pd
+
+        frame = pd.read_parquet(large / "a.parquet")
+        assert frame["parent_asin"].tolist() == [row["parent_asin"] for row in whole]
+        assert [json.loads(d) for d in frame["details"]] == [row["details"] for row in whole]
+        assert [len(r) for r in frame["valid_reviews"]] == [len(row["valid_reviews"]) for row in whole]
+        averages = [row["avg_valid_ratings"] for row in whole]
+        assert [None if a != a else a for a in frame["avg_valid_ratings"]] == averages
+    else:
+        import zstandard
+
+        packed = (large / f"a{ends}").read_bytes()
+        text = (
+            gzip.decompress(packed)
+            if ends.endswith("gz")
+            else zstandard.ZstdDecompressor().decompressobj().decompress(packed)
+        )
+        assert text == (large / "whole.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
+def test_packed_inputs_with_odd_ends(tmp_path: Path, ends: str) -> None:
+    a = fixture.asin(1)
+    metas = [b"\xef\xbb\xbf" + json.dumps(fixture.meta(1)).encode() + b"\r", b"", b"  "]
+    write(tmp_path / "in", "Home", metas, [fixture.review(1, a)], ends)
+    (row,), manifest = run(tmp_path)
+    assert (row["parent_asin"], len(row["valid_reviews"])) == (a, 1)
+    assert manifest["totals"]["products"] == {"read": 1, "kept": 1}
+
+
+def test_unreadable_lines_go_to_quarantine(tmp_path: Path) -> None:
+    write(tmp_path / "in", "Home", [fixture.meta(1), b'{"parent_asin": "BX', b"[1]"], [b"\xff{}"])
+    rows, manifest = run(tmp_path)
+    assert len(rows) == 1
+    found = read(tmp_path / "out.jsonl.quarantine.jsonl")
+    assert [(q["file"], q["line"], q["why"]) for q in found] == [
+        ("meta_Home.jsonl", 2, "not a JSON object"),
+        ("meta_Home.jsonl", 3, "not a JSON object"),
+        ("Home.jsonl", 1, "not UTF-8"),
+    ]
+    assert manifest["totals"]["products"]["unreadable"] == 2
+
+
+@pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst"])
+def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path: Path, ends: str) -> None:
+    a, b = fixture.asin(1), fixture.asin(2)
+    write(tmp_path / "in", "Alpha", [fixture.meta(1)], [fixture.review(1, a)])
+    many = [
+        fixture.review(i, b, text=f"{i * 7919 % 104729} words about this {i} product") for i in range(3000)
+    ]
+    write(tmp_path / "in", "Beta", [fixture.meta(2)], many, ends)
+    whole = (tmp_path / "in" / f"Beta{ends}").read_bytes()
+    (tmp_path / "in" / f"Beta{ends}").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RunError, match=rf"Beta{ends} breaks off after line \d+"):
+        run(tmp_path)
+    assert not (tmp_path / "out.jsonl").exists()
+    assert "file damaged" in read(tmp_path / "out.jsonl.quarantine.jsonl")[0]["why"]
+    done = (tmp_path / "out.jsonl.work" / "reviews" / "Alpha.done.json").stat().st_mtime_ns
+    (tmp_path / "in" / f"Beta{ends}").write_bytes(whole)
+    rows, _ = run(tmp_path, keep_work=True)
+    assert [len(row["valid_reviews"]) for row in sorted(rows, key=lambda r: r["parent_asin"] != a)] == [
+        1,
+        3000,
+    ]
+    assert (tmp_path / "out.jsonl.work" / "reviews" / "Alpha.done.json").stat().st_mtime_ns == done
+
+
+def test_killed_and_resumed(large: Path, tmp_path: Path) -> None:
+    """Killed at several moments by SIGKILL; every later start continues, the last one finishes."""
+    command = [sys.executable, "-c", "import sys; from crs_lib.cosrec.cli import *; p = argparse.ArgumentParser();"
+               "add_arguments(p); main(p.parse_args(sys.argv[1:]))"]  # fmt: skip
+    command += [
+        "--metas",
+        str(large / "in"),
+        "--reviews",
+        str(large / "in"),
+        "--out",
+        str(tmp_path / "out.jsonl"),
+    ]
+    marks = []
+    for wanted in (1, 3, 5):
+        process = subprocess.Popen([*command, "--parts", "6"], stdout=subprocess.DEVNULL)
+        while process.poll() is None and len(list(tmp_path.rglob("*.done.json"))) < wanted:
+            time.sleep(0.002)
+        os.kill(process.pid, signal.SIGKILL) if process.poll() is None else None
+        process.wait()
+        marks.append(len(list(tmp_path.rglob("*.done.json"))))
+    subprocess.run([*command, "--parts", "6"], check=True, stdout=subprocess.DEVNULL)
+    assert marks == sorted(marks)
+    assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
+
+
+def test_other_settings_do_not_continue(large: Path, tmp_path: Path) -> None:
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(keep_work=True))
+    with pytest.raises(RunError, match="shortest: 10 there, 12 now"):
+        build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(shortest=12))
+    # another number of parts is no other result, and may differ
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(parts=3, keep_work=True))
+    assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
+
+
+def test_most_reviews_keeps_the_helpful(tmp_path: Path) -> None:
+    a = fixture.asin(1)
+    votes = [(10, 0), (20, 5), (30, 9), (40, 5)]
+    write(
+        tmp_path / "in",
+        "Home",
+        [fixture.meta(1)],
+        [fixture.review(i, a, timestamp=t, helpful_vote=v) for i, (t, v) in enumerate(votes)],
+    )
+    (row,), manifest = run(tmp_path, most_reviews=2)
+    assert [r["timestamp"] for r in row["valid_reviews"]] == [30, 40]  # 9 votes; of 5 votes the newer
+    assert row["num_valid_ratings"] == 4
+    assert manifest["totals"]["joined"]["reviews over the limit"] == 2
+
+
+def test_many_ids_are_known_by_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [fixture.asin(i) for i in range(50)]
+    (tmp_path / "metas").write_text("".join(f"{name}\t0\t1\t{{}}\n" for name in names[:40]))
+    exact = catalogue_tasks.known_ids(tmp_path / "metas")
+    monkeypatch.setattr(catalogue_tasks, "_EXACT", 7)
+    digests = catalogue_tasks.known_ids(tmp_path / "metas")
+    assert type(digests) is not type(exact)
+    assert (
+        [name in digests for name in names] == [name in exact for name in names] == [True] * 40 + [False] * 10
+    )
+
+
+def test_inputs_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="no folder"):
+        run(tmp_path)
+    write(tmp_path / "in", "Home", [fixture.meta(1)], [])
+    (tmp_path / "in" / "Other.jsonl").write_text("")
+    assert catalogue.sources(tmp_path / "in", tmp_path / "in")[1] == ["Other"]
+    with pytest.raises(InputError, match="must end in"):
+        build(tmp_path / "in", tmp_path / "in", tmp_path / "out.csv", Settings())
+    (tmp_path / "in" / "Home.jsonl.gz").write_bytes(b"")
+    with pytest.raises(InputError, match="stands in"):
+        run(tmp_path)
+    with pytest.raises(InputError, match="at least"):
+        Settings(workers=0)
