@@ -1,0 +1,202 @@
+"""Scenarios: the same for every system, balanced, satisfiable, and with a twin that never shifts."""
+
+import itertools
+from collections import Counter
+
+import pytest
+
+from crs_lib.errors import InputError
+from crs_lib.movies import scenarios, sources
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.scenarios import Rates
+from crs_lib.movies.users import User, must_voice
+
+SAMPLE = sources.load()
+GROUNDER = Grounder(SAMPLE)
+PLANS = [scenarios.plan(SAMPLE, 7, session, 20) for session in range(60)]
+TYPES = scenarios.ALL_TYPES
+
+
+def test_every_wish_set_has_an_answer_and_the_film_in_mind_is_one():
+    for plan in PLANS:
+        for step in plan.steps:
+            answers = step.state.answers(SAMPLE)
+            assert step.n_answers == len(answers) > 0
+            assert step.state.anchor in answers
+            assert 1 <= len(step.state.wishes) <= 3
+            assert not set(step.state.wishes.items()) & set(step.state.avoid.items())
+
+
+def test_every_utterance_voices_its_plan():
+    for plan in PLANS:
+        user = User(SAMPLE, plan)
+        for step in plan.steps:
+            said = user.speak(step.turn)
+            codes = GROUNDER.concepts(said.text)
+            for wish in must_voice(step, said.act):
+                assert SAMPLE.code(*wish) in codes, (said.text, wish)
+
+
+def test_something_must_be_voiced_at_every_opening_refinement_and_shift():
+    for plan in PLANS[:10]:
+        for step in plan.steps:
+            if step.turn == 1 or step.act == "refine" or step.shift is not None:
+                assert must_voice(step, step.act)
+            else:
+                assert must_voice(step, step.act) == []
+
+
+def test_a_plan_opens_with_a_genre_then_refines_to_two_or_three_wishes():
+    for plan in PLANS:
+        first, second = plan.steps[:2]
+        assert (first.act, dict(first.state.wishes)) == ("initial", {"genre": plan.true_genre})
+        assert second.act == "refine"
+        before = [step for step in plan.steps if step.turn < plan.events[0]["turn"]]
+        assert len(before[-1].state.wishes) in (2, 3)
+
+
+def test_shifts_come_at_random_turns_with_room_before_between_and_after():
+    firsts = Counter()
+    for plan in PLANS:
+        turns = [event["turn"] for event in plan.events]
+        assert turns == scenarios.shift_turns(7, plan.session, 20)
+        gaps = [b - a for a, b in itertools.pairwise(turns)]
+        assert 4 <= turns[0] <= 6
+        assert set(gaps) <= {3, 4, 5}
+        assert turns[-1] <= 18
+        firsts[turns[0]] += 1
+    assert set(firsts) == {4, 5, 6}
+
+
+@pytest.mark.parametrize("n", [2, len(TYPES)])
+def test_planned_types_are_a_latin_square_over_each_block(n):
+    types = TYPES[:n]
+    for block in range(5):
+        rows = [scenarios.type_order(7, block * n + row, types, n) for row in range(n)]
+        for row in rows:
+            assert sorted(row) == sorted(types)
+        for column in zip(*rows, strict=True):
+            assert sorted(column) == sorted(types)
+
+
+def test_types_as_they_happen_stay_near_balance():
+    # 600 sessions would give 1/6 each; a type that cannot happen yet comes later or gives way to another
+    happened = Counter(event["type"] for plan in PLANS for event in plan.events)
+    total = happened.total()
+    assert set(happened) == set(TYPES)
+    assert all(0.10 < n / total < 0.24 for n in happened.values()), happened
+
+
+def test_the_twin_without_shifts_is_the_same_up_to_the_first_shift():
+    for plan in PLANS[:15]:
+        twin = scenarios.plan(SAMPLE, 7, plan.session, 20, arm="none")
+        first = plan.events[0]["turn"]
+        assert twin.events == []
+        assert twin.steps[: first - 1] == plan.steps[: first - 1]
+        assert all(step.shift is None for step in twin.steps)
+        assert twin.steps[-1].state.wishes == twin.steps[first - 2].state.wishes
+
+
+def test_a_longer_session_begins_like_a_shorter_one():
+    short, long = scenarios.plan(SAMPLE, 7, 3, 9), scenarios.plan(SAMPLE, 7, 3, 20)
+    assert [s.state.wishes for s in long.steps[:6]] == [s.state.wishes for s in short.steps[:6]]
+
+
+def test_seeds_and_sessions_give_other_plans_and_the_same_ones_again():
+    again = scenarios.plan(SAMPLE, 7, 0, 20)
+    assert again == PLANS[0]
+    assert scenarios.plan(SAMPLE, 8, 0, 20).steps != again.steps
+    goals = {tuple(sorted(plan.steps[2].state.wishes.items())) for plan in PLANS}
+    assert len(goals) > 50
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_only_the_types_asked_for_happen(kind):
+    plans = [scenarios.plan(SAMPLE, 3, session, 20, types=(kind,)) for session in range(6)]
+    assert {event["type"] for plan in plans for event in plan.events} <= {kind}
+    due = sum(len(scenarios.shift_turns(3, plan.session, 20)) for plan in plans)
+    assert (
+        sum(len(plan.events) + len(plan.unmet) for plan in plans) == due
+    )  # what could not happen is counted
+
+
+def test_an_event_tells_the_whole_shift():
+    for plan in PLANS[:20]:
+        for before, step in itertools.pairwise(plan.steps):
+            if step.event is None:
+                continue
+            event, old, new = step.event, before.state, step.state
+            assert event["turn"] == step.turn
+            assert (event["from_focus"], event["to_focus"]) == (old.focus, new.focus)
+            assert (event["wishes"], event["avoid"]) == (dict(new.wishes), dict(new.avoid))
+            assert event["from_anchor"] == SAMPLE.items[old.anchor].title
+            assert event["n_answers"] == step.n_answers
+            assert event["stratum"] == scenarios.stratum(step.n_answers)
+            assert {**old.wishes, **event["added"]}.items() >= new.wishes.items()
+            gone = {k: v for k, v in old.wishes.items() if new.wishes.get(k) != v}
+            assert event["dropped"] == gone
+            assert (event["bridge_field"] is None) == (event["type"] != "switch")
+
+
+def test_a_bridge_is_shared_with_the_film_that_was_in_mind():
+    for plan in PLANS:
+        for before, step in itertools.pairwise(plan.steps):
+            if step.shift is not None and step.shift.bridge:
+                name, value = step.shift.bridge
+                assert value in SAMPLE.items[before.state.anchor].values[name]
+                assert step.state.wishes[name] == value
+
+
+def test_what_was_retracted_stays_retracted_until_the_wishes_change_as_a_whole():
+    for plan in PLANS:
+        for before, step in itertools.pairwise(plan.steps):
+            kind = step.event["type"] if step.event else None
+            if kind in ("switch", "return"):
+                assert not step.state.avoid
+            elif kind == "contradict":
+                assert step.state.avoid == {**before.state.avoid, **step.event["dropped"]}
+            else:
+                assert step.state.avoid == before.state.avoid
+
+
+@pytest.mark.parametrize(
+    ("n", "name"), [(0, "0"), (1, "1-9"), (9, "1-9"), (10, "10-49"), (49, "10-49"), (50, "50+")]
+)
+def test_strata(n, name):
+    assert scenarios.stratum(n) == name
+
+
+def test_rates_steer_the_ordinary_turns():
+    def acts(**rates):
+        plan = scenarios.plan(SAMPLE, 7, 0, 60, arm="none", rates=Rates(**rates))
+        return {step.act for step in plan.steps[3:]}
+
+    assert acts(hesitation=1, contradiction=0, question=0) == {"hesitate", "aside"}
+    assert acts(hesitation=0, contradiction=1, question=0) == {"contradiction"}
+    assert acts(hesitation=0, contradiction=0, question=0) == {"follow_up"}
+    assert acts(hesitation=0, contradiction=0, question=1) == set(scenarios.QUESTIONS)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.5])
+def test_a_rate_is_a_share(value):
+    with pytest.raises(InputError, match=rf"rate question is {value}; give a share between 0 and 1"):
+        Rates(question=value)
+
+
+def test_an_unknown_type_is_refused_with_a_suggestion():
+    with pytest.raises(InputError, match=r"unknown shift type 'swich'; did you mean 'switch'\?"):
+        scenarios.plan(SAMPLE, 7, 0, 20, types=("swich",))
+
+
+def test_a_catalogue_without_a_genre_of_five_films_is_refused():
+    small = Catalog.from_records([(f"Film {i}", {"genre": ["Drama"], "actor": ["A B"]}) for i in range(4)])
+    with pytest.raises(InputError, match=r"has no genre with five films; .* Give a larger catalogue"):
+        scenarios.plan(small, 7, 0, 5)
+
+
+@pytest.mark.parametrize("n_turns", [1, 2, 5, 6])
+def test_short_sessions(n_turns):
+    plan = scenarios.plan(SAMPLE, 7, 0, n_turns)
+    assert [step.turn for step in plan.steps] == list(range(1, n_turns + 1))
+    assert all(event["turn"] + 2 <= n_turns for event in plan.events)

@@ -1,0 +1,143 @@
+"""The simulated user: plan in words, reactions to the system, and a log that tells the truth."""
+
+import pytest
+
+from crs_lib.movies import scenarios, sources
+from crs_lib.movies.scenarios import Rates
+from crs_lib.movies.users import User
+
+SAMPLE = sources.load()
+CALM = Rates(hesitation=0, contradiction=0, question=0.5)
+THESIS_KEYS = {
+    "turn",
+    "stage",
+    "focus_field",
+    "focus_value",
+    "anchor_title",
+    "constraints",
+    "shift_event",
+    "shift_event_obj",
+}
+
+
+def plan(session=0, **options):
+    return scenarios.plan(SAMPLE, 7, session, 20, **options)
+
+
+def talk(scenario, heard=lambda step: (), **options):
+    """All utterances of a session; ``heard`` gives the films recommended after each step."""
+    user, said = User(SAMPLE, scenario, **options), []
+    for step in scenario.steps:
+        said.append(user.speak(step.turn))
+        user.hear(heard(step))
+    return said
+
+
+def good(step):
+    return tuple(int(i) for i in step.state.answers(SAMPLE)[:3])
+
+
+def bad(step):
+    wishes = set(step.state.wishes.items())
+    return next((i,) for i, f in enumerate(SAMPLE.items) if not any(v in f.values[n] for n, v in wishes))
+
+
+def test_the_log_says_what_was_planned():
+    scenario = plan()
+    for step, said in zip(scenario.steps, talk(scenario, good), strict=True):
+        log = said.meta
+        assert set(log) >= THESIS_KEYS
+        assert (log["turn"], log["constraints"], log["avoid"]) == (
+            step.turn,
+            dict(step.state.wishes),
+            dict(step.state.avoid),
+        )
+        assert (log["shift_event"], log["shift_event_obj"]) == (
+            step.event is not None,
+            dict(step.event) if step.event else None,
+        )
+        assert (log["stage"], log["planned_act"]) == (said.act, step.act)
+        assert log["focus_value"] == step.state.wishes.get(step.state.focus)
+        assert log["n_answers"] == step.n_answers > 0
+
+
+def test_what_is_wished_never_depends_on_the_system():
+    for session in range(5):
+        scenario = plan(session)
+        runs = [talk(scenario, heard) for heard in (good, bad, lambda step: ())]
+        logs = [
+            [{k: v for k, v in said.meta.items() if k not in ("stage", "asks")} for said in run]
+            for run in runs
+        ]
+        assert logs[0] == logs[1] == logs[2]
+        shifts = [[said.text for said in run if said.meta["shift_event"]] for run in runs]
+        assert shifts[0] == shifts[1] == shifts[2]
+
+
+def test_a_user_who_hears_no_title_asks_for_one_and_one_who_is_not_served_insists():
+    acts = {"none": set(), "bad": set(), "good": set()}
+    for session in range(8):
+        scenario = plan(session, rates=CALM)
+        acts["none"] |= {said.act for said in talk(scenario)}
+        acts["bad"] |= {said.act for said in talk(scenario, bad)}
+        acts["good"] |= {said.act for said in talk(scenario, good)}
+    assert "nothing_named" in acts["none"]
+    assert "insist" not in acts["none"]
+    assert "insist" in acts["bad"]
+    assert "nothing_named" not in acts["bad"]
+    assert not {"insist", "nothing_named"} & acts["good"]
+
+
+def test_questions_are_about_films_just_recommended_each_once():
+    scenario = plan(3, arm="none", rates=Rates(0, 0, 1))
+    user, asked = User(SAMPLE, scenario), []
+    films = good(scenario.steps[2])
+    for step in scenario.steps:
+        said = user.speak(step.turn)
+        if said.act.startswith("question"):
+            asked += [i for i in films if SAMPLE.items[i].title in said.text]
+        user.hear(films)
+    assert sorted(asked[: len(films)]) == sorted(films)
+
+
+def test_an_utterance_asks_unless_it_is_a_question_or_an_aside():
+    for session in range(10):
+        for said in talk(plan(session), good):
+            expected = said.meta["shift_event"] or said.act in (
+                "initial",
+                "refine",
+                "follow_up",
+                "insist",
+                "nothing_named",
+            )
+            assert said.meta["asks"] is expected
+
+
+def test_a_realiser_words_the_plan_anew_and_is_told_what_must_be_voiced():
+    told = []
+
+    def realise(template, must_voice, turn):
+        told.append((template, list(must_voice), turn))
+        return f"<{turn}>", {"worded_by": "test"}
+
+    scenario = plan()
+    said = talk(scenario, good, realise=realise)
+    assert [one.text for one in said] == [f"<{step.turn}>" for step in scenario.steps]
+    assert all(one.meta["worded_by"] == "test" for one in said)
+    assert [one.text for one in talk(scenario, good)] == [template for template, _, _ in told]
+    assert told[0][1] == [("genre", scenario.true_genre)]
+
+
+def test_many_users_do_not_sound_alike():
+    openings = [talk(plan(session))[0].text for session in range(100)]
+    assert len(set(openings)) >= 95
+
+
+@pytest.mark.parametrize("arm", ["shift", "none"])
+def test_no_utterance_is_empty_or_has_a_hole(arm):
+    for session in range(10):
+        for said in talk(plan(session, arm=arm), bad):
+            assert said.text.strip()
+            assert not set("{}|") & set(said.text)
+            assert "  " not in said.text
+            assert "None" not in said.text
