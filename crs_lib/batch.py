@@ -1,31 +1,48 @@
-"""Many sessions: the same work on one process, on several, resumed where it stopped.
+"""Many sessions: the same work in one process, several, threads or a cluster, resumed where it stopped.
 
 What a session is does not depend on who does it: workers get keys and return bodies, one process
 writes them to the ledger, in batches.
 """
 
+import hashlib
 import multiprocessing
 import multiprocessing.connection
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from crs_lib.errors import InputError, RunError
 from crs_lib.ledger import Done, Key, Ledger, pack
 from crs_lib.progress import bar as progress_bar
 
+T = TypeVar("T")
 _WORKER: "SessionMaker | None" = None
 _REFUSED: list[Exception] = []
+PATIENCE = 20  # sessions that may fail one after the other before threads or a cluster give up
 
 
 class SessionMaker(Protocol):
     """Makes the body (a line of JSON) of one session; must be reproducible from the key alone."""
 
     def __call__(self, key: Key) -> str: ...
+
+
+@runtime_checkable
+class Halting(Protocol):
+    """A session maker that can be told to leave off: sessions under way then fail at their next step."""
+
+    def halt(self) -> None: ...
 
 
 def run(
@@ -35,6 +52,8 @@ def run(
     arguments: tuple[Any, ...],
     *,
     workers: int = 1,
+    threads: int = 0,
+    scheduler: str = "",
     chunk: int = 10,
     progress: bool = True,
     label: str = "sessions",
@@ -42,17 +61,56 @@ def run(
     """Do every session of ``keys`` that the ledger does not have; returns how many were done now.
 
     ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both
-    must be picklable. A session that raises is recorded as failed, the others go on, and at the end a
-    RunError names the first failure; the next start tries the failed ones again.
+    must be picklable. With ``threads`` the sessions share one maker in this process (work that waits for
+    a server); with ``scheduler`` they go to a Dask cluster (``crs_lib.batch_dask``). A session that raises
+    is recorded as failed, the others go on, and at the end a RunError names the first failure; the next
+    start tries the failed ones again. Where only failures come from threads or a cluster, 20 in a row,
+    the batch gives up: the server is gone.
     """
-    if workers < 1:
-        raise InputError(f"workers is {workers}; give a whole number >= 1")
+    done = work(
+        ledger, keys, make, arguments, workers=workers, threads=threads, scheduler=scheduler, chunk=chunk,
+        progress=progress, label=label,
+    )  # fmt: skip
+    check(ledger, keys)
+    return done
+
+
+def work(
+    ledger: Ledger,
+    keys: Sequence[Key],
+    make: Callable[..., SessionMaker],
+    arguments: tuple[Any, ...],
+    *,
+    workers: int = 1,
+    threads: int = 0,
+    scheduler: str = "",
+    chunk: int = 10,
+    progress: bool = True,
+    label: str = "sessions",
+) -> int:
+    """:func:`run` without the error at the end; :func:`check` raises it, after further work if need be."""
+    if workers < 1 or threads < 0:
+        raise InputError(f"workers is {workers}, threads {threads}; give whole numbers >= 1")
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
+    failing = 0
     with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
-        for batch in _results(todo, make, arguments, min(workers, max(1, len(todo))), chunk):
+        results = _results(todo, make, arguments, min(workers, max(1, len(todo))), threads, scheduler, chunk)
+        for batch in results:
             ledger.record(batch)
             bar.update(len(batch))
+            failing = 0 if any(item.body is not None for item in batch) else failing + len(batch)
+            if failing >= PATIENCE and (threads or scheduler):
+                results.close()
+                raise RunError(
+                    f"{failing} sessions failed one after the other, the last with {batch[-1].error}. "
+                    "What was finished is stored; mend the cause and start the same command again"
+                )
+    return len(todo)
+
+
+def check(ledger: Ledger, keys: Sequence[Key]) -> None:
+    """Raise RunError if sessions of ``keys`` failed, naming the first."""
     asked = set(keys)
     failed = [(key, error) for key, error in ledger.failures() if key in asked]
     if failed:
@@ -61,7 +119,23 @@ def run(
             f"{n} of {len(keys)} sessions failed; the first is session {key.session} of {key.system!r}: "
             f"{error}. The others are stored; start the same command again to retry the failed ones"
         )
-    return len(todo)
+
+
+def shard(keys: Sequence[Key], part: str) -> list[Key]:
+    """The keys of one part of N, ``"2/4"``: each key in exactly one, whatever else is in the batch.
+
+    An empty text gives all of them. Raises InputError for anything but k/N with 1 <= k <= N.
+    """
+    if not part:
+        return list(keys)
+    number, _, of = part.partition("/")
+    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of) <= 10_000):
+        raise InputError(f"shard {part!r} is not k/N; give e.g. 1/4 for the first of four parts")
+    return [key for key in keys if _place(key) % int(of) == int(number) - 1]
+
+
+def _place(key: Key) -> int:
+    return int.from_bytes(hashlib.sha256(f"{key.system}/{key.session}".encode()).digest()[:8], "big")
 
 
 def _results(
@@ -69,34 +143,88 @@ def _results(
     make: Callable[..., SessionMaker],
     arguments: tuple[Any, ...],
     workers: int,
+    threads: int,
+    scheduler: str,
+    chunk: int,
+) -> Generator[list[Done]]:
+    """Batches of outcomes as they come."""
+    if not todo:
+        return
+    if scheduler:
+        from crs_lib import batch_dask
+
+        yield from batch_dask.results(todo, make, arguments, scheduler, workers, chunk)
+    elif threads:
+        yield from _in_threads(todo, make(*arguments), threads)
+    elif workers == 1:
+        maker = make(*arguments)
+        for part in chunks(todo, chunk):
+            yield [attempt(maker, key) for key in part]
+    else:
+        yield from _in_processes(todo, make, arguments, workers, chunk)
+
+
+def chunks(todo: Sequence[Key], size: int) -> Iterator[list[Key]]:
+    """The keys in order, in lists of so many."""
+    return (list(todo[i : i + size]) for i in range(0, len(todo), size))
+
+
+def attempt(maker: SessionMaker | None, key: Key) -> Done:
+    """One session's outcome: its body, or the error that ended it."""
+    if maker is None:
+        raise RunError("the worker was not started; this is a defect, please report it")
+    try:
+        return Done(key, pack(maker(key)), "")
+    except Exception as error:
+        return Done(key, None, f"{type(error).__name__}: {error}")
+
+
+def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Iterator[list[Done]]:
+    """Sessions that share a maker; left early, it halts those under way and waits for their next step."""
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="session")
+    ended = False
+    try:
+        tasks = ((maker, key) for key in todo)
+        for done in _window(pool, lambda task: attempt(*task), tasks, threads):
+            yield [done]
+        ended = True
+    finally:
+        if not ended and isinstance(maker, Halting):
+            maker.halt()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _in_processes(
+    todo: Sequence[Key],
+    make: Callable[..., SessionMaker],
+    arguments: tuple[Any, ...],
+    workers: int,
     chunk: int,
 ) -> Iterator[list[Done]]:
-    """Batches of outcomes as they come; at most two chunks a worker are under way at once."""
-    chunks = (list(todo[i : i + chunk]) for i in range(0, len(todo), chunk))
-    if workers == 1:
-        maker = make(*arguments) if todo else None
-        for part in chunks:
-            yield [_attempt(maker, key) for key in part]
-        return
+    """Chunks of sessions in processes of their own, a maker in each."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, _start_worker, (make, arguments)) as pool:
-        under_way: set[Future[list[Done]]] = {
-            pool.submit(_work, part) for part in islice(chunks, 2 * workers)
-        }
         try:
-            while under_way:
-                ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                under_way |= {pool.submit(_work, part) for part in islice(chunks, len(ready))}
-                for future in ready:
-                    yield future.result()
+            yield from _window(pool, _work, chunks(todo, chunk), 2 * workers)
         except BrokenProcessPool as error:
             raise RunError(
                 "a worker process ended without an answer, often for want of memory; what was finished is "
                 "stored. Start the same command again, perhaps with fewer workers: it continues"
             ) from error
-        finally:
-            for future in under_way:
-                future.cancel()
+
+
+def _window(pool: Executor, do: Callable[[Any], T], parts: Iterator[Any], size: int) -> Iterator[T]:
+    """Results as they come, with at most ``size`` parts under way at once."""
+    under_way: set[Future[T]] = {pool.submit(do, part) for part in islice(parts, size)}
+    try:
+        while under_way:
+            ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            under_way |= {pool.submit(do, part) for part in islice(parts, len(ready))}
+            for future in ready:
+                yield future.result()
+    finally:
+        for future in under_way:
+            future.cancel()
 
 
 def _start_worker(make: Callable[..., SessionMaker], arguments: tuple[Any, ...]) -> None:
@@ -119,13 +247,4 @@ def _end_with_parent() -> None:
 def _work(part: Sequence[Key]) -> list[Done]:
     if _REFUSED:
         raise _REFUSED[0]
-    return [_attempt(_WORKER, key) for key in part]
-
-
-def _attempt(maker: SessionMaker | None, key: Key) -> Done:
-    if maker is None:
-        raise RunError("the worker was not started; this is a defect, please report it")
-    try:
-        return Done(key, pack(maker(key)), "")
-    except Exception as error:
-        return Done(key, None, f"{type(error).__name__}: {error}")
+    return [attempt(_WORKER, key) for key in part]

@@ -84,9 +84,25 @@ class Recorder:
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows by place (session, turn, …), those of one place in the order in which they ended."""
+        reader = open_wal(self.path, _TABLE, "call log")
+        try:
+            for (text,) in reader.execute("SELECT row FROM calls ORDER BY place, id"):
+                yield json.loads(text)
+        finally:
+            reader.close()
+
+    def drain(self) -> list[tuple[str, str]]:
+        """All rows as they are stored, and they are gone from this file: to be put into another."""
         with self._lock:
-            found = self._open().execute("SELECT row FROM calls ORDER BY place, id").fetchall()
-        return (json.loads(text) for (text,) in found)
+            return self._open().execute("DELETE FROM calls RETURNING place, row").fetchall()
+
+    def put(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Store what :meth:`drain` took from another file."""
+        with self._lock:
+            db = self._open()
+            db.execute("BEGIN")
+            db.executemany("INSERT INTO calls (place, row) VALUES (?, ?)", rows)
+            db.execute("COMMIT")
 
     def close(self) -> None:
         """Close the file; the next use opens it again."""
@@ -114,6 +130,11 @@ def export(sources: Iterable[Path], target: Path) -> int:
     finally:
         for recorder in recorders:
             recorder.close()
+
+
+def export_all(folder: Path) -> int:
+    """Write a run's ``llm_calls.jsonl`` from all call logs in its folder; returns the number of calls."""
+    return export(folder.glob("llm_calls*.sqlite"), folder / "llm_calls.jsonl")
 
 
 def usage(source: Path | Iterable[Mapping[str, Any]]) -> pd.DataFrame:

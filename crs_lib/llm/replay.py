@@ -17,20 +17,21 @@ from crs_lib.tables import read_jsonl
 class Replay:
     """Answers from a run's ``llm_calls.jsonl``: ``replay:thesis``, or ``replay:realtalk/thesis``.
 
-    Without a study it is a run of ``movies``. ``model`` keeps to the calls of one spec, for a run in which
-    several models were asked the same. Only whole texts are given back; a call that failed, or whose text
-    the log had to cut, counts as not recorded.
+    Without a study it is a run of ``movies``. ``replay:thesis@ollama:gemma:2b`` (or ``model``) keeps to the
+    calls of one spec, for a run in which several models were asked the same. Only whole texts are given
+    back; a call that failed, or whose text the log had to cut, counts as not recorded.
     """
 
     def __init__(self, argument: str, *, model: str | None = None) -> None:
         self.spec = f"replay:{argument}"
-        study, _, run = argument.rpartition("/")
+        place, _, named = argument.partition("@")
+        study, _, run = place.rpartition("/")
         path = paths.run_folder(study or "movies", run) / "llm_calls.jsonl"
         if not path.exists():
             raise RunError(
                 f"no {paths.shown(path)} to replay; a run with LLM roles writes it when its stage ends"
             )
-        self._replies = _replies(path, model)
+        self._replies = _replies(path, named or model)
 
     @property
     def endpoints(self) -> Sequence[str]:

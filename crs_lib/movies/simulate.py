@@ -1,6 +1,6 @@
 """One session, and a batch of systems × seeds in which every system meets the same users."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -9,13 +9,17 @@ from typing import Any
 from crs_lib import batch, paths, rng, runs, tables
 from crs_lib.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.errors import InputError, RunError
-from crs_lib.ledger import Key
-from crs_lib.movies import scenarios, sources, systems
+from crs_lib.ledger import Key, Ledger
+from crs_lib.llm import calls
+from crs_lib.llm.pool import Pool, scratch
+from crs_lib.movies import llm_roles, scenarios, sources, systems
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.scenarios import Rates, Scenario
 from crs_lib.movies.shifts import SHIFTS
 from crs_lib.movies.systems import World
+from crs_lib.movies.user_wording import ModelWording
 from crs_lib.movies.users import User
 
 STUDY = "movies"
@@ -24,9 +28,12 @@ DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random
 
 @dataclass(frozen=True)
 class SimulateConfig:
-    """The effective settings of a batch, checked; ``workers`` never changes what comes out.
+    """The effective settings of a batch, checked.
 
-    Raises InputError naming the setting, what was given and what is expected.
+    ``workers`` (processes for systems without models), ``shard`` ("k/N": only that part of the sessions)
+    and ``scheduler`` (a Dask cluster: "local" or its address) never change what a session is. ``user_llm``
+    words what the user says; ``llm`` holds the settings of :class:`LLMSettings`. Raises InputError naming
+    the setting, what was given and what is expected.
     """
 
     run: str = "smoke"
@@ -39,9 +46,17 @@ class SimulateConfig:
     arm: str = "shift"
     types: Sequence[str] = scenarios.ALL_TYPES
     rates: Rates = field(default_factory=Rates)
+    user_llm: str = ""
+    llm: Mapping[str, Any] = field(default_factory=dict)
+    shard: str = ""
+    scheduler: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "systems", tuple(systems.check(list(self.systems))))
+        LLMSettings.read(self.llm)
+        batch.shard([], self.shard)
+        if self.user_llm:
+            llm_roles.check_spec(self.user_llm, "user_llm")
         if isinstance(self.types, str) or not self.types:
             raise InputError(
                 f"types is {self.types!r}; give a list of shift types, e.g. ['switch', 'refine']"
@@ -58,16 +73,45 @@ class SimulateConfig:
             SHIFTS.get(kind)
 
     def keys(self) -> list[Key]:
-        """Every session of the batch, system by system: the order of the exported file."""
-        return [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
+        """Every session of the batch (of its shard), system by system: the order of the exported file."""
+        every = [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
+        return batch.shard(every, self.shard)
 
-    def work_order(self) -> list[Key]:
-        """The order of work: scenario by scenario, so that a scenario is planned once for all systems."""
-        return [Key(system, session) for session in range(self.n_sessions) for system in self.systems]
+    def roles(self) -> list[llm_roles.Role]:
+        """The language models of the batch with their roles; empty where rules do everything."""
+        return llm_roles.roles(self.systems, self.user_llm)
+
+    def parts(self) -> list[tuple[list[Key], tuple[str, ...]]]:
+        """The batch in the order of work, each part with the models that it waits for.
+
+        Systems without models go scenario by scenario, so that one is planned once for all of them; the
+        others one after the other, so that servers need not swap weights.
+        """
+        keys = self.keys()
+        ruled = [] if self.user_llm else [spec for spec in self.systems if not llm_roles.is_worded(spec)]
+        found = [(sorted((key for key in keys if key.system in ruled), key=lambda key: key.session), ())]
+        for spec in (spec for spec in self.systems if spec not in ruled):
+            models = (spec,) if llm_roles.is_worded(spec) else ()
+            waits = (*models, self.user_llm) if self.user_llm else models
+            found.append(([key for key in keys if key.system == spec], waits))
+        return [part for part in found if part[0]]
+
+    @property
+    def folder_name(self) -> str:
+        """The run's folder; that of a shard has its own, e.g. ``thesis.shard-2-of-4``."""
+        return f"{self.run}.shard-{self.shard.replace('/', '-of-')}" if self.shard else self.run
 
     def parameters(self) -> dict[str, Any]:
-        """The settings as plain data, for the manifest."""
-        return asdict(self)
+        """The settings that say what comes out, as plain data for the manifest.
+
+        What only language models need is there where one takes part.
+        """
+        values = asdict(self)
+        for name in ("user_llm", "llm", "shard", "scheduler"):
+            del values[name]
+        if self.roles():
+            values |= {"user_llm": self.user_llm, "llm": LLMSettings.read(self.llm).what()}
+        return values | ({"shard": self.shard} if self.shard else {})
 
 
 def scenario(world: World, number: int, config: SimulateConfig) -> Scenario:
@@ -92,7 +136,7 @@ def session(
     ``plan`` may be given to spare planning it again.
     """
     plan = plan or scenario(world, number, config)
-    user = User(world.catalog, plan)
+    user = User(world.catalog, plan, _realiser(world, spec, number, config))
     system = systems.create(spec, world, config.seed, number)
     turns: list[Turn] = []
     for number_of_turn in range(1, config.n_turns + 1):
@@ -111,6 +155,16 @@ def session(
     )
 
 
+def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> ModelWording | None:
+    """What words the user's utterances; None where the templates do."""
+    if not config.user_llm:
+        return None
+    if world.llms is None:
+        raise InputError(f"user_llm {config.user_llm!r} needs language models; give the World a Pool as llms")
+    place = (config.seed, number, spec)
+    return ModelWording(world.llms, config.user_llm, world.wording, world.grounder, place)
+
+
 def _system_meta(catalog: Catalog, reply: systems.Reply) -> dict[str, Any]:
     return {
         "constraints": dict(reply.constraints),
@@ -122,18 +176,35 @@ def _system_meta(catalog: Catalog, reply: systems.Reply) -> dict[str, Any]:
 
 
 class Maker:
-    """Makes the sessions of a batch in one process; the catalogue is loaded and compiled once."""
+    """Makes the sessions of a batch in one process; the catalogue is loaded and compiled once.
 
-    def __init__(self, catalog: str, config: SimulateConfig) -> None:
+    Call cache and call log lie in ``folder``; without one, where other runs of this machine find them.
+    """
+
+    def __init__(self, catalog: str, config: SimulateConfig, folder: str = "") -> None:
         loaded = sources.load(catalog)
-        self.world = World(loaded, Grounder(loaded))
+        rule = LLMSettings.read(config.llm)
+        place = Path(folder) if folder else scratch(config.run)
+        self.llms = Pool(place, rule.service()) if config.roles() else None
+        self.world = World(loaded, Grounder(loaded), self.llms, rule)
         self.config = config
-        self._plan = lru_cache(maxsize=4)(lambda number: scenario(self.world, number, config))
+        self._plan = lru_cache(maxsize=64)(lambda number: scenario(self.world, number, config))
 
     def __call__(self, key: Key) -> str:
         """The session as one line of JSON."""
         plan = self._plan(key.session)
         return session(self.world, key.system, key.session, self.config, plan).dumps()
+
+    def pool(self) -> Pool:
+        """The models; RunError where the batch has none."""
+        if self.llms is None:
+            raise RunError("this batch has no language models; this is a defect, please report it")
+        return self.llms
+
+    def halt(self) -> None:
+        """Let sessions that wait for a model end at their next call."""
+        if self.llms is not None:
+            self.llms.halt()
 
 
 def run_folder(run: str) -> Path:
@@ -159,26 +230,55 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``; returns the folder.
 
     Killed at any moment and started again, it continues: nothing is lost, nothing is done twice. The
-    catalogue is frozen as ``catalog.parquet``. Raises RunError for a folder made with other parameters,
-    a damaged ledger, a run that another process works on, or a disk that refuses.
+    catalogue is frozen as ``catalog.parquet``, the calls of models are listed in ``llm_calls.jsonl``. Raises
+    RunError for a folder made with other parameters, a damaged ledger, a run that another process works
+    on, a disk that refuses, models that are not there, and sessions that failed.
     """
-    hashes = {"catalog": sources.content_hash(prepare(config.run, config.catalog))}
-    with runs.stage(STUDY, config.run, "simulate", config.parameters(), hashes) as stage:
-        frozen = stage.folder / "catalog.parquet"
+    name, rule = config.folder_name, LLMSettings.read(config.llm)
+    catalog = prepare(name, config.catalog)
+    inputs = {"catalog": sources.content_hash(catalog)}
+    before = llm_roles.stage_before(STUDY, name, "simulate")
+    inputs |= llm_roles.weights(config.roles(), rule, catalog, before)
+    with runs.stage(STUDY, name, "simulate", config.parameters(), inputs) as stage, stage.ledger() as ledger:
+        try:
+            _work(config, stage.folder, ledger, progress)
+        finally:
+            if config.roles():
+                stage.counts["llm_calls"] = calls.export_all(stage.folder)
+            stage.counts |= ledger.counts()
         keys = config.keys()
-        with stage.ledger() as ledger:
-            batch.run(
-                ledger,
-                config.work_order(),
-                Maker,
-                (str(frozen), config),
-                workers=config.workers,
-                progress=progress,
-                label="sessions",
-            )
-            tables.write_jsonl(stage.path("dialogues.jsonl"), ledger.bodies(keys))
-            stage.counts |= {"sessions": len(keys), "systems": len(config.systems), **ledger.counts()}
-        return stage.folder
+        tables.write_jsonl(stage.path("dialogues.jsonl"), ledger.bodies(keys))
+        stage.counts |= {"sessions": len(keys), "systems": len(config.systems)}
+    return stage.folder
+
+
+def _given(maker: Maker) -> Callable[[], Maker]:
+    return lambda: maker
+
+
+def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) -> None:
+    """Do what the ledger does not have, part by part; sessions that fail do not stop the next part."""
+    arguments = (str(folder / "catalog.parquet"), config)
+    maker: Maker | None = None
+    try:
+        for keys, models in config.parts():
+            if models and not config.scheduler:
+                ready = maker = maker or Maker(*arguments, str(folder))
+                batch.work(
+                    ledger, keys, _given(ready), (), threads=ready.pool().width(models), progress=progress,
+                    label=models[0],
+                )  # fmt: skip
+                if models[0] != config.user_llm:
+                    ready.pool().unload(models[0])
+            else:
+                batch.work(
+                    ledger, keys, Maker, arguments, workers=config.workers, scheduler=config.scheduler,
+                    chunk=1 if models else 10, progress=progress,
+                )  # fmt: skip
+    finally:
+        if maker is not None:
+            maker.pool().close()
+    batch.check(ledger, config.keys())
 
 
 def dialogues(run: str) -> list[Dialogue]:

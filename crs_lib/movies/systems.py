@@ -1,10 +1,10 @@
-"""The systems under test: the constraint tracker of the thesis, and LLM-free control policies.
+"""The systems under test: the thesis's tracker, LLM-free control policies, and LLM-worded ones.
 
 To add one, write a class with ``reply`` and register it by name. Only catalogue items are ever
 recommended; control policies have a known order (docs/metrics.md, section 6).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,9 +12,12 @@ import numpy as np
 
 from crs_lib import rng
 from crs_lib.errors import InputError
+from crs_lib.llm.base import BACKENDS
+from crs_lib.llm.pool import Pool
 from crs_lib.movies import replies, tracker
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.registry import Registry
 
 N_ITEMS = 3
@@ -22,10 +25,12 @@ N_ITEMS = 3
 
 @dataclass(frozen=True)
 class World:
-    """What all systems of a process share: the catalogue and its grounder."""
+    """What all systems of a process share: the catalogue, its grounder, and models where some need them."""
 
     catalog: Catalog
     grounder: Grounder
+    llms: Pool | None = None
+    wording: LLMSettings = field(default_factory=LLMSettings)
 
 
 @dataclass(frozen=True)
@@ -278,3 +283,18 @@ class Noisy(Oracle):
     ) -> tuple[int, ...]:
         """Random films where nothing is believed, the oracle's otherwise."""
         return rank(self.world.catalog, wishes, avoid, self.seen if wishes else (), draw)
+
+
+def _worded_by(backend: str) -> Callable[..., System]:
+    def make(world: World, seed: int, session: int, spec: str, argument: str = "") -> System:
+        from crs_lib.movies.worded import Worded
+
+        return Worded(world, seed, session, spec)
+
+    make.__doc__ = f"The tracker, its films chosen and its replies worded by an LLM ({backend})."
+    return make
+
+
+for _row in BACKENDS:
+    _facts = {name: _row.facts[name] for name in ("argument", "example") if name in _row.facts}
+    SYSTEMS.register(_row.name, llm=True, **_facts)(_worded_by(_row.name))

@@ -27,10 +27,17 @@ class Utterance(NamedTuple):
     meta: dict[str, Any]
 
 
+class Phrasing(NamedTuple):
+    """Another wording of an utterance, and what its log says of how it came about."""
+
+    text: str
+    meta: Mapping[str, Any]
+
+
 class Realiser(Protocol):
     """Words an utterance; gets the template's wording and what must be voiced."""
 
-    def __call__(self, template: str, must_voice: Sequence[tuple[str, str]], turn: int) -> str: ...
+    def __call__(self, template: str, must_voice: Sequence[tuple[str, str]], turn: int) -> Phrasing: ...
 
 
 @dataclass
@@ -60,10 +67,11 @@ class User:
         draw = rng.stream(self.scenario.seed, "movies", self.scenario.session, "words", turn)
         act = self._act(step, draw)
         text = self._words(step, act, draw)
-        voiced = must_voice(step, act)
+        log = self._log(step, act)
         if self.realise is not None:
-            text = self.realise(text, voiced, turn)
-        return Utterance(text, act, self._log(step, act))
+            text, added = self.realise(text, must_voice(step, act), turn)
+            log |= added
+        return Utterance(text, act, log)
 
     def _act(self, step: Step, draw: np.random.Generator) -> str:
         """The planned act, or a reaction where an ordinary turn leaves room for one."""

@@ -1,0 +1,81 @@
+"""Which language models a batch of dialogues needs, and whether they are there before it starts."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from crs_lib import runs
+from crs_lib.errors import InputError
+from crs_lib.llm.base import BACKENDS
+from crs_lib.llm.preflight import Need, preflight
+from crs_lib.movies import worded_prompt
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.llm_settings import LLMSettings
+from crs_lib.movies.systems import SYSTEMS
+
+_WEIGHTS = "weights of "
+
+
+class Role(NamedTuple):
+    """A model in a role: "crs", "user" or "judge"."""
+
+    role: str
+    spec: str
+
+
+def is_worded(spec: str) -> bool:
+    """Whether a system's replies are worded by a language model."""
+    return bool(SYSTEMS.get(spec).facts.get("llm"))
+
+
+def check_spec(spec: str, name: str) -> str:
+    """The spec itself if a backend knows it; InputError naming the setting otherwise."""
+    try:
+        entry = BACKENDS.get(spec)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    _, _, argument = spec.partition(":")
+    if bool(entry.facts.get("argument")) != bool(argument):
+        example = f"{entry.name}:{entry.facts['example']}" if "argument" in entry.facts else entry.name
+        raise InputError(f"{name} is {spec!r}; write it like {example}")
+    return spec
+
+
+def roles(systems: Sequence[str], user_llm: str) -> list[Role]:
+    """The models of a batch with their roles; empty where rules do everything."""
+    found = [Role("crs", spec) for spec in systems if is_worded(spec)]
+    return found + ([Role("user", user_llm)] if user_llm else [])
+
+
+def needs(asked: Sequence[Role], rule: LLMSettings, catalog: Catalog) -> list[Need]:
+    """What the preflight checks: each model with its options and its longest unbounded prompt."""
+    longest = {"crs": worded_prompt.longest(catalog, rule)}
+    return [
+        Need(
+            one.role, one.spec, rule.options, longest.get(one.role, 0), rule.service().settings_for(one.spec)
+        )
+        for one in asked
+    ]
+
+
+def weights(
+    asked: Sequence[Role], rule: LLMSettings, catalog: Catalog, before: Mapping[str, Any]
+) -> dict[str, str]:
+    """The digests of the models, as inputs of the stage: a run is finished with the weights it began with.
+
+    ``before`` is the stage's entry in the manifest; where it is finished nobody needs a server any more,
+    and its digests are given back. Raises one RunError that lists all that is missing.
+    """
+    if not asked:
+        return {}
+    if before.get("status") == "finished":
+        kept = {name: value for name, value in before["inputs"].items() if name.startswith(_WEIGHTS)}
+        if kept.keys() == {f"{_WEIGHTS}{one.spec}" for one in asked}:
+            return kept
+    found = preflight(needs(asked, rule, catalog))
+    return {f"{_WEIGHTS}{row.model}": str(row.digest) for row in found.itertuples()}
+
+
+def stage_before(study: str, run: str, stage: str) -> Mapping[str, Any]:
+    """The manifest's entry of a stage as it stands; empty where there is none."""
+    entry: Mapping[str, Any] = runs.read_manifest(study, run).get("stages", {}).get(stage, {})
+    return entry

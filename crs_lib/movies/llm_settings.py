@@ -1,0 +1,78 @@
+"""What language models are asked for in the movie study, as one checked value from a notebook's ``llm``."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from crs_lib.errors import InputError
+from crs_lib.llm.limits import room
+from crs_lib.llm.pool import Service
+from crs_lib.registry import did_you_mean
+
+_HOW = ("host", "timeout", "slots")
+
+
+@dataclass(frozen=True)
+class LLMSettings:
+    """Settings of the roles ``crs`` and ``user``.
+
+    ``structured`` asks for JSON with the ids of the films a reply recommends; without, titles are read
+    from its text. ``enforce`` asks once more for a reply that names films the catalogue does not have,
+    then cuts those sentences. ``offered`` films are given to choose from, of which a reply recommends
+    ``most``. ``num_ctx`` is the same for all calls, another one would reload the model. ``host``,
+    ``timeout`` and ``slots`` say how servers are reached and may differ when a run goes on.
+    """
+
+    structured: bool = True
+    enforce: bool = False
+    offered: int = 4
+    most: int = 3
+    temperature: float = 0.7
+    num_ctx: int = 8192
+    num_predict: int = 400
+    think: bool | None = None
+    host: str = ""
+    timeout: float = 300.0
+    slots: int = 4
+
+    def __post_init__(self) -> None:
+        room({"num_ctx": self.num_ctx, "num_predict": self.num_predict})
+        for name, low, high in (("offered", 1, 50), ("most", 1, 50), ("slots", 1, 1000)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InputError(f"llm: {name} is {value!r}; give a whole number from {low} to {high}")
+        if isinstance(self.temperature, bool) or not isinstance(self.temperature, int | float):
+            raise InputError(f"llm: temperature is {self.temperature!r}; give a number from 0 to 2")
+        if not 0 <= self.temperature <= 2:
+            raise InputError(f"llm: temperature is {self.temperature}; give a number from 0 to 2")
+        for name in ("structured", "enforce"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"llm: {name} is {getattr(self, name)!r}; give true or false")
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any]) -> "LLMSettings":
+        """From a plain mapping; InputError with a suggestion for an unknown name."""
+        known = [row.name for row in fields(cls)]
+        for name in given:
+            if name not in known:
+                raise InputError(
+                    f"llm: unknown setting {name!r}{did_you_mean(str(name), known)} "
+                    f"(known: {', '.join(known)})"
+                )
+        return cls(**given)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of every call."""
+        return {
+            "temperature": self.temperature, "num_ctx": self.num_ctx, "num_predict": self.num_predict,
+        }  # fmt: skip
+
+    def service(self) -> Service:
+        """How models are reached."""
+        backend = {} if self.think is None else {"think": self.think}
+        return Service(self.host, self.timeout, self.slots, backend=backend)
+
+    def what(self) -> dict[str, Any]:
+        """The settings that change what comes out, for the manifest."""
+        return {name: value for name, value in asdict(self).items() if name not in _HOW}

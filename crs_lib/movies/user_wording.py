@@ -1,0 +1,96 @@
+"""The user's words by a language model: the plan stays ours, and an utterance must voice it."""
+
+from collections.abc import Iterable, Sequence
+
+from crs_lib import prompts, rng
+from crs_lib.llm.base import Request
+from crs_lib.llm.errors import LLMError
+from crs_lib.llm.pool import Pool
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.llm_settings import LLMSettings
+from crs_lib.movies.users import Phrasing
+
+LONGEST = 600  # characters of an utterance
+ATTEMPTS = 2
+_QUOTES = "\"'“”‘’«»"
+
+
+def clean(text: str) -> str:
+    """The utterance on one line, without quotation marks around all of it."""
+    line = " ".join(text.split())
+    while len(line) > 1 and line[0] in _QUOTES and line[-1] in _QUOTES:
+        inner = line[1:-1].strip()
+        if any(mark in inner for mark in '"“”«»'):
+            break
+        line = inner
+    return line
+
+
+def fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tuple[str, str]]) -> str:
+    """Why a wording does not voice the plan; an empty text where it does.
+
+    It must name the values of the plan and what the template names, and no other film and no other value of
+    the catalogue: what a user wants is ours to say.
+    """
+    if not text or len(text) > LONGEST:
+        return f"it has {len(text)} characters, expected 1 to {LONGEST}"
+    named = {(m.field, m.value) for m in grounder.audit(text) if not m.rejected}
+    planned = {(m.field, m.value) for m in grounder.audit(template) if not m.rejected}
+    films = {mention.item for mention in grounder.titles(text)}
+    about = {mention.item for mention in grounder.titles(template)}
+    if missing := sorted({value for _, value in (planned | set(must_voice)) - named}):
+        return f"it does not name {', '.join(missing)}"
+    if added := sorted(value for _, value in named - planned):
+        return f"it adds {', '.join(added)}"
+    if films != about:
+        return "it names other films than planned"
+    return ""
+
+
+class ModelWording:
+    """Words the utterances of one session's user; a :class:`crs_lib.movies.users.Realiser`.
+
+    The calls' seeds leave the system out: the same planned utterance is worded the same for every system.
+    """
+
+    def __init__(
+        self, llms: Pool, spec: str, rule: LLMSettings, grounder: Grounder, place: tuple[int, int, str]
+    ) -> None:
+        self.llms, self.spec, self.rule, self.grounder = llms, spec, rule, grounder
+        self.seed, self.session, self.system = place
+
+    def __call__(self, template: str, must_voice: Sequence[tuple[str, str]], turn: int) -> Phrasing:
+        """The model's wording; asked once more, then the template's, flagged ``fallback``.
+
+        Raises LLMError where the model cannot be reached; a reply that cannot be used counts as one that
+        does not voice the plan.
+        """
+        faults = []
+        for attempt in range(ATTEMPTS):
+            try:
+                text = clean(self.llms.complete(self.spec, self._request(template, turn, attempt)).text)
+            except LLMError as error:
+                if error.remedy not in ("other seed", "more room"):
+                    raise
+                faults.append(error.kind)
+                continue
+            reason = fault(self.grounder, text, template, must_voice)
+            if not reason:
+                return Phrasing(text, {"worded_by": "llm", "planned_text": template, "faults": faults})
+            faults.append(reason)
+        return Phrasing(template, {"worded_by": "template", "fallback": True, "faults": faults})
+
+    def _request(self, template: str, turn: int, attempt: int) -> Request:
+        must_say = "\n".join(f"- {part}" for part in self._surface(template)) or "- (none)"
+        return Request.ask(
+            "user", prompts.render("movies/user_utterance", plan=f"- {template}", must_say=must_say),
+            options=self.rule.options, replicate=attempt,
+            seed=rng.address_seed(self.seed, "movies", self.session, "user-words", turn, attempt),
+            tags={"session": self.session, "system": self.system, "turn": turn},
+        )  # fmt: skip
+
+    def _surface(self, template: str) -> Iterable[str]:
+        """The values and titles of a template, as they are written there, in order, each once."""
+        spans = [(m.start, m.end) for m in self.grounder.audit(template) if not m.rejected]
+        spans += [(m.start, m.end) for m in self.grounder.titles(template)]
+        return dict.fromkeys(template[start:end] for start, end in sorted(spans))

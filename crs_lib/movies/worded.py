@@ -1,0 +1,145 @@
+"""Systems whose replies a language model words; wishes are read, and films looked up, by rule.
+
+The tracker keeps the constraints and offers candidates; the model chooses among them and writes. What
+it recommends is read from the ids it names (structured) or from the titles in its text (plain).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from crs_lib import rng
+from crs_lib.dialogue import SYSTEM, USER
+from crs_lib.errors import InputError
+from crs_lib.llm.base import Message, Request
+from crs_lib.movies import foreign_titles, worded_prompt
+from crs_lib.movies.foreign_titles import Foreign
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.llm_settings import LLMSettings
+from crs_lib.movies.systems import Reply, Tracker, World, rank
+
+
+@dataclass(frozen=True)
+class Said:
+    """What was made of a model's answer: text, films recommended, titles outside the catalogue.
+
+    ``mentioned`` are catalogue films that the text names and that are not recommended.
+    """
+
+    text: str
+    items: tuple[int, ...]
+    foreign: tuple[Foreign, ...]
+    mentioned: tuple[int, ...] = ()
+
+
+class Asked(NamedTuple):
+    """What a call was about: the films offered, and the user's latest words."""
+
+    offered: tuple[int, ...]
+    heard: str
+
+
+def schema(ids: Sequence[str], most: int) -> dict[str, Any]:
+    """The JSON schema of a structured reply: a text, then ids of offered films."""
+    return {
+        "type": "object",
+        "properties": {
+            "reply": {"type": "string", "minLength": 1},
+            "recommended": {"type": "array", "items": {"enum": list(ids)}, "maxItems": most},
+        },
+        "required": ["reply", "recommended"],
+        "additionalProperties": False,
+    }
+
+
+def read(grounder: Grounder, answer: str, asked: Asked, *, structured: bool) -> Said:
+    """What a model's answer says and recommends.
+
+    In plain text every catalogue title counts as recommended, but for films that the user's latest
+    words name and that were not offered: those are answers to a question. Structured, the ids count.
+    """
+    record = json.loads(answer) if structured else {"reply": answer}
+    text = str(record["reply"]).strip()
+    mentions = grounder.titles(text, prefer=asked.offered)
+    found = tuple(dict.fromkeys(mention.item for mention in mentions))
+    if structured:
+        by_id = {grounder.catalog.items[item].item_id: item for item in asked.offered}
+        items = tuple(dict.fromkeys(by_id[one] for one in record["recommended"]))
+    else:
+        about = {mention.item for mention in grounder.titles(asked.heard)} - set(asked.offered)
+        items = tuple(item for item in found if item not in about)
+    foreign = foreign_titles.find(grounder, text, [(m.start, m.end) for m in mentions], asked.heard)
+    return Said(text, items, tuple(foreign), tuple(item for item in found if item not in items))
+
+
+def without_foreign(grounder: Grounder, said: Said, asked: Asked) -> Said:
+    """The answer without the sentences that name titles outside the catalogue.
+
+    What is recommended is then what the remaining text names; the titles stay on record.
+    """
+    text = foreign_titles.cut(said.text, said.foreign)
+    left = {mention.item for mention in grounder.titles(text, prefer=asked.offered)}
+    return replace(said, text=text, items=tuple(item for item in said.items if item in left))
+
+
+class Worded(Tracker):
+    """The tracker, its replies chosen and worded by a language model; one conversation.
+
+    Raises LLMError where the model gives no usable reply: there is never a stand-in text.
+    """
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        super().__init__(world, seed, session, spec)
+        if world.llms is None:
+            raise InputError(f"system {spec!r} needs language models; give the World a Pool as llms")
+        self.llms, self.rule = world.llms, world.wording
+        self.lines: list[tuple[str, str]] = []
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+        """Offer films for the tracked wishes and let the model answer."""
+        draw = rng.stream(self.seed, "movies", self.session, "system", "offered", turn)
+        wishes, avoid = self.believe(turn, text, user_meta)
+        offered = rank(self.world.catalog, wishes, avoid, self.seen, draw, self.rule.offered)
+        self.lines.append((USER, text))
+        asked = Asked(offered, text)
+        prompt = worded_prompt.prompt(self.world.catalog, wishes, offered, self.lines, self.rule)
+        said, extra = self._say(turn, prompt, asked)
+        self.lines.append((SYSTEM, said.text))
+        self.seen += [item for item in said.items if item not in self.seen]
+        return Reply(
+            said.text, said.items, wishes, tuple(one.title for one in said.foreign),
+            {"offered_ids": self._ids(offered), **prompt.left_out(), **extra},
+        )  # fmt: skip
+
+    def _say(self, turn: int, prompt: worded_prompt.Prompt, asked: Asked) -> tuple[Said, dict[str, Any]]:
+        """The model's answer, asked for once more and then cut where titles are enforced."""
+        grounder, structured = self.world.grounder, self.rule.structured
+        request = self._request(turn, prompt, asked)
+        answer = self.llms.complete(self.spec, request).text
+        said = read(grounder, answer, asked, structured=structured)
+        extra: dict[str, Any] = {}
+        if self.rule.enforce and said.foreign:
+            names = tuple(one.title for one in said.foreign)
+            messages = (*request.messages, Message("assistant", answer), worded_prompt.again(names))
+            again = self.llms.complete(self.spec, replace(request, messages=messages)).text
+            said = read(grounder, again, asked, structured=structured)
+            extra = {"enforced": "asked again", "first_hallucinated": list(names)}
+            if said.foreign:
+                said = without_foreign(grounder, said, asked)
+                extra["enforced"] = "cut"
+        if said.mentioned:
+            extra["mentioned_ids"] = self._ids(said.mentioned)
+        return said, extra
+
+    def _request(self, turn: int, prompt: worded_prompt.Prompt, asked: Asked) -> Request:
+        rule: LLMSettings = self.rule
+        return Request.ask(
+            "crs", prompt.text, options=rule.options,
+            schema=schema(self._ids(asked.offered), rule.most) if rule.structured else None,
+            seed=rng.address_seed(self.seed, "movies", self.session, "crs", turn),
+            tags={"session": self.session, "system": self.spec, "turn": turn},
+        )  # fmt: skip
+
+    def _ids(self, items: Sequence[int]) -> list[str]:
+        return [self.world.catalog.items[item].item_id for item in items]
