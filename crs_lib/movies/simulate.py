@@ -52,7 +52,7 @@ class SimulateConfig:
     scheduler: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "systems", tuple(systems.check(list(self.systems))))
+        object.__setattr__(self, "systems", tuple(systems.check(self.systems)))
         LLMSettings.read(self.llm)
         batch.shard([], self.shard)
         if self.user_llm:
