@@ -61,7 +61,7 @@ def signed(value: float) -> str:
 )
 def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = RELATED) -> Any:
     """Rank correlations of the session metrics, centred within systems."""
-    shown = [base.get(name).name for name in metrics if name in results]
+    shown = [name for name in (base.get(one).name for one in metrics) if name in results]
     require(results, ["session_id", *shown], sessions=3)
     if len(shown) < 2:
         raise NoDataError("a correlation needs at least 2 metrics")

@@ -70,7 +70,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS
         panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
         panel.grid(axis="x")
         panel.margins(x=0.12)
-        panel.locator_params(axis="x", nbins=4)
+        panel.locator_params(axis="x", nbins=3)
     _name_rows(axes, order)
     made.supylabel("system")
     words = "Means with 95 % intervals; numbers beside a panel: ranks, 1 is best"
@@ -199,7 +199,7 @@ def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = COM
     rows = -(-len(order) // columns)
     polar = {"projection": "polar"}
     made, axes = style.figure(0.4 + 1.72 * rows, rows, columns, subplot_kw=polar)
-    looks, names = style.looks(order), dict(zip(order, style.labels(order), strict=True))
+    looks, names = style.looks(order), dict(zip(order, style.labels(order, 18), strict=True))
     angles = np.linspace(0, 2 * np.pi, len(found), endpoint=False)
     for panel, name in zip(axes.flat, order, strict=False):
         ends = np.array([_outward(metric, part.loc[name]) for metric, part in found.items()])

@@ -92,9 +92,9 @@ def around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
     "score_around_shifts",
     study="movies",
     tables=("turns",),
-    caption="Scores aligned at the shift: the user changes a wish at turn 0 and the system answers. Mean "
+    caption="Scores aligned at the shift, the turn in which the user changes a wish. Mean "
     "by system with 95 % bands ({shifts} shifts in {sessions} sessions per system, sessions resampled). "
-    "A system that follows stays up at 0; one that does not drops there.",
+    "A system that follows stays up; one that does not drops there.",
 )
 def score_around_shifts(
     turns: pd.DataFrame, *, metrics: Sequence[str] = SCORES, before: int = 3, after: int = 4

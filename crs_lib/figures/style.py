@@ -94,10 +94,13 @@ def titled(metric: str) -> str:
 
 
 def labels(names: Sequence[str], width: int = 22) -> list[str]:
-    """The names as an axis holds them: long ones lose their middle, unless two would look the same."""
-    cut = [n if len(n) <= width else f"{n[: width // 2 - 1]}…{n[-(width - width // 2) :]}" for n in names]
-    same = len(set(cut)) < len(set(names))
-    return labels(names, width + 8) if same else cut
+    """The names as an axis holds them: long ones lose a piece, none that makes two look the same."""
+    for tail in (width // 2, width // 4, 3 * width // 4):
+        head = width - 1 - tail
+        cut = [name if len(name) <= width else f"{name[:head]}…{name[-tail:]}" for name in names]
+        if len(set(cut)) == len(set(names)):
+            return cut
+    return labels(names, width + 8)
 
 
 @contextmanager

@@ -1,0 +1,342 @@
+"""Every registered figure and table: draws, repeats byte for byte, is readable, says n, refuses bad input."""
+
+import re
+from functools import cache
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+from crs_lib import figures, rng
+from crs_lib.errors import InputError, RunError
+from crs_lib.figures import style
+from crs_lib.metrics import base
+
+FEW = ("tracker", "echo", "random")
+MANY = (
+    *FEW, "oracle", "slot_echo", "noisy:0.3", "noisy:0.6", "ollama:llama3.1:8b-instruct-q4_K_M",
+    "ollama:llama3.2:8b-instruct-q4_K_M", "openai:a-rather-long-name-of-a-model",
+)  # fmt: skip
+TYPES = ("switch", "replace", "return")
+TURN_METRICS = (
+    "item_tas", "satisfaction", "satisfaction_corrected", "novelty", "topic_interference_leakage", "copying",
+    "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "slot_f1",
+)  # fmt: skip
+RECOVERY = ("item_recovery_rate", "topic_recovery_rate")
+N_SESSIONS, N_TURNS, SHIFTS = 8, 10, (3, 7)
+
+
+@cache
+def frames(systems=FEW):
+    """Tables of a made-up run: systems differ by a constant, echo recommends nothing and never recovers."""
+    draw, turns, shifts = rng.stream(0, "test"), [], []
+    for place, model in enumerate(systems):
+        for session in range(N_SESSIONS):
+            key = {"model": model, "session_id": f"{session:05d}"}
+            for turn in range(1, N_TURNS + 1):
+                last = max((s for s in SHIFTS if s <= turn), default=None)
+                row = {name: round(float(draw.random()) / 2 + place * 0.04, 6) for name in TURN_METRICS}
+                if model == "echo":
+                    row |= {"novelty": np.nan, "topic_interference_leakage": np.nan, "copying": 1.0}
+                words = {
+                    "missing_concepts": ["genre=drama"],
+                    "hallucinated_concepts": [f"year={1990 + turn}"],
+                }
+                since = None if last is None else turn - last
+                turns.append(key | {"turn": turn, **row, "since_shift": since, **words})
+            for shift in SHIFTS:
+                delay = np.nan if model == "echo" else float(draw.integers(0, 3))
+                row = {"turn": shift, "type": TYPES[(session + shift) % 3], "watched": 4, "delay_item": delay}
+                shifts.append(key | row | {"recovered_item": bool(delay < 2)})
+    turn_table, shift_table = pd.DataFrame(turns), pd.DataFrame(shifts)
+    turn_table["since_shift"] = turn_table["since_shift"].astype("Int64")
+    keys = ["model", "session_id"]
+    results = turn_table.groupby(keys, sort=False)[list(TURN_METRICS)].mean().reset_index()
+    results["item_recovery_rate"] = (
+        shift_table.groupby(keys, sort=False)["recovered_item"].mean().to_numpy(dtype=float)
+    )
+    results["topic_recovery_rate"] = results["cross_coherence"].round(1)
+    return {
+        "turns": turn_table,
+        "shifts": shift_table,
+        "results": results,
+        "model_metrics": model_metrics(results),
+    }
+
+
+def model_metrics(results):
+    rows = []
+    for metric in (*TURN_METRICS, *RECOVERY):
+        for model in dict.fromkeys(results["model"]):
+            values = results.loc[results["model"] == model, metric].dropna()
+            mean, half = values.mean(), 0.05 if len(values) else np.nan
+            rows.append(
+                {"model": model, "metric": metric, "mean": mean, "low": mean - half, "high": mean + half}
+            )
+            rows[-1] |= {"n": len(values), "n_missing": N_SESSIONS - len(values)}
+            rows[-1]["direction"] = base.get(metric).direction
+    return pd.DataFrame(rows)
+
+
+def tables_of(entry, systems=FEW):
+    return [frames(systems)[table] for table in entry.facts["tables"]]
+
+
+@cache
+def drawn(name, systems=FEW):
+    made = figures.make(name, *tables_of(figures.FIGURES.get(name), systems))
+    made.canvas.draw()
+    return made
+
+
+def printed(made):
+    """Every visible text of a figure with its box in pixels."""
+    from matplotlib.text import Text
+
+    renderer, hidden = made.canvas.get_renderer(), set()
+    for axes in made.axes:
+        if not axes.get_visible():
+            hidden |= {id(text) for text in axes.findobj(Text)}
+        elif not axes.axison:
+            hidden |= {id(text) for axis in (axes.xaxis, axes.yaxis) for text in axis.findobj(Text)}
+        else:
+            for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+                hidden |= unused_labels(axis, *sorted(limits))
+    return [
+        (text, text.get_window_extent(renderer))
+        for text in made.findobj(Text)
+        if text.get_visible() and text.get_text().strip() and id(text) not in hidden
+    ]
+
+
+def unused_labels(axis, low, high):
+    """Labels of the ticks that an axis keeps but does not draw: outside its limits, or left from before."""
+    slack = 1e-9 * (high - low)
+    used = [
+        tick
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks())
+        if low - slack <= tick.get_loc() <= high + slack
+    ]
+    labels = {
+        id(text) for tick in (*axis.majorTicks, *axis.minorTicks) for text in (tick.label1, tick.label2)
+    }
+    return labels - {id(text) for tick in used for text in (tick.label1, tick.label2)}
+
+
+ALL = figures.names()
+SIZES = pytest.mark.parametrize("systems", [FEW, MANY], ids=["few", "many"])
+EACH = pytest.mark.parametrize("name", ALL)
+
+
+@EACH
+def test_the_facts_are_complete(name):
+    entry = figures.FIGURES.get(name)
+    assert set(entry.facts) == {"study", "tables", "caption"}
+    assert set(entry.facts["tables"]) <= {"turns", "shifts", "results", "model_metrics"}
+    assert entry.summary
+
+
+@EACH
+def test_the_same_tables_give_the_same_bytes_under_any_settings(name):
+    before = dict(matplotlib.rcParams)
+    tables = tables_of(figures.FIGURES.get(name))
+    copies = [table.copy() for table in tables]
+    first = figures.make(name, *tables)
+    with matplotlib.rc_context(
+        {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "figure.dpi": 50}
+    ):
+        second = figures.make(name, *tables)
+        again = style.data(second, "png", 60), style.data(second, "pdf")
+    png, pdf = style.data(first, "png", 60), style.data(first, "pdf")
+    assert (png, pdf) == again
+    assert dict(matplotlib.rcParams) == before
+    for table, copy in zip(tables, copies, strict=True):
+        pd.testing.assert_frame_equal(table, copy)
+    assert b"Software" not in png
+    assert b"CreationDate" not in pdf
+    assert b"/FontFile2" in pdf, "TrueType outlines are embedded"
+    assert b"/Type3" not in pdf, "Type 3 fonts are refused by publishers"
+
+
+@SIZES
+@EACH
+def test_the_text_is_large_enough_lies_on_the_page_and_does_not_overlap(name, systems):
+    made = drawn(name, systems)
+    assert made.get_figwidth() == pytest.approx(16 / 2.54)
+    texts = printed(made)
+    assert texts
+    for text, box in texts:
+        assert text.get_fontsize() >= style.SMALL, text.get_text()
+        inside = box.x0 > -1 and box.y0 > -1 and box.x1 < made.bbox.x1 + 1 and box.y1 < made.bbox.y1 + 1
+        assert inside, f"{text.get_text()!r} leaves the page: {box}, {made.bbox}"
+    for place, (text, box) in enumerate(texts):
+        if text.get_rotation() % 90:
+            continue
+        for other, its in texts[place + 1 :]:
+            if other.get_rotation() % 90:
+                continue
+            across = min(box.x1, its.x1) - max(box.x0, its.x0)
+            down = min(box.y1, its.y1) - max(box.y0, its.y0)
+            assert min(across, down) < 3, f"{text.get_text()!r} overlaps {other.get_text()!r}"
+
+
+@EACH
+def test_axes_are_labelled_and_boxes_hold_their_text(name):
+    made = drawn(name)
+    axes = [one for one in made.axes if one.get_visible()]
+    if all(not one.axison for one in axes):
+        assert_boxes_hold_their_text(made)
+        return
+    if all(one.name == "polar" for one in axes):
+        assert all(label.get_text() for one in axes for label in one.get_xticklabels())
+        return
+    across = [one.get_xlabel() or one.get_title() for one in axes]
+    up = [one.get_ylabel() for one in axes] + [made.get_supylabel()]
+    assert any(across)
+    assert any(up) or all(not len(one.get_yticks()) for one in axes)
+
+
+def assert_boxes_hold_their_text(made):
+    from matplotlib.patches import FancyBboxPatch
+
+    boxes = [patch.get_window_extent() for patch in made.axes[0].patches if isinstance(patch, FancyBboxPatch)]
+    assert boxes
+    for text, extent in printed(made):
+        middle = (extent.x0 + extent.x1) / 2, (extent.y0 + extent.y1) / 2
+        for box in boxes:
+            if box.contains(*middle):
+                whole = extent.x0 > box.x0 + 1 and extent.x1 < box.x1 - 1
+                assert whole and extent.y0 > box.y0 and extent.y1 < box.y1, text.get_text()
+
+
+@EACH
+def test_the_caption_and_the_note_say_how_many(name):
+    entry = figures.FIGURES.get(name)
+    text = figures.caption(name, *tables_of(entry))
+    assert "{" not in text and text.endswith(".")
+    assert " 0 " not in text, "a count that the tables do not give"
+    if entry.facts["tables"]:
+        assert re.search(rf"\b{N_SESSIONS}\b", text)
+        assert f"{N_SESSIONS} " in drawn(name).get_supxlabel()
+
+
+@EACH
+def test_wrong_tables_are_refused(name):
+    entry = figures.FIGURES.get(name)
+    wanted = tables_of(entry)
+    with pytest.raises(InputError, match=r"takes .*in this order"):
+        figures.make(name, *wanted, pd.DataFrame())
+    with pytest.raises(InputError, match="no option 'colour'"):
+        figures.make(name, *wanted, colour="red")
+    if wanted:
+        with pytest.raises(figures.NoDataError, match="no rows"):
+            figures.make(name, *(table.iloc[:0] for table in wanted))
+        with pytest.raises(InputError, match="has no column"):
+            figures.make(name, *(table[["model"]] for table in wanted))
+
+
+@EACH
+def test_metrics_can_be_chosen_and_are_checked(name):
+    entry = figures.FIGURES.get(name)
+    if "metrics" not in (entry.make.__kwdefaults__ or {}):
+        return
+    few = tuple(entry.make.__kwdefaults__["metrics"])[:3]
+    made = figures.make(name, *tables_of(entry), metrics=few)
+    words = " ".join(text.get_text() for text, _ in printed(made))
+    assert all(base.get(metric).short in words for metric in few)
+    with pytest.raises(InputError, match="did you mean"):
+        figures.make(name, *tables_of(entry), metrics=["item_tass"])
+
+
+def test_an_unknown_figure_is_named_with_a_suggestion():
+    with pytest.raises(InputError, match="did you mean 'leaderboard'"):
+        figures.make("leaderbord")
+
+
+@pytest.mark.parametrize("entry", figures.TABLES, ids=lambda entry: entry.name)
+@SIZES
+def test_a_table_is_sound_latex(entry, systems):
+    text = entry.make(*tables_of(entry, systems))
+    assert text == entry.make(*tables_of(entry, systems))
+    lines = text.splitlines()
+    assert [line for line in lines if line.endswith("rule")] == [r"\toprule", r"\midrule", r"\bottomrule"]
+    columns = re.search(r"\\begin\{tabular\}\{([lr]+)\}", text)[1]
+    rows = [line for line in lines if line.endswith(r"\\")]
+    assert len(rows) >= len(systems)
+    for row in rows:
+        assert len(re.findall(r"(?<!\\)&", row)) == len(columns) - 1, row
+        assert not re.search(r"(?<!\\)[%#_]", row), row
+        assert "nan" not in row
+        assert row.count("$") % 2 == 0
+        assert row.isascii(), row
+    for name in systems:
+        assert name.replace("_", r"\_") in text
+    with pytest.raises(figures.NoDataError):
+        entry.make(*(table.iloc[:0] for table in tables_of(entry)))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_FIGURES", str(tmp_path))
+    return tmp_path / "movies-test"
+
+
+def read(run, table):
+    assert run == "test"
+    return frames()[table]
+
+
+def test_redraw_writes_everything_once_silently_and_the_same_again(folder, capsys):
+    done = figures.redraw("test", read=read)
+    first = {path.name: path.read_bytes() for path in done}
+    tables = [f"{entry.name}.tex" for entry in figures.TABLES]
+    assert sorted(first) == sorted(
+        [f"{n}.{k}" for n in ALL for k in ("png", "pdf")] + tables + ["captions.md"]
+    )
+    assert sorted(path.name for path in folder.iterdir()) == sorted(first)
+    assert all(f"**{name}.** " in first["captions.md"].decode() for name in ALL)
+    some = ("leaderboard", "system_overview", "table_recovery")
+    again = [path for name in some for path in figures.redraw("test", name, read=read)]
+    assert {path.name for path in again} == {f"{n}.{k}" for n in some[:2] for k in ("png", "pdf")} | {
+        "table_recovery.tex"
+    }
+    assert all(path.read_bytes() == first[path.name] for path in again)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_redraw_leaves_out_what_the_run_has_no_data_for(folder):
+    def no_shifts(run, table):
+        frame = frames()[table]
+        if table == "turns":
+            return frame.assign(since_shift=pd.array([None] * len(frame), dtype="Int64"))
+        return frame.iloc[:0] if table == "shifts" else frame
+
+    names = {path.stem for path in figures.redraw("test", read=no_shifts)}
+    assert names == {*ALL, *figures.TABLES.names(), "captions"} - {
+        "recovery_curves", "adaptation_profile", "score_around_shifts", "table_recovery",
+    }  # fmt: skip
+    with pytest.raises(figures.NoDataError):
+        figures.redraw("test", "recovery_curves", read=no_shifts)
+
+
+def test_redraw_refuses_unknown_names_before_it_reads(folder):
+    def never(run, table):
+        raise AssertionError("read before the check")
+
+    with pytest.raises(InputError, match="did you mean 'leaderboard'"):
+        figures.redraw("test", "leaderbord", read=never)
+    with pytest.raises(InputError, match="did you mean 'movies'"):
+        figures.redraw("test", study="movie", read=never)
+    with pytest.raises(InputError, match="cannot be a folder"):
+        figures.redraw("../test", read=never)
+    assert not folder.exists()
+
+
+def test_redraw_says_what_the_reader_says(folder):
+    def missing(run, table):
+        raise RunError("no finished 04_evaluate")
+
+    with pytest.raises(RunError, match="04_evaluate"):
+        figures.redraw("test", "leaderboard", read=missing)
+    assert not folder.exists()
