@@ -1,0 +1,281 @@
+"""Batches: what comes out, and every bad input refused with nothing written over."""
+
+import json
+import multiprocessing
+import os
+
+import pytest
+
+from crs_lib import runs
+from crs_lib.dialogue import Dialogue
+from crs_lib.errors import InputError, RunError
+from crs_lib.movies import simulate, sources
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies.systems import World
+
+SMALL = {"run": "r", "systems": ["tracker", "echo"], "n_sessions": 2, "n_turns": 6, "seed": 3}
+GENRES, SPOKEN = ("Drama", "Comedy", "War"), ("English", "French", "Polish")
+FILMS = {
+    f"Invented Film {i}": {
+        "year": str(1980 + i % 20), "genre": [GENRES[i % 3]], "actor": [f"Ada Quill{i % 5}", f"Ben Orr{i % 7}"],
+        "director": [f"Zoe Tarn{i % 4}"], "writer": [f"Mo Reed{i % 6}"], "language": [SPOKEN[i % 2]], "plot": "Things happen.",
+    }
+    for i in range(40)
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    return tmp_path / "movies"
+
+
+@pytest.fixture(scope="module")
+def films(tmp_path_factory):
+    path = tmp_path_factory.mktemp("films") / "films.json"
+    path.write_text(json.dumps(FILMS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def world(films):
+    catalog = sources.load(films)
+    return World(catalog, Grounder(catalog))
+
+
+@pytest.fixture
+def do(films):
+    def run(**changes):
+        return simulate.simulate(
+            SimulateConfig(**{**SMALL, "catalog": str(films), **changes}), progress=False
+        )
+
+    return run
+
+
+def everything(folder):
+    """All files of a folder but the manifest, which tells of the refusal, and the data base's own two."""
+    skip = ("manifest.json", ".lock", "-wal", "-shm")
+    return {p.name: p.read_bytes() for p in folder.iterdir() if not p.name.endswith(skip)}
+
+
+def test_a_batch_is_every_system_with_every_user_in_a_fixed_order(results, films, do):
+    folder = do()
+    assert folder == results / "r"
+    found = simulate.dialogues("r")
+    assert [(d.model_name, d.session_id) for d in found] == [
+        (s, f"{n:05d}") for s in ("tracker", "echo") for n in range(2)
+    ]
+    assert {"catalog.parquet", "dialogues.jsonl", "ledger.sqlite"} <= set(everything(folder))
+    entry = runs.finished("movies", "r", "simulate", "03_simulate")
+    assert entry["counts"] == {"sessions": 4, "systems": 2, "done": 4}
+    assert entry["inputs"] == {"catalog": sources.content_hash(sources.load(films))}
+    assert entry["outputs"]["dialogues.jsonl"] == runs.sha256(folder / "dialogues.jsonl")
+
+
+def test_a_dialogue_has_the_thesis_s_form(results, world, do):
+    do()
+    record = json.loads((results / "r" / "dialogues.jsonl").read_text().splitlines()[0])
+    assert list(record)[:5] == ["session_id", "model_name", "true_genre", "conversation", "shift_events"]
+    users, systems = record["conversation"][0::2], record["conversation"][1::2]
+    assert {turn["speaker"] for turn in users} == {"USER"}
+    assert {turn["speaker"] for turn in systems} == {"SYSTEM"}
+    assert len(users) == len(systems) == 6
+    assert all({"speaker", "text", "user_meta"} <= set(turn) for turn in users)
+    assert all({"speaker", "text", "constraints", "rec_titles"} <= set(turn) for turn in systems)
+    assert (record["seed"], record["arm"]) == (3, "shift")
+    by_id = {item.item_id: item.title for item in world.catalog.items}
+    assert all([by_id[i] for i in turn["rec_ids"]] == turn["rec_titles"] for turn in systems)
+    again = Dialogue.from_json(record)
+    assert again.to_json() == record
+
+
+def test_all_systems_meet_the_same_users(world):
+    config = SimulateConfig(**SMALL | {"n_turns": 20})
+    metas = []
+    for spec in ("oracle", "echo", "random"):
+        talk = simulate.session(world, spec, 1, config)
+        metas.append(
+            [(p.user.user_meta["constraints"], p.user.user_meta["shift_event_obj"]) for p in talk.pairs()]
+        )
+        assert talk.true_genre == metas[0][0][0]["genre"]
+    assert metas[0] == metas[1] == metas[2]
+
+
+def test_a_session_depends_on_its_own_address_only(world):
+    config = SimulateConfig(**SMALL)
+    alone = simulate.session(world, "tracker", 1, config).dumps()
+    for other in ("random", "oracle"):
+        simulate.session(world, other, 0, config)
+    assert simulate.session(world, "tracker", 1, config).dumps() == alone
+    plan = simulate.scenario(world, 1, config)
+    assert simulate.session(world, "tracker", 1, config, plan).dumps() == alone
+    assert simulate.session(world, "tracker", 1, SimulateConfig(**SMALL | {"seed": 4})).dumps() != alone
+
+
+def test_started_again_it_changes_nothing(results, do):
+    before = everything(do())
+    assert everything(do()) == before
+
+
+def test_more_workers_make_the_same_bytes(results, do):
+    one = everything(do(n_sessions=4))["dialogues.jsonl"]
+    two = everything(do(run="two", n_sessions=4, workers=2))["dialogues.jsonl"]
+    assert one == two
+
+
+def test_a_failed_export_is_made_good_by_the_next_start(results, do):
+    folder = do()
+    exported = (folder / "dialogues.jsonl").read_bytes()
+    (folder / "dialogues.jsonl").unlink()
+    with pytest.raises(
+        RunError,
+        match=r"dialogues.jsonl is gone from run 'r'; export it again with: python -m crs_lib run 03_simulate -p run r",
+    ):
+        simulate.dialogues("r")
+    do()
+    assert (folder / "dialogues.jsonl").read_bytes() == exported
+
+
+# ── bad input ────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_sessions": 0}, "n_sessions is 0; give a whole number from 1 to 1,000,000"),
+        ({"n_sessions": -3}, "n_sessions is -3; give a whole number"),
+        ({"n_sessions": 2.5}, "n_sessions is 2.5; give a whole number"),
+        ({"n_sessions": True}, "n_sessions is True; give a whole number"),
+        ({"n_turns": 0}, "n_turns is 0; give a whole number from 1 to 1,000"),
+        ({"workers": 0}, "workers is 0; give a whole number from 1 to 256"),
+        ({"seed": -1}, "seed -1 is not usable; give a whole number >= 0"),
+        ({"seed": 1.5}, "seed 1.5 is not usable"),
+        ({"systems": ["trackr"]}, r"unknown policy 'trackr'; did you mean 'tracker'\?"),
+        ({"systems": "tracker"}, "systems is 'tracker'; give a list of policies"),
+        ({"arm": "both"}, "arm is 'both'; give 'shift' or 'none'"),
+        ({"types": []}, r"types is \[\]; give a list of shift types"),
+        ({"types": "switch"}, "types is 'switch'; give a list of shift types"),
+        ({"types": ["swich"]}, r"unknown shift type 'swich'; did you mean 'switch'\?"),
+        ({"run": "../away"}, "run name '../away' cannot be a folder"),
+        ({"run": ""}, "run name '' cannot be a folder"),
+        ({"catalog": "nowhere.json"}, "no catalogue at 'nowhere.json'; give 'sample'"),
+    ],
+)
+def test_a_bad_setting_is_refused_before_anything_is_written(results, change, message, do):
+    with pytest.raises(InputError, match=message):
+        do(**change)
+    assert not results.exists()
+
+
+def test_a_bad_catalogue_is_refused_before_anything_is_written(results, tmp_path, do):
+    path = tmp_path / "films.json"
+    path.write_text('{"Alpha": {"year": "soon"}}')
+    with pytest.raises(InputError, match=r"record 1 \('Alpha'\): field 'year': year 'soon' is no number"):
+        do(catalog=str(path))
+    assert not results.exists()
+
+
+def test_a_folder_of_other_parameters_is_refused_and_left_alone(results, do):
+    folder = do()
+    before, stages = everything(folder), runs.read_manifest("movies", "r")["stages"]
+    with pytest.raises(
+        RunError,
+        match=r"run 'r' holds a 'simulate' stage made with other parameters \(n_sessions: 2 there, 3 now; seed: 3 there, 4 now\)",
+    ):
+        do(seed=4, n_sessions=3)
+    assert everything(folder) == before
+    assert runs.read_manifest("movies", "r")["stages"]["simulate"] == stages["simulate"]
+
+
+def test_another_catalogue_in_the_same_run_is_refused(results, tmp_path, do):
+    path = tmp_path / "films.json"
+    records = {
+        f"Film {i}": {"genre": ["Drama"], "actor": [f"Actor {i % 3}"], "year": str(1980 + i)}
+        for i in range(12)
+    }
+    path.write_text(json.dumps(records))
+    folder = do(catalog=str(path), n_turns=3)
+    before = everything(folder)
+    records["Film 1"]["year"] = "1999"
+    path.write_text(json.dumps(records))
+    with pytest.raises(RunError, match=r"made with other parameters .*input catalog"):
+        do(catalog=str(path), n_turns=3)
+    assert everything(folder) == before
+
+
+def test_a_damaged_ledger_is_refused_and_left_alone(results, do):
+    folder = do()
+    ledger = folder / "ledger.sqlite"
+    ledger.write_bytes(b"this is no data base, " * 200)
+    before = everything(folder)
+    with pytest.raises(
+        RunError, match=r"ledger.sqlite cannot be used .*; nothing was changed. Move it away to start afresh"
+    ):
+        do()
+    assert everything(folder) == before
+    ledger.rename(folder / "moved-away")  # what the message says
+    do()
+    assert (folder / "dialogues.jsonl").read_bytes() == before["dialogues.jsonl"]
+
+
+def test_a_body_that_does_not_match_its_hash_is_not_exported(results, do):
+    import sqlite3
+
+    folder = do()
+    exported = (folder / "dialogues.jsonl").read_bytes()
+    with sqlite3.connect(folder / "ledger.sqlite") as db:
+        db.execute("UPDATE sessions SET body = zeroblob(10) WHERE system = 'echo' AND session = 1")
+    db.close()
+    with pytest.raises(RunError, match="session 1 of 'echo' is missing or damaged in the ledger"):
+        do()
+    assert (folder / "dialogues.jsonl").read_bytes() == exported
+
+
+def hold(folder, held, release):
+    with runs.only_one(folder):
+        held.set()
+        release.wait(60)
+
+
+def test_a_second_process_on_one_run_is_refused(results, do):
+    folder = do()
+    before = everything(folder)
+    context = multiprocessing.get_context("fork")
+    held, release = context.Event(), context.Event()
+    other = context.Process(target=hold, args=(folder, held, release))
+    other.start()
+    try:
+        assert held.wait(60)
+        with pytest.raises(
+            RunError, match="another process is working on run 'r'; wait for it or use another run name"
+        ):
+            do()
+    finally:
+        release.set()
+        other.join()
+    assert everything(folder) == before
+    do()
+
+
+def test_a_disk_that_refuses_the_export_leaves_the_old_one(results, monkeypatch, do):
+    folder = do()
+    before = everything(folder)
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match=r"could not write .*: No space left on device; nothing changed"):
+        do()
+    monkeypatch.undo()
+    monkeypatch.setenv("CRS_RESULTS", str(results.parent))
+    assert everything(folder) == before
+    assert not list(folder.glob(".*.part"))
+
+
+def test_reading_a_run_that_is_not_there_names_the_command(results):
+    with pytest.raises(
+        RunError,
+        match="no finished 03_simulate in run 'nope'; make it with: python -m crs_lib run 03_simulate -p run nope",
+    ):
+        simulate.dialogues("nope")
