@@ -30,8 +30,7 @@ def predict(parser: ArgumentParser) -> None:
 
 
 def _predict(arguments: Namespace) -> None:
-    from crs_lib.realtalk import corpus, index, predictions
-    from crs_lib.realtalk.llm_advice import LLMAdvice
+    from crs_lib.realtalk import corpus, index, llm_advice, predictions
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     chat = corpus.read_chat(Path(arguments.chat))
@@ -40,11 +39,7 @@ def _predict(arguments: Namespace) -> None:
     if folder and not folder.is_dir():
         raise InputError(f"--train {arguments.train!r} is no folder; it must hold realtalk/ and locomo/")
     ranker = predictions.choose_ranker(arguments.ranker, built, folder)
-    advice = None
-    if arguments.llm:
-        from crs_lib.llm import LLM
-
-        advice = LLMAdvice(LLM(arguments.llm))
+    advice = llm_advice.advice(arguments.llm) if arguments.llm else None
     records = predictions.predict(built, ranker, None, advice, timings=arguments.timings)
     count = predictions.write(Path(arguments.out), records)
     print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {arguments.out}")
@@ -82,8 +77,26 @@ def _evaluate(arguments: Namespace) -> None:
     stages.predict(config)
     shown = stages.evaluate(config)
     print(report(shown, config.reading))
+    folder = paths.shown(paths.run_folder("realtalk", config.run))
+    print(f"\n{time.perf_counter() - start:.0f} s; tables: {folder}/")
+
+
+def ladder(parser: ArgumentParser) -> None:
+    """``realtalk-ladder``: from BM25 to the hand fusion, step by step, on the train chats."""
+    parser.add_argument("--data", default="realtalk", help="realtalk, locomo, sample, or a file or folder")
+    parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
+    parser.set_defaults(do=_ladder)
+
+
+def _ladder(arguments: Namespace) -> None:
+    from crs_lib.realtalk import ladder as steps
+    from crs_lib.realtalk import predictions, stages
+
+    split = "train" if arguments.data == "realtalk" else "all"
+    found = stages.chats(stages.Config(data=arguments.data, split=split))
+    frame = steps.table(found, predictions.choose_encoder(arguments.encoder))
     print(
-        f"\n{time.perf_counter() - start:.0f} s; tables: {paths.shown(paths.run_folder('realtalk', config.run))}/"
+        (frame.set_index("step") * [1 if c == "n" else 100 for c in frame.columns[1:]]).round(1).to_string()
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -32,14 +33,10 @@ def chats(found: Sequence[Chat]) -> pd.DataFrame:
 
 
 def bursts(chat: Chat, minutes: int = 30) -> int:
-    """Stretches of talk: cut at session borders and at silences of more than ``minutes``."""
-    count = 0
-    for before, after in zip((None, *chat.messages[:-1]), chat.messages, strict=True):
-        new = before is None or before.session != after.session
-        if before is not None and before.time and after.time:
-            new = new or (after.time - before.time).total_seconds() > 60 * minutes
-        count += new
-    return count
+    """Stretches of talk without a silence of more than ``minutes``; they may cross a session's border."""
+    times = [message.time for message in chat.messages if message.time]
+    gaps = [(after - before).total_seconds() / 60 for before, after in pairwise(times)]
+    return 1 + sum(gap > minutes for gap in gaps)
 
 
 def evidence(found: Sequence[Chat]) -> pd.DataFrame:

