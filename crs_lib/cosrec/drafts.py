@@ -1,0 +1,98 @@
+"""From a model's text to a conversation: read, repaired where that is safe, and judged by declared rules."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from crs_lib.cosrec.language import language
+from crs_lib.cosrec.records import Utterance
+from crs_lib.text import words
+
+_LINE = re.compile(r"^[\s>*_`#-]*(?:\*\*)?([US])(?:\*\*)?\s*:\s*(?:\*\*)?\s*(.*)$")
+_INLINE = re.compile(r"\s+(?=[US]: )")
+_BRACKETS = re.compile(r"\[[^\]\n]{0,60}\]|\{[^}\n]{0,60}\}|<[a-z_ ]{2,40}>", re.IGNORECASE)
+
+
+class Draft(NamedTuple):
+    """A read conversation, what was repaired in it, and what is wrong with it (nothing: it is kept)."""
+
+    lines: tuple[Utterance, ...]
+    repairs: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    def text(self) -> str:
+        """The conversation in the form of the corpus: ``U: …`` and ``S: …`` lines."""
+        return "\n".join(f"{speaker}: {text}" for speaker, text in self.lines)
+
+
+def read(text: str) -> tuple[list[Utterance], list[str]]:
+    """The lines of a reply, and the repairs that reading it took.
+
+    Words before the first speaker are dropped, several utterances in a line are split, lines without a
+    speaker join the one before, and two lines of one speaker in a row become one.
+    """
+    said: list[Utterance] = []
+    repairs: dict[str, None] = {}
+    for line in _INLINE.sub("\n", text.strip()).splitlines():
+        match = _LINE.match(line)
+        clean = " ".join((match[2] if match else line).split()).strip("*`").strip()
+        if not match and not said:
+            repairs["dropped words before the first speaker"] = None
+        elif match and (not said or said[-1].speaker != match[1]):
+            said.append(Utterance(match[1], clean))
+        elif clean:
+            repairs["joined lines of one speaker" if match else "joined a line without speaker"] = None
+            said[-1] = Utterance(said[-1].speaker, f"{said[-1].text} {clean}".strip())
+    return said, [name for name in repairs if name]
+
+
+def names(text: str, title: str) -> bool:
+    """Whether a text names a product: the first four words of its title stand there in a row."""
+    wanted, have = words(title)[:4], words(text)
+    size = len(wanted)
+    return size > 0 and any(have[i : i + size] == wanted for i in range(len(have) - size + 1))
+
+
+def check(lines: Sequence[Utterance], title: str, fewest: int, most: int) -> list[str]:
+    """What is wrong with a conversation, in words; nothing for a good one.
+
+    It must start with the user, alternate, have ``fewest`` to ``most`` user turns, have no empty or repeated
+    line and no placeholder, be English, and name the target first by the system and in the second half.
+    """
+    if not lines:
+        return ["no line starts with 'U: ' or 'S: '"]
+    found = []
+    speakers = "".join(line.speaker for line in lines)
+    if speakers[0] != "U":
+        found.append("the system speaks first")
+    if "UU" in speakers or "SS" in speakers:
+        found.append("the two do not take turns")
+    if not fewest <= speakers.count("U") <= most:
+        found.append(f"{speakers.count('U')} user turns, expected {fewest} to {most}")
+    if any(not line.text for line in lines):
+        found.append("an empty line")
+    if len({line.text for line in lines}) < len(lines):
+        found.append("a repeated line")
+    brackets = next((m[0] for line in lines if (m := _BRACKETS.search(line.text))), None)
+    if brackets:
+        found.append(f"a placeholder: {brackets}")
+    verdict = language(" ".join(line.text for line in lines))
+    odd = [line for line in lines if not language(line.text).english]
+    if not verdict.english or odd:
+        found.append(
+            f"not English: {verdict.language if not verdict.english else language(odd[0].text).language}"
+        )
+    first = next((i for i, line in enumerate(lines) if names(line.text, title)), None)
+    if first is None:
+        found.append("the target is never named")
+    elif lines[first].speaker != "S":
+        found.append("the user names the target first")
+    elif first < len(lines) / 2:
+        found.append("the target is named in the first half")
+    return found
+
+
+def judge(text: str, title: str, fewest: int, most: int) -> Draft:
+    """Read, repair and check one reply."""
+    lines, repairs = read(text)
+    return Draft(tuple(lines), tuple(repairs), tuple(check(lines, title, fewest, most)))

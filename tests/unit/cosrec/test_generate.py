@@ -1,0 +1,306 @@
+"""Generation: drafts judged by rule, prompts that fit, a scripted model, resume, retries, provenance."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crs_lib import paths
+from crs_lib.cosrec import budget, corpus, drafts, profiles, template
+from crs_lib.cosrec.collections import (
+    Passage,
+    Product,
+    product_search,
+    read_passages,
+    read_products,
+    users_of,
+)
+from crs_lib.cosrec.generate import GenerateConfig, Writer, generate, read_generated
+from crs_lib.errors import InputError, RunError
+from crs_lib.rng import stream
+
+GOOD = (
+    "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."
+    "\nU: That is the one, thanks!\nS: You are welcome."
+)
+TITLE = "Larkhill Feather 2-Person Trekking Tent"
+
+
+def test_a_good_draft_is_kept_as_it_is() -> None:
+    draft = drafts.judge(GOOD, TITLE, 3, 4)
+    assert (draft.repairs, draft.problems) == ((), ())
+    assert draft.text() == GOOD
+
+
+@pytest.mark.parametrize(
+    ("text", "repair"),
+    [
+        ("Here is the conversation:\n" + GOOD, "dropped words before the first speaker"),
+        (GOOD.replace("\nS: What", " S: What"), ""),
+        (GOOD.replace("U: Low weight.", "**U:** Low weight."), ""),
+        (
+            GOOD.replace("S: What matters to you?", "S: What matters\nto you?"),
+            "joined a line without speaker",
+        ),
+        (
+            GOOD.replace("S: What matters to you?", "S: What matters\nS: to you?"),
+            "joined lines of one speaker",
+        ),
+    ],
+)
+def test_repairs(text: str, repair: str) -> None:
+    draft = drafts.judge(text, TITLE, 3, 4)
+    assert draft.text() == GOOD
+    assert draft.repairs == ((repair,) if repair else ())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("I cannot do that.", "no line starts"),
+        ("S: Hello\n" + GOOD, "the system speaks first"),
+        (GOOD.replace("Larkhill Feather", "Otterby"), "the target is never named"),
+        (GOOD.replace("a tent for two", f"the {TITLE}"), "the user names the target first"),
+        (GOOD.replace("What matters to you?", f"Take the {TITLE}."), "the target is named in the first half"),
+        (GOOD.replace("Low weight", "[your wish]"), "a placeholder"),
+        (GOOD.replace("Low weight.", "I need a tent for two."), "a repeated line"),
+        (
+            GOOD.replace("Low weight.", "Quiero una que no sea muy cara y que sea para todo"),
+            "not English: es",
+        ),
+        (GOOD.replace("U: Low weight.", "U: "), "an empty line"),
+    ],
+)
+def test_problems(text: str, problem: str) -> None:
+    assert any(found.startswith(problem) for found in drafts.judge(text, TITLE, 3, 4).problems)
+
+
+def test_length_is_counted_in_user_turns() -> None:
+    assert drafts.judge(GOOD, TITLE, 4, 8).problems == ("3 user turns, expected 4 to 8",)
+
+
+def product(asin: str, words: int) -> Product:
+    review = {"title": "Good", "text": "useful " * words, "helpful": 1, "timestamp": 1, "user": "A"}
+    return Product(asin, f"Product {asin}", ("long " * words,), 9.0, ("Home",), (review,))
+
+
+def fitted(words: int, contexts: tuple[int, ...]) -> budget.Fitted:
+    products = tuple(product(f"B{i}", words) for i in range(4))
+    material = budget.Material(products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4)
+    return budget.fit(
+        material,
+        "B2",
+        lambda m: m.catalogue("B2") + m.documents(),
+        lambda text: len(text.split()),
+        10,
+        contexts,
+    )
+
+
+def test_the_smallest_context_that_holds_everything() -> None:
+    found = fitted(10, (300, 600, 900))
+    assert (found.context, found.left_out) == (300, ())
+    assert fitted(30, (300, 600, 900)).context == 600
+
+
+def test_material_goes_in_the_declared_order_and_the_target_stays() -> None:
+    found = fitted(60, (300,))
+    assert found.left_out[0] == "a review of each product"
+    assert found.left_out[1:3] == ("passage p3", "passage p2")
+    assert [p.id for p in found.material.passages] == ["p0", "p1"]
+    assert "long long" in found.prompt
+    assert "Product B2" in found.prompt
+    assert len(found.prompt.split()) + 10 <= 300
+    smallest = fitted(60, (200,))  # the target's 65 words, two passages of 61, and 10 for the answer
+    assert [p.asin for p in smallest.material.products] == ["B2"]
+    with pytest.raises(InputError, match="use larger context sizes"):
+        fitted(200, (210,))
+
+
+@pytest.mark.parametrize("contexts", [(), (1, 2, 3, 4), (200, 100)])
+def test_at_most_three_growing_contexts(contexts: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match="one to three, growing"):
+        fitted(1, contexts)
+
+
+class Scripted:
+    """A model that answers from the prompt and keeps what it was asked."""
+
+    spec = "scripted"
+
+    def __init__(self, answer: Callable[[Any], str]) -> None:
+        self.answer, self.asked = answer, []
+
+    def complete(self, request: Any) -> Any:
+        self.asked.append(request)
+        return type("Reply", (), {"text": self.answer(request), "digest": "scripted"})()
+
+
+def obedient(request: Any) -> str:
+    if request.role == "cosrec product_query":
+        return '"Light Tent?"'
+    title = request.messages[0].content.partition('names "')[2].partition('"')[0]
+    return (
+        f"U: I need something new {request.seed}\nS: What for?\nU: For home\nS: I see\nU: What do you suggest?\nS: Wait\nU: Yes?\n"
+        f"S: The {title}\nU: Is it good?\nS: It is\nU: How dear?\nS: Not very\nU: Thanks, I take it"
+    )
+
+
+def writer(answer: Callable[[Any], str], **settings: Any) -> tuple[Writer, Scripted]:
+    config = GenerateConfig(writer="scripted", conversations=3, **settings)
+    model = Scripted(answer)
+    return Writer(config, str(corpus.locate("sample")), model), model
+
+
+def test_a_scripted_model_leaves_all_its_evidence() -> None:
+    made, model = writer(obedient)
+    record = made.record(1)
+    assert record["query"] == "light tent"
+    assert record["target"] in record["products"]
+    assert len(record["products"]) == 6
+    assert len(record["passages"]) == 5
+    facts = record["prompts"]["conversation"]
+    assert facts["prompt"] == model.asked[1].messages[0].content
+    assert record["target_title"] in facts["prompt"]
+    assert all(made.products[asin].title in facts["prompt"] for asin in record["products"])
+    assert facts["seed"] == model.asked[1].seed is not None
+    assert model.asked[1].options["num_ctx"] in made.config.contexts
+    assert json.dumps(made.record(1)) == json.dumps(record)
+
+
+def test_every_attempt_has_a_seed_of_its_own_and_the_last_failure_is_told() -> None:
+    made, model = writer(lambda request: "tent" if "query" in request.role else "U: hello")
+    with pytest.raises(RunError, match=r"no attempt of 3 .* keeps the rules: 1 user turns"):
+        made.record(0)
+    assert len({request.seed for request in model.asked}) == 4
+    long, _ = writer(lambda request: "one two three four five six seven eight")
+    with pytest.raises(RunError, match="8 words, expected 1 to 7"):
+        long.record(0)
+
+
+def test_a_second_attempt_may_succeed() -> None:
+    seen: list[str] = []
+
+    def late(request: Any) -> str:
+        seen.append(request.role)
+        return obedient(request) if len(seen) != 2 else "Sorry."
+
+    assert writer(late)[0].record(0)["attempt"] == 2
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    return tmp_path
+
+
+def test_the_template_writer_needs_no_model(results: Path) -> None:
+    folder = generate(GenerateConfig(run="a", conversations=12))
+    records = read_generated("a")
+    talks = corpus.load(folder, "raw").conversations
+    assert list(talks) == [record["id"] for record in records]
+    assert len({record["target"] for record in records}) == 12
+    for record in records:
+        assert drafts.judge(record["conversation"], record["target_title"], 6, 8).problems == ()
+    before = (folder / "generated.jsonl").read_bytes()
+    generate(GenerateConfig(run="a", conversations=12))
+    assert (folder / "generated.jsonl").read_bytes() == before
+    generate(GenerateConfig(run="b", conversations=12, workers=2))
+    assert (paths.run_folder("cosrec", "b") / "generated.jsonl").read_bytes() == before
+
+
+def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = GenerateConfig(run="c", conversations=4)
+    real = Writer.record
+
+    def unlucky(self: Writer, number: int) -> dict[str, Any]:
+        if number == 2:
+            raise RunError("the server is away")
+        return real(self, number)
+
+    monkeypatch.setattr(Writer, "record", unlucky)
+    with pytest.raises(RunError, match=r"1 of 4 .*the server is away"):
+        generate(config)
+    done: list[int] = []
+    monkeypatch.setattr(Writer, "record", lambda self, number: done.append(number) or real(self, number))
+    generate(config)
+    assert done == [2]
+    assert len(read_generated("c")) == 4
+
+
+def test_hash_seed_changes_nothing() -> None:
+    code = (
+        "from crs_lib.cosrec import corpus, generate\n"
+        "w = generate.Writer(generate.GenerateConfig(conversations=3), str(corpus.locate('sample')))\n"
+        "print([w.record(i) for i in range(3)])\n"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in "012"
+    }
+    assert len(seen) == 1
+    assert b"Generated_1" in seen.pop()
+
+
+def test_collections_of_the_sample() -> None:
+    folder = corpus.locate("sample")
+    products, passages = read_products(folder), read_passages(folder)
+    assert (len(products), len(passages)) == (36, 36)
+    asin, wanted = next((a, p) for a, p in products.items() if "Espresso Machine" in p.title)
+    assert product_search(products, ["bm25"], "stratum").search("espresso machine", 1)[0].id == asin
+    assert wanted.text().startswith(wanted.title)
+    block = wanted.block(2)
+    assert block.count("a buyer:") == min(2, len(wanted.reviews))
+    with pytest.raises(RunError, match="no file"):
+        read_products(folder / "crowd")
+
+
+def test_profiles_by_template_and_by_model() -> None:
+    users = users_of(read_products(corpus.locate("sample")))
+    name = max(users, key=lambda user: len(users[user]))
+    found = profiles.profile(name, users[name])
+    assert 1 <= len(found["keywords"]) <= 5
+    assert profiles.profile(name, users[name]) == found
+    answers = {
+        "cosrec user_summary": " This buyer  likes light things. ",
+        "cosrec user_keywords": "{Light; cheap ;light}",
+    }
+    asked = profiles.profile(name, users[name], Scripted(lambda request: answers[request.role]))
+    assert (asked["summary"], asked["keywords"]) == ("This buyer likes light things.", ["light", "cheap"])
+    with pytest.raises(InputError, match="no reviews"):
+        profiles.profile("A", [])
+
+
+@pytest.mark.parametrize("reply", ["light; cheap", "{}", "{a} {b}", "}a{"])
+def test_keywords_that_cannot_be_read(reply: str) -> None:
+    with pytest.raises(InputError, match="one pair of braces"):
+        profiles.read_keywords(reply)
+
+
+def test_template_keeps_its_rules_without_passages() -> None:
+    target = product("B1", 3)
+    text = template.conversation(target, [], [], "a lamp", stream(1, "test"))
+    assert drafts.judge(text, target.title, 1, 8).problems == ()
+
+
+@pytest.mark.parametrize(
+    "settings", [{"conversations": 0}, {"fewest_turns": 9}, {"fusion": "sum"}, {"seed": -1}]
+)
+def test_settings_are_checked(settings: dict[str, Any]) -> None:
+    with pytest.raises(InputError):
+        GenerateConfig(**settings)
+
+
+def test_more_conversations_than_products() -> None:
+    with pytest.raises(InputError, match="need as many target products"):
+        Writer(GenerateConfig(conversations=99), str(corpus.locate("sample")))
