@@ -20,6 +20,7 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from crs_lib.errors import InputError, RunError
@@ -119,6 +120,19 @@ def check(ledger: Ledger, keys: Sequence[Key]) -> None:
             f"{n} of {len(keys)} sessions failed; the first is session {key.session} of {key.system!r}: "
             f"{error}. The others are stored; start the same command again to retry the failed ones"
         )
+
+
+def collect(scheduler: str, run: str, folder: Path) -> int:
+    """Bring the call logs of a cluster's workers into a run's folder; returns the number of calls."""
+    from crs_lib import batch_dask
+    from crs_lib.llm.calls import Recorder
+    from crs_lib.llm.pool import LOG
+
+    recorder = Recorder(folder / LOG)
+    try:
+        return batch_dask.collect(scheduler, run, recorder)
+    finally:
+        recorder.close()
 
 
 def shard(keys: Sequence[Key], part: str) -> list[Key]:

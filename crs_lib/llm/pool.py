@@ -54,6 +54,18 @@ def scratch(name: str) -> Path:
     return folder
 
 
+def drain_scratch(name: str) -> list[tuple[str, str]]:
+    """The rows of the call log in :func:`scratch`, which are then gone from it."""
+    path = scratch(name) / LOG
+    if not path.exists():
+        return []
+    recorder = Recorder(path)
+    try:
+        return recorder.drain()
+    finally:
+        recorder.close()
+
+
 class Pool:
     """One LLM for each spec, made when it is first asked; cache and log lie in ``folder``.
 
@@ -78,7 +90,9 @@ class Pool:
         self.close()
 
     def __call__(self, spec: str) -> LLM:
-        """The LLM of a spec; InputError for one that no backend knows."""
+        """The LLM of a spec; InputError for one that no backend knows, RunError after :meth:`halt`."""
+        if self._halted.is_set():
+            raise RunError("the run was stopped before this call; started again, it continues")
         with self._lock:
             if spec not in self._made:
                 self._made[spec] = LLM(
@@ -89,8 +103,6 @@ class Pool:
 
     def complete(self, spec: str, request: Request) -> Reply:
         """The reply of a model; raises LLMError, and RunError after :meth:`halt`."""
-        if self._halted.is_set():
-            raise RunError("the run was stopped before this call; started again, it continues")
         return self(spec).complete(request)
 
     def width(self, specs: Iterable[str]) -> int:
@@ -104,7 +116,8 @@ class Pool:
     def unload(self, spec: str) -> None:
         """Free a model's memory on its servers; a server that is gone by then is no error."""
         with suppress(LLMError):
-            self(spec).unload()
+            if spec in self._made:
+                self._made[spec].unload()
 
     def close(self) -> None:
         """Close connections and files; using the pool afterwards opens them again."""

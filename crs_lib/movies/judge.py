@@ -151,7 +151,7 @@ def judge_session(
     return {
         "session_id": dialogue.session_id,
         "model": dialogue.model_name,
-        "judge": {name: _mean_of_judges(scores, name) for name in CONSTRUCTS},
+        "judge": means(scores),
         "scores": scores,
         "missing": sum(row["score"] is None for row in scores),
         "trim": shown.to_json(),
@@ -190,6 +190,11 @@ def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict
             "error": str(answer) if isinstance(answer, LLMError) else None,
         })  # fmt: skip
     return rows
+
+
+def means(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The mean of each construct over judges, each the mean of its samples; None where all are missing."""
+    return {name: _mean_of_judges(scores, name) for name in CONSTRUCTS}
 
 
 def _mean_of_judges(scores: Sequence[Mapping[str, Any]], construct: str) -> float | None:

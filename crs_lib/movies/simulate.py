@@ -278,6 +278,8 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
     finally:
         if maker is not None:
             maker.pool().close()
+        if config.scheduler and config.roles():
+            batch.collect(config.scheduler, config.run, folder)
     batch.check(ledger, config.keys())
 
 

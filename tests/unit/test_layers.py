@@ -21,7 +21,7 @@ LAYERS = (
     STUDIES,
     ("__main__", "commands"),
 )  # fmt: skip
-FAMILIES = {"datasets_": 0, "notebook_": 1}  # a file that was split keeps its layer
+FAMILIES = {"datasets_": 0, "notebook_": 1, "batch_": 1}  # a file that was split keeps its layer
 
 
 def part(name):

@@ -1,0 +1,72 @@
+"""The commands about batches without a notebook: one machine, a part of a run, or a cluster."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from typing import Any
+
+from crs_lib import commands, notebook_parameters, notebooks, paths
+from crs_lib.errors import InputError
+
+NOTEBOOK = "03_simulate"
+
+
+def add_values(parser: ArgumentParser) -> None:
+    """``-p NAME VALUE``, ``-f FILE``, ``--sweep FILE``: the parameters of 03_simulate."""
+    parser.add_argument(
+        "-p", dest="values", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
+        help=f"a parameter of {NOTEBOOK}; lists as a,b or JSON",
+    )  # fmt: skip
+    parser.add_argument(
+        "-f", dest="file", metavar="FILE", help="a YAML file of parameters; -p goes before it"
+    )
+    parser.add_argument("--sweep", metavar="FILE", help="the runs of a sweep, e.g. thesis; -p goes before it")
+
+
+def cells(arguments: Namespace) -> list[dict[str, Any]]:
+    """The parameters of each run that was asked for, checked against the notebooks that take them."""
+    given = commands.given_values(NOTEBOOK, arguments.values, arguments.file)
+    if not arguments.sweep:
+        return [notebook_parameters.check(notebooks.parameters_of(NOTEBOOK), given, NOTEBOOK)]
+    from crs_lib import sweeps
+
+    return [{**cell, **given} for cell in sweeps.read(arguments.sweep).cells]
+
+
+def of_simulate(cell: dict[str, Any]) -> dict[str, Any]:
+    """Those of the parameters that 03_simulate takes."""
+    known = {parameter.name for parameter in notebooks.parameters_of(NOTEBOOK)}
+    return {name: value for name, value in cell.items() if name in known}
+
+
+def simulate(parser: ArgumentParser) -> None:
+    """``simulate -p NAME VALUE … [--sweep FILE] [--shard k/N] [--scheduler ADDRESS]``."""
+    add_values(parser)
+    parser.add_argument("--shard", default="", metavar="k/N", help="only the k-th of N parts of the sessions")
+    parser.add_argument(
+        "--scheduler", default="", metavar="ADDRESS", help="a Dask cluster: local, tcp://host:8786, tls://…"
+    )
+    parser.set_defaults(do=_simulate)
+
+
+def _simulate(arguments: Namespace) -> None:
+    from crs_lib.movies.simulate import SimulateConfig, simulate
+
+    for cell in cells(arguments):
+        config = SimulateConfig(**of_simulate(cell), shard=arguments.shard, scheduler=arguments.scheduler)
+        print(f"finished: {paths.shown(simulate(config))}")
+
+
+def merge(parser: ArgumentParser) -> None:
+    """``merge RUN [FOLDERS]``: one run from its shards."""
+    parser.add_argument("run", help="the run that the shards are parts of")
+    parser.add_argument("folders", nargs="*", help="the shards' folders; without, those beside the run")
+    parser.set_defaults(do=_merge)
+
+
+def _merge(arguments: Namespace) -> None:
+    from crs_lib.movies import shards
+
+    for folder in arguments.folders:
+        if not Path(folder).is_dir():
+            raise InputError(f"{folder!r} is no folder; give the folders of the shards")
+    print(f"merged: {paths.shown(shards.merge(arguments.run, arguments.folders))}")

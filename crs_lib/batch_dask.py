@@ -1,0 +1,135 @@
+"""Sessions on a Dask cluster: the same work, retried where a worker is lost, written by one process.
+
+Whoever reaches a scheduler's port can run code on its workers: a local cluster listens on this machine
+only, and an address beyond it should be ``tls://`` (certificates as Dask's own configuration names them).
+"""
+
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count, islice
+from typing import Any
+
+from crs_lib.batch import SessionMaker, attempt, chunks
+from crs_lib.errors import InputError, RunError
+from crs_lib.ledger import Done, Key
+from crs_lib.llm.base import fingerprint
+from crs_lib.llm.calls import Recorder
+from crs_lib.llm.pool import drain_scratch
+
+LOCAL = "local"
+WORKERS_WITHIN = 120.0  # seconds to wait for the first worker
+LOSSES = 3  # workers that a task may lose before its sessions count as failed
+_MAKERS: dict[str, SessionMaker] = {}
+_LOCK = threading.Lock()
+_NUMBERS = count()
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise InputError('a cluster needs Dask; install it with: pip install "crs-lib[dist]"') from error
+    return distributed
+
+
+@contextmanager
+def connected(scheduler: str, workers: int) -> Iterator[Any]:
+    """A client of a scheduler, ``local`` or an address; RunError where none answers or no worker comes."""
+    distributed = _distributed()
+    if scheduler != LOCAL and "://" not in scheduler:
+        raise InputError(f"scheduler is {scheduler!r}; give 'local', tcp://host:8786 or tls://host:8786")
+    own = None
+    try:
+        if scheduler == LOCAL:
+            own = distributed.LocalCluster(
+                n_workers=workers, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+            )
+        client = distributed.Client(own or scheduler, timeout=30, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise RunError(
+            f"no Dask scheduler answers at {scheduler} ({error}); start one, or try 'local'"
+        ) from error
+    try:
+        _wait_for_a_worker(client, scheduler)
+        yield client
+    finally:
+        client.close()
+        if own is not None:
+            own.close()
+
+
+def _wait_for_a_worker(client: Any, scheduler: str) -> None:
+    try:
+        client.wait_for_workers(1, timeout=WORKERS_WITHIN)
+    except TimeoutError as error:
+        raise RunError(f"no worker came to {scheduler} within {WORKERS_WITHIN:.0f} s; start some") from error
+
+
+def results(
+    todo: Sequence[Key],
+    make: Callable[..., SessionMaker],
+    arguments: tuple[Any, ...],
+    scheduler: str,
+    workers: int,
+    chunk: int,
+) -> Generator[list[Done]]:
+    """Batches of outcomes as they come; two tasks a thread of the cluster are under way at once.
+
+    A task whose worker dies goes to another one; after the third loss its sessions count as failed.
+    """
+    distributed = _distributed()
+    with connected(scheduler, workers) as client:
+        name = f"crs-{fingerprint([repr(arguments), next(_NUMBERS)])[:8]}"
+        parts = enumerate(chunks(todo, chunk))
+        sent: dict[str, list[Key]] = {}
+
+        def send(numbered: tuple[int, list[Key]]) -> Any:
+            number, part = numbered
+            key = f"{name}-{number}"
+            sent[key] = part
+            return client.submit(_work, make, arguments, part, key=key, pure=False, retries=LOSSES)
+
+        width = 2 * max(1, sum(client.nthreads().values()))
+        under_way = distributed.as_completed([send(part) for part in islice(parts, width)])
+        for future in under_way:
+            done = _outcome(future, sent.pop(future.key))
+            for following in islice(parts, 1):
+                under_way.add(send(following))
+            yield done
+
+
+def _outcome(future: Any, part: Sequence[Key]) -> list[Done]:
+    """What a task gave; its sessions as failed where the cluster gave it up."""
+    try:
+        found: list[Done] = future.result()
+    except InputError:
+        raise
+    except Exception as error:  # KilledWorker and what else a cluster may say
+        return [Done(key, None, f"{type(error).__name__}: {error}") for key in part]
+    return found
+
+
+def _work(make: Callable[..., SessionMaker], arguments: tuple[Any, ...], part: Sequence[Key]) -> list[Done]:
+    """On a worker: the sessions of a task, with the one maker of this process."""
+    address = fingerprint([make.__module__, make.__qualname__, repr(arguments)])
+    with _LOCK:
+        if address not in _MAKERS:
+            _MAKERS.clear()
+            _MAKERS[address] = make(*arguments)
+        maker = _MAKERS[address]
+    return [attempt(maker, key) for key in part]
+
+
+def collect(scheduler: str, run: str, recorder: Recorder) -> int:
+    """Take the call logs that lie on the workers' own disks into the run's; returns the number of calls.
+
+    Calls of a machine that is gone are lost with it; its sessions, which the ledger has, are not.
+    """
+    if scheduler == LOCAL:
+        rows = drain_scratch(run)
+    else:
+        with connected(scheduler, 1) as client:
+            rows = [row for found in client.run(drain_scratch, run).values() for row in found]
+    recorder.put(rows)
+    return len(rows)

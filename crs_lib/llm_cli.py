@@ -1,0 +1,99 @@
+"""The commands about language models: what a run will cost, and judges over a finished one."""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import batch_cli, llm, paths, tables
+from crs_lib.errors import InputError
+from crs_lib.llm import estimate as costs
+
+_JUDGE_CALLS = 3  # constructs, each in a call of its own
+
+
+def estimate(parser: ArgumentParser) -> None:
+    """``estimate -p NAME VALUE … | --sweep FILE [--judges a,b] [--log RUN]``."""
+    batch_cli.add_values(parser)
+    parser.add_argument("--judges", default="", metavar="A,B", help="specs of judges, with commas between")
+    parser.add_argument("--samples", type=int, default=1, help="how often each judge is asked (default: 1)")
+    parser.add_argument(
+        "--log", action="append", default=[], metavar="RUN", help="a finished run whose calls were like these"
+    )
+    parser.set_defaults(do=_estimate)
+
+
+def _estimate(arguments: Namespace) -> None:
+    work = [row for cell in batch_cli.cells(arguments) for row in planned(cell, arguments)]
+    if not work:
+        raise InputError("no language model takes part in this run; there is nothing to estimate")
+    known: dict[tuple[str, str], costs.Cost] = {}
+    for run in arguments.log:
+        path = paths.run_folder("movies", run) / "llm_calls.jsonl"
+        if not path.exists():
+            raise InputError(f"run {run!r} has no llm_calls.jsonl; name a finished run with models")
+        known |= costs.costs(tables.read_jsonl(path))
+    print(shown(costs.estimate(summed(work), known)))
+    if not arguments.log:
+        print("\nFor tokens and hours run a few sessions first, then add: --log RUN")
+
+
+def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Work]:
+    """What one run asks of each model: at most so many calls, failures and repetitions left aside."""
+    from crs_lib.movies import llm_roles
+    from crs_lib.movies.llm_settings import LLMSettings
+    from crs_lib.movies.simulate import SimulateConfig
+
+    config = SimulateConfig(**batch_cli.of_simulate(dict(cell)))
+    slots = LLMSettings.read(config.llm).slots
+    turns = config.n_sessions * config.n_turns
+    for one in config.roles():
+        calls = turns if one.role == "crs" else turns * len(config.systems)
+        yield costs.Work(one.role, one.spec, calls, slots)
+    judges = [spec for spec in arguments.judges.split(",") if spec] or list(cell.get("judges") or [])
+    sessions = config.n_sessions * len(config.systems)
+    for spec in judges:
+        llm_roles.check_spec(spec, "judges")
+        yield costs.Work("judge", spec, sessions * _JUDGE_CALLS * arguments.samples, slots)
+
+
+def summed(work: list[costs.Work]) -> list[costs.Work]:
+    """The same work with one row for each role and model."""
+    rows: dict[tuple[str, str], costs.Work] = {}
+    for row in work:
+        before = rows.get((row.role, row.spec))
+        calls = row.calls + (before.calls if before else 0)
+        rows[row.role, row.spec] = costs.Work(row.role, row.spec, calls, row.slots)
+    return list(rows.values())
+
+
+def shown(table: pd.DataFrame) -> str:
+    """The table as a terminal shows it; unknown costs as a dash."""
+    named = table.rename(columns={"tokens_in": "M tokens in", "tokens_out": "M tokens out"})
+    return str(named.round(2).to_string(index=False, na_rep="-"))
+
+
+def judge(parser: ArgumentParser) -> None:
+    """``judge RUN --judges A,B [--samples K] [--canaries A,B] [--host ADDRESS] [--slots N]``."""
+    parser.add_argument("run", help="a run whose dialogues are finished")
+    parser.add_argument("--judges", required=True, metavar="A,B", help="specs of models, commas between")
+    parser.add_argument("--samples", type=int, default=1, help="how often each judge is asked (default: 1)")
+    parser.add_argument("--canaries", default="", metavar="A,B", help="dialogues spoilt on purpose, too")
+    parser.add_argument("--host", default="", help="the servers, commas between (default: OLLAMA_HOST)")
+    parser.add_argument("--slots", type=int, default=4, help="calls each server gets at once (default: 4)")
+    parser.set_defaults(do=_judge)
+
+
+def _judge(arguments: Namespace) -> None:
+    from crs_lib.movies import judging
+
+    def parts(text: str) -> list[str]:
+        return [part.strip() for part in text.split(",") if part.strip()]
+
+    folder = judging.judge_run(
+        arguments.run, parts(arguments.judges), arguments.samples, canaries=parts(arguments.canaries),
+        llm={"host": arguments.host, "slots": arguments.slots},
+    )  # fmt: skip
+    print(llm.usage(folder / "llm_calls.jsonl").round(2).to_string(index=False))
+    print(f"\nscores: {paths.shown(folder / judging.SCORES)}")

@@ -1,0 +1,65 @@
+"""What judges said of a run: for its results, for statistics, and what it cost."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import llm, paths, runs, tables
+from crs_lib.errors import RunError
+from crs_lib.movies import judge, simulate
+from crs_lib.movies.llm_roles import stage_before
+
+STAGE, SCORES = "judge", "judge_scores.jsonl"
+
+
+def records(run: str) -> list[dict[str, Any]]:
+    """The judged dialogues of a run, canaries included; RunError if there are none, or older ones."""
+    entry = runs.finished(simulate.STUDY, run, STAGE, "04_evaluate")
+    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
+        raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
+    return list(tables.read_jsonl(paths.run_folder(simulate.STUDY, run) / SCORES))
+
+
+def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """What judges gave, by (model, session_id); empty for a run that was not judged.
+
+    ``judge`` holds the mean of each construct or None, ``scores`` how many were asked for, ``missing`` how
+    many of them could not be read. Canaries are left out.
+    """
+    if stage_before(simulate.STUDY, run, STAGE).get("status") != "finished":
+        return {}
+    return {
+        (row["model"], row["session_id"]): {
+            "judge": row["judge"], "scores": len(row["scores"]), "missing": row["missing"],
+        }
+        for row in records(run) if not row["canary"]
+    }  # fmt: skip
+
+
+def add(session: Mapping[str, Any], scores: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
+    """A session's result with its judges' means under ``judge``, and how many are missing in ``detail``.
+
+    Unchanged where the session was not judged.
+    """
+    found = scores.get((str(session["model"]), str(session["session_id"])))
+    if found is None:
+        return dict(session)
+    counted = {"judge_scores": found["scores"], "judge_missing": found["missing"]}
+    return {**session, "judge": dict(found["judge"]), "detail": {**session["detail"], **counted}}
+
+
+def score_table(run: str) -> pd.DataFrame:
+    """Every single score of a judged run, as agreement, self-preference and canary reports take them."""
+    return judge.score_table(records(run))
+
+
+def usage(run: str) -> pd.DataFrame:
+    """Calls, tokens and time of a run's language models, a row for each role and model."""
+    return llm.usage(paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl")
+
+
+def shown_usage(table: pd.DataFrame) -> pd.DataFrame:
+    """:func:`usage` without times, which differ from run to run: for committed notebooks."""
+    return table.drop(columns=["seconds", "tokens_per_second"])
