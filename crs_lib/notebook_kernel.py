@@ -30,19 +30,21 @@ def execute(
     """Run ``source`` with these parameters and write the executed notebook to ``out``.
 
     ``variables`` are added to the kernel's environment, ``folder`` is where it works (None: where we are).
-    A failing cell raises InputError or RunError with one plain text, and ``out`` holds the notebook as
-    far as it came. Values are injected as they are: check them first.
+    A failing cell raises InputError or RunError with one plain text; the notebook as far as it came then
+    lies beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched. Values are
+    injected as they are: check them first.
     """
     import papermill
     from nbclient.exceptions import DeadKernelError
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
+    failed = out.with_name(f"{out.stem}.failed.ipynb")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="crs-", ignore_cleanup_errors=True) as settings:
             papermill.execute_notebook(
                 _literal(source),
-                _literal(out),
+                _literal(failed),
                 dict(values),
                 kernel_name="python3",
                 progress_bar=False,
@@ -50,8 +52,9 @@ def execute(
                 kernel_manager_class=_kernel_of_this_environment(_environment(settings, variables)),
                 extra_arguments=["--log-level=50"],
             )
+        failed.replace(out)
     except papermill.PapermillExecutionError as error:
-        raise _plain(error, source, out) from None
+        raise _plain(error, source, failed) from None
     except DeadKernelError as error:
         raise RunError(
             f"{source.stem}: its Python process ended without an answer, often for want of memory; "

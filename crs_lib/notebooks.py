@@ -21,7 +21,7 @@ from crs_lib.registry import did_you_mean
 
 __all__ = ["begin", "find", "parameters_of", "refresh", "rules", "run", "study"]
 
-_STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk"}
+_STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk", "3": "movies"}
 _OURS = r"(__main__|crs_lib)(\.|$)"
 _CHANGES = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, SyntaxWarning)
 

@@ -101,7 +101,7 @@ def test_a_notebook_is_found_by_name_or_path(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "study"),
-    [("01_a", "movies"), ("14_a", "cosrec"), ("21_a", "realtalk"), ("31_a", "other"), ("a", "other")],
+    [("01_a", "movies"), ("14_a", "cosrec"), ("21_a", "realtalk"), ("31_a", "movies"), ("a", "other")],
 )
 def test_the_tens_digit_names_the_study(name, study):
     assert notebooks.study(Path(f"{name}.ipynb")) == study
@@ -122,15 +122,18 @@ FAILURES = {
 @pytest.mark.parametrize("source", FAILURES)
 def test_a_failing_cell_is_one_plain_message_and_the_notebook_is_kept(results, tmp_path, source):
     error, message, kept = FAILURES[source]
+    folder = results / "movies" / "smoke" / "notebooks"
+    folder.mkdir(parents=True)
+    (folder / "01_hello.ipynb").write_text("an earlier, finished one")
     path = books.write(tmp_path, "01_hello", replace={"work": source})
     with pytest.raises(error) as caught:
         notebooks.run(path)
+    assert (folder / "01_hello.ipynb").read_text() == "an earlier, finished one"
     assert message in str(caught.value)
     assert "Traceback" not in str(caught.value)
     assert len(str(caught.value).splitlines()) <= 3
     if kept:
-        out = results / "movies" / "smoke" / "notebooks" / "01_hello.ipynb"
-        assert kept in out.read_text()
+        assert kept in (folder / "01_hello.failed.ipynb").read_text()
 
 
 def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_path):
