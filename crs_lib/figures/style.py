@@ -60,7 +60,7 @@ _LOOKS = {
     "silent": Look("#B0A060", "h", (0, (1, 1))),
     "noisy": Look("#4D4D4D", "p", (0, (5, 1, 1, 1))),
 }
-_COLOURS = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#88CCEE", "#AA4499")
+_COLOURS = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#8B5A2B", "#AA4499")
 _MARKERS = ("d", "<", ">", "8", "H", "o", "s", "^")
 
 
@@ -95,7 +95,7 @@ def titled(metric: str) -> str:
 
 def labels(names: Sequence[str], width: int = 22) -> list[str]:
     """The names as an axis holds them: long ones lose a piece, none that makes two look the same."""
-    for tail in (width // 2, width // 4, 3 * width // 4):
+    for tail in (width // 2, width // 4, 1, 3 * width // 4):
         head = width - 1 - tail
         cut = [name if len(name) <= width else f"{name[:head]}…{name[-tail:]}" for name in names]
         if len(set(cut)) == len(set(names)):
@@ -165,7 +165,7 @@ def interval(
             axes.plot([high, high], [at - caps, at + caps], **look)
 
 
-def data(made: Any, kind: str, dpi: int = PRINT_DPI) -> bytes:
+def data(made: Any, kind: str, dpi: int) -> bytes:
     """The figure as a file's bytes, ``png`` or ``pdf``: the same figure gives the same bytes."""
     nothing: dict[str, dict[str, Any]] = {
         "png": {"Software": None},
@@ -179,7 +179,7 @@ def data(made: Any, kind: str, dpi: int = PRINT_DPI) -> bytes:
 
 def write(made: Any, path: Path) -> Path:
     """Write a figure atomically in the format that its suffix names; returns the path."""
-    content = data(made, path.suffix.removeprefix("."))
+    content = data(made, path.suffix.removeprefix("."), PRINT_DPI)
     with tables.write_aside(path, "wb") as file:
         file.write(content)
     return path

@@ -147,8 +147,8 @@ def test_the_same_tables_give_the_same_bytes_under_any_settings(name):
         {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "figure.dpi": 50}
     ):
         second = figures.make(name, *tables)
-        again = style.data(second, "png", 60), style.data(second, "pdf")
-    png, pdf = style.data(first, "png", 60), style.data(first, "pdf")
+        again = style.data(second, "png", 60), style.data(second, "pdf", 60)
+    png, pdf = style.data(first, "png", 60), style.data(first, "pdf", 60)
     assert (png, pdf) == again
     assert dict(matplotlib.rcParams) == before
     for table, copy in zip(tables, copies, strict=True):
@@ -279,6 +279,7 @@ def test_a_table_is_sound_latex(entry, systems):
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_FIGURES", str(tmp_path))
+    monkeypatch.setattr(style, "PRINT_DPI", 40)  # fewer pixels, same code
     return tmp_path / "movies-test"
 
 
@@ -305,7 +306,9 @@ def test_redraw_writes_everything_once_silently_and_the_same_again(folder, capsy
     assert capsys.readouterr() == ("", "")
 
 
-def test_redraw_leaves_out_what_the_run_has_no_data_for(folder):
+def test_redraw_leaves_out_what_the_run_has_no_data_for(folder, monkeypatch):
+    monkeypatch.setattr(style, "data", lambda made, kind, dpi: b"drawn")
+
     def no_shifts(run, table):
         frame = frames()[table]
         if table == "turns":

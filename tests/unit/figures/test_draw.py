@@ -1,0 +1,102 @@
+"""Showing a figure: one picture with its caption in a notebook, nothing elsewhere; and the command."""
+
+import base64
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from crs_lib import figures
+from crs_lib.__main__ import main
+from crs_lib.movies import evaluate, simulate
+
+
+def test_outside_a_notebook_nothing_is_shown(capsys):
+    assert figures.draw("system_overview") is None
+    assert capsys.readouterr() == ("", "")
+
+
+def test_in_a_notebook_one_picture_is_shown_with_its_caption(monkeypatch):
+    import IPython
+    import IPython.display
+
+    class Shell:
+        kernel = object()
+
+    seen = []
+    monkeypatch.setattr(IPython, "get_ipython", Shell)
+    monkeypatch.setattr(IPython.display, "display", lambda data, raw: seen.append((data, raw)))
+    assert figures.draw("system_overview") is None
+    ((data, raw),) = seen
+    assert raw
+    assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
+    assert data["text/plain"] == figures.caption("system_overview")
+
+
+def test_drawing_needs_no_window_and_no_global_state():
+    code = (
+        "import sys; from crs_lib import figures; figures.draw('dataset_pipeline');"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(folder))
+        config = simulate.SimulateConfig(
+            run="tiny", n_sessions=3, n_turns=8, systems=("oracle", "random", "echo")
+        )
+        simulate.simulate(config, progress=False)
+        evaluate.evaluate(evaluate.EvaluateConfig(run="tiny"))
+        simulate.simulate(
+            simulate.SimulateConfig(run="unscored", n_sessions=1, n_turns=2, systems=("echo",)),
+            progress=False,
+        )
+    return folder
+
+
+@pytest.fixture
+def folders(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(results))
+    monkeypatch.setenv("CRS_FIGURES", str(tmp_path))
+    return tmp_path
+
+
+def test_the_command_draws_a_finished_run(folders, capsys):
+    assert main(["figures", "--run", "tiny", "--only", "leaderboard"]) == 0
+    names = ["leaderboard.png", "leaderboard.pdf"]
+    assert sorted(path.name for path in (folders / "movies-tiny").iterdir()) == sorted(names)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rsplit("/", 1)[1] for line in lines] == names
+    assert all(line.startswith("drawn: ") for line in lines)
+
+
+@pytest.mark.parametrize("name", figures.names())
+def test_every_figure_draws_a_real_run(name, folders):
+    tables = [evaluate.read("tiny", table) for table in figures.FIGURES.get(name).facts["tables"]]
+    copies = [table.copy() for table in tables]
+    assert figures.make(name, *tables).axes
+    for table, copy in zip(tables, copies, strict=True):
+        pd.testing.assert_frame_equal(table, copy)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--run", "tiny", "--only", "leaderbord"], "did you mean 'leaderboard'"),
+        (["--run", "unscored"], "run 04_evaluate -p run unscored"),
+        (["--run", "none"], "run 04_evaluate -p run none"),
+        (["--run", "../x"], "cannot be a folder"),
+    ],
+)
+def test_the_command_says_what_is_missing(arguments, message, folders, capsys):
+    assert main(["figures", *arguments]) == 2
+    assert message in capsys.readouterr().err
+    assert not (folders / "movies-tiny").exists()

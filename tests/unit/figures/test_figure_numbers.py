@@ -1,0 +1,186 @@
+"""The numbers behind the figures, on tables small enough to add up by hand."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from crs_lib import rng
+from crs_lib.errors import InputError
+from crs_lib.figures import base, movies_pairs, movies_ranks, movies_scores, movies_shifts, movies_time
+
+NA = None
+
+
+def turns(since, model="a", session="s", **columns):
+    frame = pd.DataFrame({"model": model, "session_id": session, "turn": range(1, len(since) + 1)})
+    return frame.assign(since_shift=pd.array(since, dtype="Int64"), **columns)
+
+
+def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
+    """Shifts at turns 4 and 7: turn 5 is +1 of the first and −2 of the second, turn 4 never −3 of turn 7."""
+    frame = turns([NA, NA, NA, 0, 1, 2, 0, 1, 2, 3])
+    found = movies_time.around_shifts(frame, before=3, after=2)
+    pairs = sorted(zip(found["turn"], found["offset"], strict=True))
+    assert pairs == [
+        (1, -3), (2, -2), (3, -1), (4, 0), (5, -2), (5, 1), (6, -1), (6, 2), (7, 0), (8, 1), (9, 2),
+    ]  # fmt: skip
+
+
+def test_sessions_and_systems_do_not_run_into_one_another():
+    parts = [turns([NA, NA, NA]), turns([NA, 0, 1], session="t"), turns([0, 1, 2], model="b")]
+    found = movies_time.around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
+    keys = zip(found["model"], found["session_id"], found["turn"], found["offset"], strict=True)
+    assert sorted(keys) == [
+        ("a", "t", 1, -1),
+        ("a", "t", 2, 0),
+        ("a", "t", 3, 1),
+        ("b", "s", 1, 0),
+        ("b", "s", 2, 1),
+    ]
+
+
+def test_the_share_of_shifts_counts_sessions_that_have_not_shifted_yet():
+    """Turn 2: one of the two sessions shifts there, the other has not shifted at all: one half."""
+    frame = pd.concat([turns([NA, 0, 1]), turns([NA, NA, 0], session="t")])
+    assert movies_time.shift_share(frame).to_dict() == {1: 0.0, 2: 0.5, 3: 0.5}
+
+
+def test_waiting_is_censored_at_the_last_reply_that_was_seen():
+    """Watched for 4 replies (0 to 3) without recovery: still waiting after reply 3; unwatched: left out."""
+    shifts = pd.DataFrame(
+        {"model": ["a"] * 4, "watched": [4, 3, 2, 0], "delay_item": [np.nan, 0.0, 1.0, np.nan]}
+    )
+    found = movies_time.waiting(shifts)
+    assert found["time"].tolist() == [3.0, 0.0, 1.0]
+    assert found["event"].tolist() == [False, True, True]
+
+
+def test_means_by_cell_leave_out_what_is_missing():
+    frame = pd.DataFrame(
+        {
+            "model": ["a", "a", "a", "b", "b", "b"],
+            "session_id": ["1", "2", "3"] * 2,
+            "score": [0.0, 1.0, np.nan, np.nan, np.nan, np.nan],
+        }
+    )
+    found = base.means(frame, ["model"], "score").set_index("model")
+    assert found.loc["a", "mean"] == 0.5
+    assert (found.loc["a", "n"], found.loc["a", "n_missing"]) == (2, 1)
+    assert np.isnan(found.loc["b", "mean"])
+    assert found.loc["b", "n"] == 0
+
+
+def test_the_interval_of_a_mean_resamples_sessions_not_turns():
+    """Ten equal turns of a session say no more than one: the interval is that of the session means."""
+    draw = rng.stream(1, "test").random(12)
+    one = pd.DataFrame({"model": "a", "session_id": range(12), "score": draw})
+    ten = pd.concat([one] * 10)
+    first, second = (base.means(frame, ["model"], "score") for frame in (one, ten))
+    assert first[["mean", "low", "high"]].to_numpy() == pytest.approx(
+        second[["mean", "low", "high"]].to_numpy()
+    )
+    assert first["low"].iloc[0] < draw.mean() < first["high"].iloc[0]
+
+
+def test_counts_for_captions():
+    frame = pd.concat([turns([NA, 0, 1]), turns([0, 1, 2], model="b")])
+    assert base.counts([frame]) == {"systems": 2, "sessions": 1, "turns": 3, "shifts": 1}
+    scores = pd.DataFrame({"model": ["a", "b"], "metric": "item_tas", "n": [5, 4], "n_missing": [0, 1]})
+    assert base.counts([scores]) == {"systems": 2, "sessions": 5, "turns": 0, "shifts": 0}
+    assert base.counts([]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0}
+
+
+def test_concepts_are_counted_once_a_turn_and_ranked_with_ties_by_name():
+    """Four turns: x in three of them, y and w in one, twice in one turn counting once."""
+    lists = [["x", "y", "y"], np.array(["x"]), ["x", "w"], None]
+    frame = turns([NA] * 4, missing_concepts=lists).assign(session_id=["1", "1", "2", "2"])
+    found = movies_shifts.concept_shares(frame, "missing_concepts", 3)
+    assert found["concept"].tolist() == ["x", "w", "y"]
+    assert found["share"].tolist() == [0.75, 0.25, 0.25]
+    assert found["n"].tolist() == [3, 1, 1]
+    assert (found["low"] <= found["share"]).all() and (found["share"] <= found["high"]).all()
+
+
+def test_recovery_by_type_has_wilsons_interval():
+    """8 of 10: centre (0.8 + z²/20)/(1 + z²/10), half-width from the same formula, z = 1.96."""
+    frame = pd.DataFrame({"model": "a", "session_id": range(12), "type": ["switch"] * 10 + ["relax"] * 2})
+    frame["recovered_item"] = [True] * 8 + [False] * 2 + [True, False]
+    row = movies_shifts.recovered_by_type(frame).set_index("type").loc["switch"]
+    z = scipy_stats.norm.ppf(0.975)
+    centre, half = (
+        (0.8 + z**2 / 20) / (1 + z**2 / 10),
+        z * (0.8 * 0.2 / 10 + z**2 / 400) ** 0.5 / (1 + z**2 / 10),
+    )
+    assert (row["share"], row["n"]) == (0.8, 10)
+    assert (row["low"], row["high"]) == (pytest.approx(centre - half), pytest.approx(centre + half))
+    assert movies_shifts.recovered_by_type(frame)["type"].tolist() == ["switch", "relax"]
+
+
+def sessions(n=30, systems=("a",)):
+    draw = rng.stream(2, "test")
+    parts = []
+    for place, name in enumerate(systems):
+        x = draw.random(n)
+        y = x + draw.random(n) - 3 * place
+        parts.append(pd.DataFrame({"model": name, "session_id": range(n), "x": x + place, "y": y, "c": 1.0}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_with_one_system_the_correlation_is_spearmans():
+    frame = sessions()
+    found = movies_pairs.within_correlations(frame, ["x", "y"]).iloc[0]
+    assert found["correlation"] == pytest.approx(scipy_stats.spearmanr(frame["x"], frame["y"]).statistic)
+    assert found["low"] < found["correlation"] < found["high"]
+
+
+def test_differences_between_systems_do_not_show_as_correlation():
+    """Within systems x and y rise together; over all sessions they fall, as the systems' means do."""
+    frame = sessions(systems=("a", "b", "c"))
+    assert scipy_stats.spearmanr(frame["x"], frame["y"]).statistic < 0
+    assert movies_pairs.within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
+
+
+def test_a_constant_has_no_correlation_and_missing_rows_are_counted():
+    frame = sessions()
+    frame.loc[:4, "y"] = np.nan
+    found = movies_pairs.within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
+    assert (found.loc[("x", "y"), "n"], found.loc[("x", "y"), "n_missing"]) == (25, 5)
+    assert np.isnan(found.loc[("x", "c"), "correlation"])
+
+
+def test_bars_join_runs_of_ranks_closer_than_the_critical_difference():
+    """Ranks 1, 2, 2.5, 4 and 1.6: 1–2.5 are one run, 2.5–4 another, 2–2.5 lies within the first."""
+    assert movies_ranks.cliques(np.array([1.0, 2.0, 2.5, 4.0]), 1.6) == [(0, 2), (2, 3)]
+    assert movies_ranks.cliques(np.array([1.0, 3.0]), 1.6) == []
+    assert movies_ranks.cliques(np.array([1.0, 2.6]), 1.6) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.424, ".42"), (-0.068, "−.07"), (1.0, "1"), (-1.0, "−1"), (-0.001, ".00"), (0.999, "1")],
+)
+def test_correlations_print_without_a_leading_zero(value, text):
+    assert movies_pairs.signed(value) == text
+
+
+def test_only_complete_scenarios_are_compared():
+    frame = pd.DataFrame(
+        {"model": ["a", "b"] * 3, "session_id": [1, 1, 2, 2, 3, 3], "item_tas": [1, 2, 3, np.nan, 5, 6]}
+    )
+    assert sorted(movies_pairs.complete(frame, "item_tas")["session_id"].unique()) == [1, 3]
+    with pytest.raises(base.NoDataError, match="nothing can be compared"):
+        movies_pairs.complete(frame[frame["session_id"] < 3], "item_tas")
+
+
+def test_components_are_turned_so_that_outward_is_better():
+    """Leakage 0.2 of [0, 1], interval 0.1 to 0.4, lower is better: 0.8, from 0.6 to 0.9."""
+    row = pd.Series({"mean": 0.2, "low": 0.1, "high": 0.4})
+    assert movies_scores._outward("topic_interference_leakage", row) == pytest.approx((0.8, 0.6, 0.9))
+    assert movies_scores._outward("satisfaction", row) == pytest.approx((0.2, 0.1, 0.4))
+    assert movies_scores._outward("topic_adaptation_score", row) == pytest.approx((1.2 / 3, 1.1 / 3, 1.4 / 3))
+
+
+def test_a_table_without_the_columns_is_named():
+    with pytest.raises(InputError, match=r"no column \['turn'\]; it has \['model'\]"):
+        base.require(pd.DataFrame({"model": ["a"]}), ["turn"])

@@ -1,0 +1,111 @@
+"""One look: colours that never change, names that stay apart, text that fits."""
+
+import itertools
+
+import matplotlib
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib.figures import style
+from crs_lib.movies.systems import SYSTEMS
+
+CONTROLS = [e.name for e in SYSTEMS if not e.facts.get("argument") and not e.facts.get("llm")]
+
+
+def test_every_control_policy_has_a_declared_look_of_its_own():
+    looks = style.looks([*CONTROLS, "noisy:0.3"])
+    assert all(style.looks(["a", name, "b"])[name] == look for name, look in looks.items())
+    assert len({look.colour for look in looks.values()}) == len(looks)
+    assert len({look.marker for look in looks.values()}) == len(looks)
+
+
+def test_the_colours_of_the_thesis_stay_what_they_are():
+    looks = style.looks(["oracle", "tracker", "echo"])
+    assert {name: look.colour for name, look in looks.items()} == {
+        "oracle": "#000000", "tracker": "#0072B2", "echo": "#CC79A7",
+    }  # fmt: skip
+
+
+def test_a_control_looks_the_same_in_any_company():
+    alone = style.looks(["tracker"])["tracker"]
+    assert style.looks(["ollama:a", "echo", "tracker"])["tracker"] == alone
+
+
+def test_other_systems_look_the_same_in_any_order_and_differ():
+    names = [f"ollama:model-{letter}" for letter in "abcdefghijkl"]
+    looks = style.looks(names)
+    assert looks == style.looks(list(reversed(names)))
+    assert list(looks) == names
+    assert len(set(looks.values())) == len(names)
+    assert not {look.colour for look in looks.values()} & {
+        look.colour for look in style.looks(CONTROLS).values()
+    }
+
+
+def test_two_doses_of_noise_share_a_colour_and_differ_in_shape():
+    first, second = style.looks(["noisy:0.3", "noisy:0.6"]).values()
+    assert first.colour == second.colour
+    assert first.marker != second.marker
+
+
+def luminance(colour):
+    """Relative luminance in [0, 1] (WCAG 2.1): how dark a colour prints in grey."""
+    channels = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in matplotlib.colors.to_rgb(colour)
+    ]
+    return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), channels, strict=True))
+
+
+def test_systems_of_like_grey_are_told_apart_by_marker_or_line():
+    for first, second in itertools.combinations(style.looks(CONTROLS).values(), 2):
+        if abs(luminance(first.colour) - luminance(second.colour)) < 0.1:
+            assert (first.marker, str(first.line)) != (second.marker, str(second.line))
+
+
+def test_every_colour_stands_out_from_white():
+    """Contrast of at least 1.8 to 1 on paper for lines and markers; the text is in INK, far above."""
+    for look in style.looks([*CONTROLS, *(f"llm{k}" for k in range(8))]).values():
+        assert 1.05 / (luminance(look.colour) + 0.05) > 1.8, look
+    assert 1.05 / (luminance(style.INK) + 0.05) > 12
+    assert 1.05 / (luminance(style.FAINT) + 0.05) > 4.5
+
+
+def test_metrics_carry_their_short_names_and_the_way_to_better():
+    assert style.short("topic_adaptation_score") == "TAS"
+    assert style.titled("item_tas") == "item TAS ↑"
+    assert style.titled("topic_interference_leakage") == "L ↓"
+    assert style.titled("novelty") == "N"
+
+
+def test_long_names_are_cut_so_that_they_differ():
+    assert style.labels(["tracker"]) == ["tracker"]
+    names = ["ollama:llama3.1:8b-instruct", "ollama:llama3.2:8b-instruct"]
+    cut = style.labels(names, 18)
+    assert cut[0] != cut[1]
+    assert all(len(text) <= 18 for text in cut)
+
+
+@given(st.lists(st.text("ab:", max_size=40), unique=True), st.integers(8, 30))
+def test_labels_keep_distinct_names_distinct(names, width):
+    cut = style.labels(names, width)
+    assert len(cut) == len(names)
+    assert len(set(cut)) == len(names)
+
+
+def test_a_note_keeps_numbers_with_their_unit():
+    with style.applied():
+        made, _ = style.figure(1)
+    style.note(made, "word " * 20 + "a 95 % interval " + "word " * 5)
+    lines = made.get_supxlabel().split("\n")
+    assert len(lines) == 2
+    assert not lines[1].startswith("%")
+
+
+@pytest.mark.parametrize("ends", [(float("nan"), 1.0), (0.0, float("nan"))])
+def test_an_interval_that_is_not_defined_is_not_drawn(ends):
+    _, axes = style.figure(1)
+    style.interval(axes[0][0], 0, *ends, "black", caps=0.2)
+    assert len(axes[0][0].lines) == 0
+    style.interval(axes[0][0], 0, 0.0, 1.0, "black", caps=0.2)
+    assert len(axes[0][0].lines) == 3
