@@ -1,0 +1,92 @@
+"""Topic extractors by name, for the thesis's older version: at most five words that say what a text is about.
+
+A model that is missing is an error with the command that makes it: no silent change of method.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from crs_lib import paths
+from crs_lib.errors import InputError
+from crs_lib.movies import topic_words
+from crs_lib.movies.topic_model import TRAIN, TopicModel
+from crs_lib.registry import Registry
+
+Topics = list[tuple[str, ...]]
+MODEL = "models/topics"
+
+
+class TopicExtractor(Protocol):
+    """Names topics of texts; ``name`` says how, with the model where there is one."""
+
+    name: str
+
+    def topics(self, texts: Sequence[str]) -> Topics: ...
+
+
+TOPICS: Registry[TopicExtractor] = Registry("topic extractor")
+
+
+def create(spec: str, *, model: str | Path | None = None, llm: str = "") -> TopicExtractor:
+    """The topic extractor of a name; ``model`` is the folder of ``lda``, ``llm`` the model of ``llm``.
+
+    Raises InputError for an unknown name and for a model that is not there.
+    """
+    return TOPICS.create(spec, model=model, llm=llm)
+
+
+def default_model() -> Path:
+    """Where ``python -m crs_lib topics`` leaves a model unless told otherwise."""
+    return paths.data() / "processed" / MODEL
+
+
+@TOPICS.register("lda", filtered=False)
+class Lda:
+    """The five words of the most probable LDA topic, none below a share of 0.1."""
+
+    def __init__(self, model: str | Path | None = None, llm: str = "") -> None:
+        self._model = TopicModel.load(model or default_model())
+        self.name = f"lda, {self._model.n_topics} topics, {len(self._model.words)} words"
+
+    def topics(self, texts: Sequence[str]) -> Topics:
+        """The topics of every text."""
+        return self._model.topics(texts)
+
+
+@TOPICS.register("heuristic", filtered=True)
+class Heuristic:
+    """The most frequent words, those that hint at films or feelings first; then the filter."""
+
+    name = "heuristic"
+
+    def __init__(self, model: str | Path | None = None, llm: str = "") -> None:
+        if model:
+            raise InputError(f"the heuristic takes no topic model; leave {str(model)!r} out")
+
+    def topics(self, texts: Sequence[str]) -> Topics:
+        """The topics of every text."""
+        return [topic_words.admitted(topic_words.heuristic(text)) for text in texts]
+
+
+@TOPICS.register("llm", filtered=True, needs="a model: --llm ollama:mistral:7b")
+class Llm:
+    """At most five topics that an LLM names, one call a distinct text; then the filter.
+
+    A call that fails after all retries is an error that names it, never another method's answer.
+    """
+
+    def __init__(self, model: str | Path | None = None, llm: str = "") -> None:
+        from crs_lib.movies.asking import Asker
+
+        self._ask = Asker(llm, "topic extractor llm")
+        self.name = f"llm, {llm}"
+
+    def topics(self, texts: Sequence[str]) -> Topics:
+        """The topics of every text."""
+        values = {"fence": self._ask.fence(texts), "most": topic_words.MOST}
+        replies = self._ask.json("movies/topics", [{"message": text, **values} for text in texts], "topics")
+        return [topic_words.admitted(map(str, reply)) for reply in replies]
+
+
+__all__ = ["TOPICS", "TRAIN", "TopicExtractor", "create", "default_model"]
