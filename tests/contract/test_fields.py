@@ -1,0 +1,97 @@
+"""What every catalogue field must keep, so that a row in ``FIELDS`` is all it takes to add one."""
+
+import pytest
+
+from crs_lib.movies import evidence, fields, sources, wording
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.fields import FIELDS
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.shifts import State
+from crs_lib.rng import stream
+from crs_lib.text import fold
+
+SAMPLE = sources.load()
+GROUNDER = Grounder(SAMPLE, tuple(FIELDS))
+EACH = pytest.mark.parametrize("row", FIELDS.values(), ids=list(FIELDS))
+
+
+@EACH
+def test_a_field_is_named_like_its_row_and_ranked_once(row):
+    assert FIELDS[row.name] is row
+    assert fields.get(row.name) is row
+    assert fields.RELAXATION_ORDER.count(row.name) == 1
+    assert [other.keep for other in FIELDS.values()].count(row.keep) == 1
+    assert row.weight >= 1
+    assert (row.name in fields.TAS_FIELDS) is row.in_tas
+    assert (row.name in fields.SHIFT_FIELDS) is row.may_shift
+
+
+@EACH
+def test_empty_labels_are_dropped_with_a_reason_and_clean_ones_stay(row):
+    assert row.clean(" ") == (None, "empty")
+    for value in SAMPLE.values(row.name):
+        assert row.clean(value) == (value, "")
+
+
+@EACH
+def test_a_value_s_own_spelling_is_among_its_forms(row):
+    for value in SAMPLE.values(row.name)[:200]:
+        forms = row.forms(value)
+        assert forms[0] == fold(value)
+        assert len(set(forms)) == len(forms)
+
+
+@EACH
+def test_every_alias_cleans_to_the_value_it_stands_for(row):
+    for value, aliases in (row.aliases or {}).items():
+        for alias in aliases:
+            assert row.clean(alias).value == value
+
+
+@EACH
+def test_every_value_of_the_sample_is_found_where_a_user_names_it(row):
+    for i, value in enumerate(SAMPLE.values(row.name)[::7]):
+        said = f"Tonight {wording.wish({row.name: value}, stream(i, 'contract'))}."
+        assert SAMPLE.code(row.name, value) in GROUNDER.concepts(said), said
+
+
+@EACH
+def test_every_value_is_found_in_the_index_under_any_spelling(row):
+    for value in SAMPLE.values(row.name)[::11]:
+        code = SAMPLE.code(row.name, value)
+        assert code is not None
+        assert SAMPLE.code(row.name, f" {value.lower()} ") == code
+        if fold(value.upper()) == fold(value):  # not so for the dotless i
+            assert SAMPLE.code(row.name, value.upper()) == code
+        assert SAMPLE.support(row.name, value) >= 1
+        assert SAMPLE.query({row.name: value}).items.tolist() == SAMPLE.items_with(code).tolist()
+
+
+@EACH
+def test_a_field_s_rule_is_known(row):
+    for form in ("war", "polish", "sting", "plain name"):
+        assert callable(evidence.value_rule(row.rule, form, frozenset({"war", "sting"})))
+
+
+@EACH
+def test_a_field_survives_saving(row, tmp_path):
+    value = SAMPLE.values(row.name)[0]
+    one = Catalog.from_records([("Alpha", {row.name: value, "actor": ["Ana Bell"]})])
+    one.save(tmp_path / "one.parquet")
+    assert (
+        sources.load(tmp_path / "one.parquet").items[0].values[row.name][:1]
+        == one.items[0].values[row.name][:1]
+    )
+
+
+@EACH
+def test_a_wish_in_the_field_can_be_answered(row):
+    if row.may_shift:
+        value = SAMPLE.values(row.name)[0]
+        state = State({row.name: value}, row.name, 0)
+        assert len(state.answers(SAMPLE)) == SAMPLE.support(row.name, value)
+
+
+def test_an_unknown_field_is_refused_with_a_suggestion():
+    with pytest.raises(ValueError, match=r"unknown field 'languge'; did you mean 'language'\?"):
+        fields.get("languge")

@@ -1,0 +1,121 @@
+"""What every policy must keep: catalogue items only, the same answer every time, a spec that is its name."""
+
+import inspect
+
+import pytest
+
+from crs_lib.errors import InputError
+from crs_lib.movies import simulate, sources, systems
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies.systems import SYSTEMS, Reply, World
+from crs_lib.registry import split_spec
+
+CATALOG = sources.load()
+WORLD = World(CATALOG, Grounder(CATALOG))
+META = {"constraints": {"genre": "Drama"}, "avoid": {"genre": "Horror"}}
+LLM_FREE = [entry for entry in SYSTEMS if not entry.facts.get("llm")]
+SPECS = [f"{e.name}:{e.facts['example']}" if e.facts.get("argument") else e.name for e in LLM_FREE]
+EACH = pytest.mark.parametrize("spec", SPECS)
+
+
+@EACH
+def test_only_catalogue_items_are_recommended_each_once_a_reply(spec):
+    for session in range(3):
+        talk = simulate.session(WORLD, spec, session, SimulateConfig(systems=[spec], n_turns=10))
+        for pair in talk.pairs():
+            ids = pair.system.meta["rec_ids"]
+            assert len(set(ids)) == len(ids) <= systems.N_ITEMS
+            items = [CATALOG.id_index[i] for i in ids]
+            assert all(CATALOG.recommendable[i] for i in items)
+            assert [CATALOG.items[i].title for i in items] == pair.system.meta["rec_titles"]
+            assert pair.system.meta["hallucinated_titles"] == []
+
+
+@EACH
+def test_recommended_films_are_named_in_the_reply_and_no_other_new_ones(spec):
+    talk = simulate.session(WORLD, spec, 1, SimulateConfig(systems=[spec], n_turns=10))
+    for pair in talk.pairs():
+        for title in pair.system.meta["rec_titles"]:
+            assert title in pair.system.text
+
+
+@EACH
+def test_the_answer_is_a_function_of_what_was_said(spec):
+    def replies():
+        system = systems.create(spec, WORLD, 9, 4)
+        return [
+            system.reply(turn, text, META)
+            for turn, text in enumerate(("I'd like drama films", "More, please", ""), 1)
+        ]
+
+    first = replies()
+    assert first == replies()
+    assert all(isinstance(reply, Reply) and isinstance(reply.text, str) for reply in first)
+
+
+@EACH
+def test_sessions_do_not_share_a_state(spec):
+    def opening():
+        return systems.create(spec, WORLD, 9, 4).reply(1, "I'd like war films", META)
+
+    alone, other = opening(), systems.create(spec, WORLD, 9, 5)
+    for turn in range(1, 4):
+        other.reply(turn, "I'd like comedy films", META)
+    assert opening() == alone
+
+
+@EACH
+def test_a_spec_is_a_name_that_can_be_given_back(spec):
+    assert systems.check([spec]) == [spec]
+    talk = simulate.session(WORLD, spec, 0, SimulateConfig(systems=[spec], n_turns=2))
+    assert talk.model_name == spec
+
+
+@EACH
+def test_the_constraints_a_system_holds_are_fields_and_values_of_the_catalogue(spec):
+    talk = simulate.session(WORLD, spec, 2, SimulateConfig(systems=[spec], n_turns=10))
+    for pair in talk.pairs():
+        for name, value in pair.system.meta["constraints"].items():
+            assert CATALOG.code(name, value) is not None
+
+
+@EACH
+def test_only_oracles_see_the_state(spec):
+    seen = systems.create(spec, WORLD, 9, 4).sees_state
+    assert seen is (split_spec(spec)[0] in ("oracle", "noisy"))
+    talk = simulate.session(WORLD, spec, 2, SimulateConfig(systems=[spec], n_turns=6))
+    assert all(set(pair.user.user_meta) >= {"constraints", "avoid"} for pair in talk.pairs())
+
+
+def test_every_registered_policy_says_what_it_is():
+    for entry in SYSTEMS:
+        assert entry.summary
+        assert inspect.getdoc(entry.make)
+        if entry.facts.get("argument"):
+            assert entry.facts.get("example")
+            with pytest.raises(InputError, match=rf"policy '{entry.name}' needs .* after a colon"):
+                systems.check([entry.name])
+
+
+def test_the_default_policies_of_the_study_are_registered():
+    needed = {
+        "oracle",
+        "tracker",
+        "amnesiac",
+        "sticky",
+        "popular",
+        "random",
+        "echo",
+        "slot_echo",
+        "silent",
+        "noisy",
+    }
+    assert needed <= set(SYSTEMS.names())
+    assert set(simulate.DEFAULT_SYSTEMS) <= needed
+
+
+@pytest.mark.parametrize("bad", ["orakle", "Oracle", "traker:1"])
+def test_an_unknown_policy_is_refused_with_a_suggestion(bad):
+    with pytest.raises(InputError, match=rf"unknown policy '{bad}'; did you mean '\w+'\?"):
+        systems.check([bad])

@@ -1,0 +1,207 @@
+"""Cleaning and querying hold for any catalogue: idempotent, accounted for, equal to a plain loop."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from crs_lib.errors import InputError
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.cleaning import clean
+from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER, SHIFT_FIELDS
+from crs_lib.text import fold
+
+PROPERTY = settings(deadline=None)
+LABELS = {
+    "genre": st.sampled_from(["Drama", "drama film", "DRAMA", "War (genre) #3", "sci-fi", "Science Fiction", "France", "Fiction", ""]),
+    "language": st.sampled_from(["French", "French Language", "fre", "Foo language language", "Foo (x) Language", "klingon", "KLINGON", "None"]),
+    "year": st.sampled_from(["1999", "2001", "1850", "", " 1999 "]),
+}  # fmt: skip
+PERSON = st.sampled_from(
+    [
+        "Ana Bell",
+        "ana  bell",
+        "Bo Ek (actor)",
+        "Bo Ek",
+        "José Gil",
+        "Jose Gil #2",
+        "nm12",
+        "?",
+        "Unknown",
+        "Cy Hale",
+    ]
+)
+ODD = st.text(st.sampled_from("aB é()#1 \u0301ﬁ-'\n"), max_size=8)
+
+
+def record():
+    lists = {
+        name: st.lists(LABELS.get(name, PERSON) | ODD, max_size=4) for name, row in FIELDS.items() if row.many
+    }
+    return st.fixed_dictionaries(lists | {"year": LABELS["year"]})
+
+
+TITLES = st.sampled_from(["Alpha", "ALPHA", "Beta", "Gamma (1999)", "!!!", "…", "Alphä"])
+RECORDS = st.lists(st.tuples(TITLES, record()), min_size=1, max_size=8)
+
+
+def again(items):
+    return [(item.title, {**item.values, "item_id": item.item_id, "plot": item.plot}) for item in items]
+
+
+@PROPERTY
+@given(RECORDS)
+def test_cleaning_twice_changes_nothing(records):
+    items, _ = clean(records)
+    same, report = clean(again(items))
+    assert report.table().empty
+    assert not report.merged_films
+    assert [(i.item_id, i.title, i.values) for i in same] == [(i.item_id, i.title, i.values) for i in items]
+
+
+@PROPERTY
+@given(RECORDS)
+def test_every_value_is_accounted_for(records):
+    items, report = clean(records)
+    summary = report.summary().set_index("field")
+    for name, row in summary.iterrows():
+        left = row["values before"] - row["dropped"] - row["doublets"]
+        if report.merged_films or not FIELDS[name].many:
+            assert row["values after"] <= left  # films that became one share values
+        else:
+            assert row["values after"] == left
+        assert row["values after"] == sum(len(item.values[name]) for item in items)
+        assert row["distinct after"] == len({value for item in items for value in item.values[name]})
+    assert report.films_read == len(records) == report.films_kept + len(report.merged_films)
+
+
+@PROPERTY
+@given(RECORDS)
+def test_clean_values_are_tidy_single_and_spelt_one_way(records):
+    items, _ = clean(records)
+    for name in FIELDS:
+        spelling = {}
+        for item in items:
+            folded = [fold(value) for value in item.values[name]]
+            assert len(set(folded)) == len(folded)
+            assert all(folded)
+            for value, key in zip(item.values[name], folded, strict=True):
+                assert spelling.setdefault(key, value) == value
+    assert len({item.item_id for item in items}) == len(items)
+    assert all(item.year is None or item.year >= 1900 for item in items)
+
+
+@PROPERTY
+@given(st.text(max_size=12), st.sampled_from(list(FIELDS)))
+def test_a_label_cleans_to_a_label_that_stays(raw, name):
+    clean_one = FIELDS[name].clean
+    try:
+        first = clean_one(raw)
+    except InputError:
+        assume(False)
+    if first.value is None:
+        assert first.reason
+    else:
+        assert first.reason == ""
+        assert clean_one(first.value).value == first.value
+
+
+def brute(catalog, wishes):
+    """The second opinion: every film, one by one."""
+    return [
+        i
+        for i, item in enumerate(catalog.items)
+        if catalog.recommendable[i]
+        and all(
+            {fold(v) for v in ([value] if isinstance(value, str) else value)}
+            & {fold(v) for v in item.values[name]}
+            for name, value in wishes.items()
+        )
+    ]
+
+
+@st.composite
+def catalog_and_wishes(draw):
+    catalog = Catalog.from_records(
+        draw(
+            st.lists(
+                st.tuples(st.text("abcdefgh", min_size=1, max_size=3), record()), min_size=1, max_size=12
+            )
+        )
+    )
+    wishes = {}
+    for name in draw(st.lists(st.sampled_from(SHIFT_FIELDS), unique=True, max_size=4)):
+        known = st.sampled_from([*catalog.values(name), "1999" if name == "year" else "Nobody At All"])
+        wishes[name] = draw(known | st.lists(known, min_size=1, max_size=3))
+    return catalog, wishes
+
+
+@PROPERTY
+@given(catalog_and_wishes())
+def test_a_query_is_the_plain_loop_over_all_films(both):
+    catalog, wishes = both
+    found = catalog.query(wishes)
+    assert found.items.tolist() == brute(catalog, wishes)
+    assert found.dropped == ()
+    assert found.items.dtype == np.int32
+
+
+@PROPERTY
+@given(catalog_and_wishes())
+def test_relaxation_gives_up_fields_in_the_documented_order_and_no_more_than_it_must(both):
+    catalog, wishes = both
+    found = catalog.query(wishes, relax=True)
+    unknown = [n for n in RELAXATION_ORDER if n in wishes and not any(catalog.code(n, v) is not None for v in ([wishes[n]] if isinstance(wishes[n], str) else wishes[n]))]  # fmt: skip
+    order = unknown + [name for name in RELAXATION_ORDER if name in wishes and name not in unknown]
+    kept, dropped = dict(wishes), []
+    while not brute(catalog, kept) and order:
+        dropped.append(order.pop(0))
+        del kept[dropped[-1]]
+    assert (list(found.dropped), found.items.tolist()) == (dropped, brute(catalog, kept))
+    assert found.exact is (not dropped)
+
+
+@PROPERTY
+@given(RECORDS, st.randoms())
+def test_the_order_of_the_records_changes_no_answer(records, random):
+    single = {fold(title) or title: (title, record) for title, record in records}
+    mixed = list(single.values())
+    random.shuffle(mixed)
+    one, two = Catalog.from_records(single.values()), Catalog.from_records(mixed)
+    assert [one.vocabulary.key(c) for c in range(len(one.vocabulary))] == [
+        two.vocabulary.key(c) for c in range(len(two.vocabulary))
+    ]
+    assert one.document_frequency.tolist() == two.document_frequency.tolist()
+    for name in FIELDS:
+        for value in one.values(name):
+            names = [sorted(c.items[i].title for i in c.query({name: value}).items) for c in (one, two)]
+            assert names[0] == names[1]
+
+
+@PROPERTY
+@given(catalog_and_wishes(), st.integers(0, 5), st.integers(-3, 70))
+def test_recommendations_answer_the_query_and_repeat(both, seed, limit):
+    catalog, wishes = both
+    films = [film["item_id"] for film in catalog.recommend(wishes, limit, seed)]
+    assert films == [film["item_id"] for film in catalog.recommend(wishes, limit, seed)]
+    answers = {catalog.items[i].item_id for i in catalog.query(wishes, relax=True).items}
+    assert set(films) <= answers
+    assert len(films) == len(set(films)) == min(len(answers), max(1, min(50, limit)))
+
+
+@PROPERTY
+@given(RECORDS)
+def test_saving_and_loading_keeps_the_catalogue(tmp_path_factory, records):
+    from crs_lib.movies import sources
+
+    catalog = Catalog.from_records(records)
+    path = tmp_path_factory.mktemp("saved") / "catalog.parquet"
+    catalog.save(path)
+    back = sources.load(path)
+    assert sources.content_hash(back) == sources.content_hash(catalog)
+    assert back.frame().equals(catalog.frame())
+
+
+@pytest.mark.parametrize("kind", list(FIELDS))
+def test_an_empty_label_is_dropped_as_empty(kind):
+    assert FIELDS[kind].clean("  ") == (None, "empty")

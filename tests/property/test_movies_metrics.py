@@ -1,0 +1,153 @@
+"""Metrics stay in their declared range for any input, and behave where they must."""
+
+import math
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crs_lib.metrics import base, composite, copying, grounded, overlap, recovery
+from crs_lib.metrics.composite import CasWeights, ItemWeights, TasWeights
+
+CODES = st.frozensets(st.integers(0, 9), max_size=6)
+IDF = st.lists(st.floats(1, 9), min_size=10, max_size=10)
+WORDS = st.lists(st.sampled_from("abcde"), max_size=12)
+SHARE = st.floats(0, 1)
+PROPERTY = settings(deadline=None)
+MAYBE = SHARE | st.just(math.nan)
+
+
+def inside(name, value):
+    metric = base.get(name)
+    return math.isnan(value) or metric.low - 1e-9 <= value <= metric.high + 1e-9
+
+
+@PROPERTY
+@given(CODES, CODES, IDF, st.sampled_from(overlap.EMPTY_RULES))
+def test_overlap_is_a_share_symmetric_and_one_only_for_equals(user, system, idf, rule):
+    for name, measure in (
+        ("cross_coherence", lambda a, b: overlap.jaccard(a, b, empty=rule)),
+        ("context_retention", lambda a, b: overlap.idf_cosine(a, b, idf, empty=rule)),
+    ):
+        value, swapped = measure(user, system), measure(system, user)
+        assert inside(name, value)
+        assert value == swapped or (math.isnan(value) and math.isnan(swapped)) or math.isclose(value, swapped)
+        if user or system:
+            assert (abs(value - 1) < 1e-12) is (user == system)
+            assert (value == 0) is (not user & system)
+
+
+@PROPERTY
+@given(CODES, CODES)
+def test_agreement_stays_in_range_and_f1_lies_between(gold, predicted):
+    found = overlap.agreement(gold, predicted)
+    for name, value in found._asdict().items():
+        assert inside(f"slot_{name}", value)
+    assert (
+        min(found.precision, found.recall) - 1e-12 <= found.f1 <= max(found.precision, found.recall) + 1e-12
+    )
+    assert found.joint == (gold == predicted)
+    difference = overlap.difference(gold, predicted)
+    assert set(difference.missing) | (gold & predicted) == gold
+    assert set(difference.hallucinated) | (gold & predicted) == predicted
+
+
+@PROPERTY
+@given(WORDS, WORDS, CODES.map(lambda c: frozenset("abcde"[i % 5] for i in c)))
+def test_copying_is_a_share_and_an_echo_of_four_words_is_pure(reply, request, ignore):
+    assert inside("topic_interference", copying.copied_share(reply, request))
+    assert inside("copying", copying.copied_share(reply, request, ignore=ignore))
+    if len(reply) >= 3:
+        assert copying.copied_share(reply, reply) == 1
+    longer = copying.copied_share(reply, [*request, "z", *reply])
+    assert longer >= copying.copied_share(reply, request)
+
+
+@PROPERTY
+@given(CODES, st.lists(CODES, max_size=4), CODES, st.booleans())
+def test_item_scores_stay_in_range(wishes, items, dropped, asked):
+    met = grounded.satisfaction(wishes, items, asked=asked)
+    assert inside("satisfaction", met)
+    leaked = grounded.leakage(items, wishes, dropped)
+    assert inside("topic_interference_leakage", leaked)
+    best = grounded.share_met(wishes, items)
+    assert 0 <= best <= 1
+    if wishes and items:
+        assert best >= met - 1e-12
+    if best == 1 and len(items) == 1:
+        assert math.isnan(leaked) or leaked == 0  # a film that meets every wish leaks nothing
+
+
+@PROPERTY
+@given(CODES, st.lists(SHARE, min_size=10, max_size=10), SHARE)
+def test_chance_correction_keeps_order_and_ends(wishes, shares, observed):
+    expected = grounded.expected_satisfaction(wishes, np.array(shares))
+    assert math.isnan(expected) is (not wishes)
+    corrected = grounded.beyond_chance(observed, expected)
+    assert inside("satisfaction_corrected", corrected)
+    if not math.isnan(corrected):
+        assert (corrected > 0) is (observed > expected) or abs(observed - expected) < 1e-12
+        assert corrected <= observed + 1e-12
+
+
+@PROPERTY
+@given(MAYBE, MAYBE, SHARE)
+def test_tas_stays_in_range(cc, cr, echo):
+    assert inside("topic_adaptation_score", composite.tas(cc, cr, echo, TasWeights()))
+    clipped = composite.tas(cc, cr, echo, TasWeights(), clip=True)
+    assert math.isnan(clipped) or -1 <= clipped <= 1
+
+
+@PROPERTY
+@given(st.floats(-5, 1) | st.just(math.nan), SHARE, MAYBE, MAYBE, SHARE)
+def test_item_tas_is_at_most_one_and_better_parts_never_hurt(corrected, raw, novelty, leaked, copied):
+    value = composite.item_tas(corrected, raw, novelty, leaked, copied, ItemWeights())
+    assert inside("item_tas", value)
+    if not math.isnan(value):
+        assert composite.item_tas(min(1, corrected + 0.1), raw, novelty, 0, 0, ItemWeights()) >= value - 1e-12
+
+
+@PROPERTY
+@given(MAYBE, st.floats(0, 30) | st.just(math.nan), st.floats(0, 3) | st.just(math.nan), MAYBE, MAYBE)
+def test_cas_stays_in_range(recovered, delay, interference, coherence, retention):
+    assert inside(
+        "context_adaptation_score",
+        composite.cas(recovered, delay, interference, coherence, retention, CasWeights()),
+    )
+
+
+@st.composite
+def shifts_and_replies(draw):
+    met = draw(st.lists(st.booleans(), min_size=1, max_size=20))
+    turns = draw(st.lists(st.integers(1, len(met)), unique=True, max_size=5).map(sorted))
+    return turns, met
+
+
+@PROPERTY
+@given(shifts_and_replies(), st.none() | st.integers(1, 6), st.booleans())
+def test_recovery_is_the_first_reply_that_meets_it_within_what_was_watched(both, window, within):
+    turns, met = both
+    found = recovery.after_shifts(turns, met, window=window, within_segment=within)
+    for place, one in enumerate(found):
+        limits = [len(met) + 1 - one.turn]
+        if window is not None:
+            limits.append(window)
+        if within and place + 1 < len(turns):
+            limits.append(turns[place + 1] - one.turn)
+        seen = met[one.turn - 1 : one.turn - 1 + min(limits)]
+        assert one.watched == len(seen) >= 1
+        assert one.recovered is any(seen)
+        assert math.isnan(one.delay) if not any(seen) else one.delay == seen.index(True)
+    assert inside("topic_recovery_rate", recovery.rate(found))
+    assert inside("avg_recovery_delay", recovery.mean_delay(found))
+
+
+@PROPERTY
+@given(shifts_and_replies(), st.integers(1, 6))
+def test_a_wider_window_only_uncensors(both, window):
+    turns, met = both
+    narrow = recovery.after_shifts(turns, met, window=window)
+    for one, two in zip(narrow, recovery.after_shifts(turns, met, window=window + 1), strict=True):
+        assert two.watched >= one.watched
+        if one.recovered:
+            assert two == one._replace(watched=two.watched)
