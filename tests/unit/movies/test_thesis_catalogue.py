@@ -1,0 +1,125 @@
+"""The thesis's own catalogue, where it is at hand: what cleaning reports, and that the study runs on it."""
+
+import itertools
+import random
+
+import pytest
+
+from crs_lib import paths
+from crs_lib.movies import conventions, evaluate, logs, scenarios, simulate, sources
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies.systems import World
+from crs_lib.movies.users import User, must_voice
+from crs_lib.text import fold, words
+
+pytestmark = pytest.mark.external
+
+
+@pytest.fixture(scope="module")
+def folder():
+    mirror = paths.mirror()
+    if mirror is None or not (mirror / "thesis" / "opendialkg_movie_data.json").exists():
+        pytest.skip("CRS_MIRROR names no folder with thesis/opendialkg_movie_data.json")
+    return mirror / "thesis"
+
+
+@pytest.fixture(scope="module")
+def films(folder):
+    return sources.load(folder / "opendialkg_movie_data.json")
+
+
+@pytest.fixture(scope="module")
+def world(films):
+    return World(films, Grounder(films))
+
+
+@pytest.fixture(scope="module")
+def said(folder):
+    """400 texts of the thesis's logs, a fixed draw."""
+    paths_ = sorted(folder.glob("logs_*/*.jsonl.gz"))
+    if not paths_:
+        pytest.skip("the mirror has no thesis logs")
+    talks = (talk for path in paths_ for talk in itertools.islice(logs.read(path), 3))
+    texts = {turn.text for talk in talks for turn in talk.turns}
+    return random.Random(5).sample(sorted(texts), min(400, len(texts)))
+
+
+def test_the_report_names_the_dirty_genres(films):
+    dropped = films.report.table("genre", "dropped").set_index("from")
+    for label in ("United Kingdom", "George W. Bush", "Fiction", "Film adaptation"):
+        assert dropped.loc[label, "reason"] == "no genre"
+        assert label not in films.values("genre")
+    assert dropped.loc["United Kingdom", "films"] == 45
+    assert 20 <= len(films.genres()) <= 50
+
+
+def test_the_report_counts_the_duplicated_actors_and_the_language_doublets(films):
+    summary = films.report.summary().set_index("field")
+    assert summary.loc["actor", "doublets"] >= 2761  # as counted on the raw file, before names were tidied
+    assert summary.loc["language", "doublets"] > 0
+    assert not [v for v in films.values("language") if v.endswith("anguage") and "Sign" not in v]
+    merged = films.report.table("language", "merged").set_index("from")["to"]
+    assert (merged["English Language"], merged["Standard Chinese"]) == ("English", "Mandarin")
+    assert films.report.table("actor", "dropped")["from"].tolist() == ["nm1157013"]
+
+
+def test_case_doublets_of_titles_are_merged_and_castless_records_kept_aside(films):
+    assert {fold(a) for a, _ in films.report.merged_films} == {"from dusk till dawn", "xxx", "megamind"}
+    assert films.report.films_read == 2164
+    assert films.report.low_information == 383 == int((~films.recommendable).sum())
+    assert films.report.table("year", "dropped")["films"].sum() == 49
+
+
+def test_no_match_in_the_thesis_logs_lies_inside_a_word(world, said):
+    matches = 0
+    for text in said:
+        for match in world.grounder.audit(text):
+            piece = text[match.start : match.end]
+            assert words(text[: match.start]) + words(piece) + words(text[match.end :]) == words(text)
+            matches += not match.rejected
+    assert matches > 100
+
+
+def test_batches_and_single_texts_agree_on_the_thesis_logs(world, said):
+    found = world.grounder.ground(said).sets()
+    assert found == [world.grounder.concepts(text) for text in said]
+    assert found == Grounder(world.catalog, compiled=False).ground(said).sets()
+
+
+def test_words_that_fooled_the_substring_search_are_no_concepts(world):
+    text = "What kind of story could you discover? I'm interested, my preference is just more of that, whatever you like."
+    assert world.grounder.topic_set(text) == set()
+    assert world.grounder.titles(text) == []
+
+
+def test_users_of_this_catalogue_are_satisfiable_and_voice_their_plan(films, world):
+    for session in range(30):
+        plan = scenarios.plan(films, 1, session, 20)
+        user = User(films, plan)
+        for step in plan.steps:
+            assert step.n_answers > 0
+            utterance = user.speak(step.turn)
+            found = world.grounder.concepts(utterance.text)
+            for wish in must_voice(step, utterance.act):
+                assert films.code(*wish) in found, (utterance.text, wish)
+
+
+def test_the_thesis_s_logs_are_scored_by_our_default(folder, world):
+    paths_ = sorted(folder.glob("logs_50turns/*.jsonl.gz"))
+    if not paths_:
+        pytest.skip("the mirror has no 50-turn logs")
+    talk = next(logs.read(paths_[0]))
+    scores = next(evaluate.score_all([talk], world.grounder, conventions.get("default")))
+    assert len(scores.turns) == len(talk.pairs()) == 50
+    assert scores.session["detail"]["n_shifts"] == len(talk.shift_turns()) > 0
+    assert 0 <= scores.session["satisfaction"] <= 1
+
+
+def test_a_batch_runs_on_it(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    config = SimulateConfig(
+        run="t", catalog=str(folder / "opendialkg_movie_data.json"), systems=["tracker"], n_sessions=2
+    )
+    simulate.simulate(config, progress=False)
+    assert [talk.session_id for talk in simulate.dialogues("t")] == ["00000", "00001"]
