@@ -1,0 +1,252 @@
+"use strict";
+// The list of sessions, its filters and keys, and the data files, which come as scripts beside the page.
+const crsTrace = (() => {
+  const { el, label, shown } = crsSession;
+  const HEIGHT = 46, KEPT = 16;
+  const at = (id) => document.getElementById(id);
+  const pages = new Map(), waiting = new Map();
+  let index = null, order = [], row = -1, other = "", turn = 0, ticket = 0, single = false, place = new Map();
+
+  // ── data ────────────────────────────────────────────────────────────────────────────────────
+  function load(number) {
+    if (pages.has(number)) return Promise.resolve(pages.get(number));
+    if (waiting.has(number)) return waiting.get(number);
+    const name = `page-${String(number).padStart(4, "0")}.js`;
+    const promise = new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      script.src = `data/${name}`;
+      script.onload = () => (pages.has(number) ? resolve(pages.get(number)) : reject(new Error(`data/${name} is damaged; write the trace again`)));
+      script.onerror = () => reject(new Error(`data/${name} is missing beside this page; write the trace again`));
+      document.head.append(script);
+    }).finally(() => waiting.delete(number));
+    waiting.set(number, promise);
+    return promise;
+  }
+
+  function keep(number, page) {
+    pages.set(number, page);
+    if (pages.size > KEPT && !single) pages.delete(pages.keys().next().value);
+  }
+
+  async function side(which) {
+    const page = await load(Math.floor(which / index.page_size));
+    return { page, row: which, session: page.sessions[which % index.page_size] };
+  }
+
+  // ── the list ────────────────────────────────────────────────────────────────────────────────
+  const model = (r) => index.models[index.model[r]].name;
+  const plot = (r) => index.plots[index.plot[r]];
+  const metric = () => at("metric").value || index.session_metrics[0].name;
+  const value = (r) => index.scores[metric()][r];
+  const fold = (text) => text.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
+
+  function haystack(r) {
+    const [genre, types, said] = plot(r);
+    return fold(`${index.id[r]} ${model(r)} ${genre} ${types.map((t) => index.types[t]).join(" ")} ${said}`);
+  }
+
+  function filter() {
+    const wanted = fold(at("search").value).split(/\s+/).filter(Boolean);
+    const chosen = at("model").value, type = at("type").value;
+    const low = parseFloat(at("low").value), high = parseFloat(at("high").value);
+    const kind = type === "" ? -1 : index.types.indexOf(type);
+    order = [];
+    for (let r = 0; r < index.id.length; r++) {
+      const v = value(r);
+      if (chosen && model(r) !== chosen) continue;
+      if (kind >= 0 && !plot(r)[1].includes(kind)) continue;
+      if (!Number.isNaN(low) && !(v !== null && v >= low)) continue;
+      if (!Number.isNaN(high) && !(v !== null && v <= high)) continue;
+      if (wanted.length) {
+        const text = haystack(r);
+        if (!wanted.every((word) => text.includes(word))) continue;
+      }
+      order.push(r);
+    }
+    const how = at("order").value, sign = how === "low" ? 1 : -1;
+    if (how === "scenario") order.sort((a, b) => (index.id[a] < index.id[b] ? -1 : index.id[a] > index.id[b] ? 1 : a - b));
+    if (how === "low" || how === "high") {
+      order.sort((a, b) => {
+        const x = value(a), y = value(b);
+        return x === null || y === null ? (x === null) - (y === null) || a - b : sign * (x - y) || a - b;
+      });
+    }
+    const all = index.id.length;
+    at("count").textContent = order.length === all ? `${all.toLocaleString("en")} sessions` : `${order.length.toLocaleString("en")} of ${all.toLocaleString("en")} sessions`;
+    at("space").style.height = `${order.length * HEIGHT}px`;
+    rows();
+  }
+
+  function rows() {
+    const list = at("list"), first = Math.max(0, Math.floor(list.scrollTop / HEIGHT) - 5);
+    const last = Math.min(order.length, first + Math.ceil(list.clientHeight / HEIGHT) + 10);
+    const short = index.session_metrics.find((m) => m.name === metric()).short;
+    at("rows").style.transform = `translateY(${first * HEIGHT}px)`;
+    at("rows").replaceChildren(...order.slice(first, last).map((r, i) => {
+      const [genre, types] = plot(r);
+      return el("div", { class: "item", role: "option", id: `row-${r}`, "aria-selected": String(r === row), "aria-posinset": first + i + 1,
+        "aria-setsize": order.length, onclick: () => open(r) },
+        el("div", {}, el("i", { class: "dot", style: `background:${index.models[index.model[r]].colour}` }),
+          el("b", {}, model(r)), el("span", { class: "quiet" }, index.id[r]), el("span", { class: "value", title: short }, shown(value(r)))),
+        el("div", { class: "quiet" }, [genre, ...types.map((t) => index.types[t])].filter(Boolean).join(" · ")));
+    }));
+    list.setAttribute("aria-activedescendant", row >= 0 ? `row-${row}` : "");
+    if (!order.length) at("rows").replaceChildren(el("p", { class: "empty" }, "No session matches. Esc clears the search."));
+  }
+
+  function reveal() {
+    const list = at("list"), i = order.indexOf(row);
+    if (i < 0) return;
+    if (i * HEIGHT < list.scrollTop) list.scrollTop = i * HEIGHT;
+    else if ((i + 1) * HEIGHT > list.scrollTop + list.clientHeight) list.scrollTop = (i + 1) * HEIGHT - list.clientHeight;
+  }
+
+  // ── opening ─────────────────────────────────────────────────────────────────────────────────
+  async function open(which, go = 0) {
+    row = which;
+    turn = go;
+    const mine = ++ticket;
+    rows();
+    reveal();
+    const match = other && other !== model(row) ? place.get(`${other}\n${index.id[row]}`) : undefined;
+    try {
+      const sides = await Promise.all([row, ...(match === undefined ? [] : [match])].map(side));
+      if (mine !== ticket) return;
+      crsSession.draw(at("view"), index, sides, metric(), jump);
+      at("view").prepend(toolbar(match));
+      at("view").scrollTop = 0;
+      if (turn) jump(turn);
+      remember();
+      document.title = `${model(row)} ${index.id[row]}${match === undefined ? "" : ` and ${other}`} · trace of ${index.run}`;
+    } catch (error) {
+      if (mine === ticket) at("view").replaceChildren(el("p", { class: "empty", role: "alert" }, error.message));
+    }
+  }
+
+  function toolbar(match) {
+    if (single) return "";
+    const mates = index.models.map((m) => m.name).filter((name) => name !== model(row) && place.has(`${name}\n${index.id[row]}`));
+    const choice = el("select", { id: "with", "aria-label": "Compare with", onchange: (event) => compare(event.target.value) },
+      el("option", { value: "" }, "nothing"), mates.map((name) => el("option", { value: name, selected: match !== undefined && name === other }, name)));
+    const i = order.indexOf(row);
+    return el("nav", { class: "toolbar", "aria-label": "Session" },
+      el("button", { type: "button", onclick: () => step(-1), disabled: i <= 0, title: "previous session ( k )" }, "←"),
+      el("button", { type: "button", onclick: () => step(1), disabled: i < 0 || i + 1 >= order.length, title: "next session ( j )" }, "→"),
+      el("label", {}, "beside it: ", choice), el("span", { class: "quiet" }, i < 0 ? "not in the list as filtered" : `${i + 1} of ${order.length}`));
+  }
+
+  function compare(name) {
+    other = name;
+    open(row, turn);
+  }
+
+  function step(by) {
+    const i = order.indexOf(row), next = i < 0 ? 0 : i + by;
+    if (next >= 0 && next < order.length) open(order[next]);
+  }
+
+  function jump(number) {
+    const found = document.querySelector(`.pair[data-turn="${number}"]`);
+    if (!found) return;
+    turn = number;
+    document.querySelectorAll(".pair.current").forEach((node) => node.classList.remove("current"));
+    found.classList.add("current");
+    const before = found.previousElementSibling;
+    (before && before.querySelector(".shift") ? before : found).scrollIntoView({ block: "start" });
+    remember();
+  }
+
+  function walk(by, shifts) {
+    const all = [...document.querySelectorAll(".pair[data-turn]")]
+      .filter((node) => !shifts || (node.previousElementSibling && node.previousElementSibling.querySelector(".shift")))
+      .map((node) => Number(node.dataset.turn));
+    const next = by > 0 ? all.find((n) => n > turn) : all.reverse().find((n) => n < turn);
+    if (next !== undefined) jump(next);
+  }
+
+  // ── address, keys, help ─────────────────────────────────────────────────────────────────────
+  function remember() {
+    if (single) return;
+    const parts = new URLSearchParams({ session: index.id[row], model: model(row) });
+    if (other) parts.set("with", other);
+    if (turn) parts.set("turn", turn);
+    history.replaceState(null, "", `#${parts}`);
+  }
+
+  function recall() {
+    const parts = new URLSearchParams(location.hash.slice(1));
+    const named = place.get(`${parts.get("model")}\n${parts.get("session")}`);
+    const mate = parts.get("with") || "";
+    other = index.models.some((m) => m.name === mate) ? mate : "";
+    if (named !== undefined) open(named, Number(parts.get("turn")) || 0);
+    else if (order.length) open(order[0]);
+    else at("view").replaceChildren(el("p", { class: "empty" }, "This run has no sessions."));
+  }
+
+  function help() {
+    const keys = [["j  k", "next, previous session"], ["n  p", "next, previous turn"], ["s  S", "next, previous shift"], ["/", "search"],
+      ["c", "put another system beside it"], ["Esc", "clear the search, leave a field, close the other system"], ["?", "this help"]];
+    const fields = index.fields.map((f, i) => el("span", { class: `mark f${i % 8}` }, f));
+    at("help").replaceChildren(el("h2", {}, "Keys"),
+      el("dl", {}, keys.map(([key, what]) => [el("dt", {}, key), el("dd", {}, what)])),
+      el("h2", {}, "Colours"), el("p", {}, fields.flatMap((f) => [f, " "])),
+      el("p", {}, el("span", { class: "rejected" }, "dotted"), " was found and not counted; the tooltip says why. ",
+        el("span", { class: "met yes" }, "✓ met"), " ", el("span", { class: "met no" }, "✗ not met"), " ",
+        el("span", { class: "met bad" }, "! excluded, ↩ dropped"), " say what a film meets. A dash is missing, not zero."),
+      el("form", { method: "dialog" }, el("button", { type: "submit", autofocus: true }, "Close")));
+    at("help").showModal();
+  }
+
+  function escape() {
+    const active = document.activeElement, search = at("search");
+    if (search.value) { search.value = ""; filter(); reveal(); }
+    else if (!(active && active.matches("input, select")) && other) compare("");
+    if (active && active.matches("input, select")) active.blur();
+  }
+
+  const KEYS = {
+    j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), n: () => walk(1), p: () => walk(-1),
+    s: () => walk(1, true), S: () => walk(-1, true), "?": help, "/": () => { at("search").focus(); at("search").select(); },
+    c: () => at("with") && at("with").focus(),
+  };
+
+  function key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || at("help").open) return;
+    if (event.key === "Escape") return void escape();
+    if (event.target.closest && event.target.closest("input, select, textarea")) return;
+    const scrolls = event.key.startsWith("Arrow") && !at("side").contains(event.target);
+    if (scrolls || !KEYS[event.key] || (single && !"npsS?".includes(event.key))) return;
+    event.preventDefault();
+    KEYS[event.key]();
+  }
+
+  function options(select, first, names, label = (x) => x) {
+    select.replaceChildren(...(first ? [el("option", { value: "" }, first)] : []), ...names.map((name) => el("option", { value: name }, label(name))));
+  }
+
+  function start() {
+    if (!index) {
+      at("view").replaceChildren(el("p", { class: "empty", role: "alert" }, "data/index.js is missing beside this page; keep the folder together, or write the trace again."));
+      return;
+    }
+    single = document.body.classList.contains("single");
+    index.id.forEach((id, r) => place.set(`${model(r)}\n${id}`, r));
+    options(at("model"), "all systems", index.models.map((m) => m.name));
+    options(at("type"), "any shift", index.types);
+    const metrics = new Map(index.session_metrics.map((m) => [m.name, label(m)]));
+    options(at("metric"), "", [...metrics.keys()], (name) => metrics.get(name));
+    at("metric").value = metrics.has("item_tas") ? "item_tas" : index.session_metrics[0].name;
+    for (const id of ["search", "low", "high"]) at(id).addEventListener("input", filter);
+    for (const id of ["model", "type", "order"]) at(id).addEventListener("change", filter);
+    at("metric").addEventListener("change", () => { filter(); open(row, turn); });
+    at("list").addEventListener("scroll", rows, { passive: true });
+    at("help-button").addEventListener("click", help);
+    addEventListener("resize", rows);
+    addEventListener("keydown", key);
+    addEventListener("hashchange", recall);
+    filter();
+    recall();
+  }
+
+  return { index: (data) => { index = data; }, page: keep, start };
+})();

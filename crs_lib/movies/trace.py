@@ -1,0 +1,168 @@
+"""The trace: every session of an evaluated run as a page that opens from disk, and one in JupyterLab.
+
+``write`` makes ``results/movies/<run>/trace/index.html`` with its data files beside it; a browser needs no
+server and no network. ``show`` is the same view of one session, for a notebook.
+"""
+
+import html
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crs_lib import runs
+from crs_lib.errors import InputError, RunError
+from crs_lib.movies import conventions, evaluate, simulate
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.page import fill, part
+from crs_lib.movies.scoring import Scorer
+from crs_lib.movies.trace_data import SessionView, script
+from crs_lib.movies.trace_files import RunFiles, Scored
+from crs_lib.movies.trace_index import Index
+from crs_lib.registry import did_you_mean
+
+PAGE_SIZE = 10  # sessions in a data file
+
+
+def write(run: str, *, page_size: int = PAGE_SIZE) -> Path:
+    """Write the trace of an evaluated run; returns its ``index.html``. Memory stays flat.
+
+    The folder appears when it is whole; an older trace stays until then. Raises RunError if the run has not
+    been evaluated or its files are out of step.
+    """
+    files = RunFiles(run)
+    given = {"page_size": page_size}
+    with runs.stage(simulate.STUDY, run, "trace", given, _inputs(run), fixed=False) as stage:
+        aside = files.folder / f".trace.{uuid.uuid4().hex[:8]}.part"
+        try:
+            (aside / "data").mkdir(parents=True)
+            index = _write_data(files, aside / "data", page_size)
+            page = _page(run, "browse", '<script src="data/index.js"></script>')
+            (aside / "index.html").write_text(page, encoding="utf-8", newline="\n")
+            _replace(aside, files.folder / "trace")
+        except OSError as error:
+            raise RunError(
+                f"could not write the trace: {error.strerror or error}; nothing changed"
+            ) from error
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+        stage.counts |= {"sessions": len(index), "models": len(files.models)}
+        return stage.path("trace/index.html")
+
+
+def _inputs(run: str) -> dict[str, str]:
+    """Names and hashes of the files that a trace is made of."""
+    stages = runs.read_manifest(simulate.STUDY, run)["stages"]
+    return {**stages["simulate"]["outputs"], **stages["evaluate"]["outputs"]}
+
+
+def _replace(new: Path, old: Path) -> None:
+    before = old.with_name(f".{old.name}.{uuid.uuid4().hex[:8]}.old")
+    if old.exists():
+        old.rename(before)
+    new.rename(old)
+    shutil.rmtree(before, ignore_errors=True)
+
+
+def _view(files: RunFiles) -> SessionView:
+    made = runs.read_manifest(simulate.STUDY, files.run)["stages"]["evaluate"]
+    rule = conventions.get(made["parameters"]["name"])
+    return SessionView(Scorer(Grounder(evaluate.catalog_of(files.run)), rule), files.turn_metrics())
+
+
+def _write_data(files: RunFiles, folder: Path, page_size: int) -> Index:
+    """Write the sessions page by page, then the index."""
+    view = _view(files)
+    index = Index(files, view.metrics, view.scorer.convention.name, page_size)
+    waiting: list[dict[str, Any]] = []
+    for scored in files:
+        index.add(scored)
+        waiting.append(_record(view, scored))
+        if len(index) % page_size == 0:
+            _write_page(folder, len(index) // page_size - 1, waiting, view)
+            waiting = []
+    if waiting:
+        _write_page(folder, len(index) // page_size, waiting, view)
+    (folder / "index.js").write_bytes(script("crsTrace.index", index.data()))
+    return index
+
+
+def _record(view: SessionView, scored: Scored) -> dict[str, Any]:
+    return view.record(scored.dialogue, scored.turns, scored.shifts, scored.judge)
+
+
+def _write_page(folder: Path, page: int, sessions: list[dict[str, Any]], view: SessionView) -> None:
+    content = script("crsTrace.page", page, {"sessions": sessions, "films": _films(sessions, view)})
+    (folder / f"page-{page:04d}.js").write_bytes(content)
+
+
+def _films(sessions: Iterable[Mapping[str, Any]], view: SessionView) -> dict[str, Any]:
+    """The films that these sessions recommend, by number."""
+    items = {
+        film["film"] for session in sessions for turn in session["turns"] for film in turn.get("films", ())
+    }
+    return {str(item): view.film(item) for item in sorted(items)}
+
+
+def _page(run: str, mode: str, data: str) -> str:
+    return fill(part("trace.html"), {
+        "run": html.escape(run), "mode": mode, "css": part("trace.css"),
+        "js": part("session.js") + part("trace.js"), "data": data,
+    })  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One session for a notebook: JupyterLab draws the page, anything else prints a line."""
+
+    model: str
+    session: str
+    turns: int
+    page: str
+    height: int
+
+    def __repr__(self) -> str:
+        return f"session {self.session} with {self.model}: {self.turns} turns"
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, which neither sees the notebook nor is seen by it."""
+        return (
+            f'<iframe sandbox="allow-scripts" title="{html.escape(repr(self))}" '
+            f'style="width:100%;height:{self.height}px;border:1px solid #8884;border-radius:6px" '
+            f'srcdoc="{html.escape(self.page)}"></iframe>'
+        )
+
+
+def show(run: str, model: str, session: str | int, *, height: int = 640) -> Shown:
+    """One session of an evaluated run in the look of the trace; ``session`` is "00003" or 3.
+
+    Raises InputError with a suggestion for an unknown model, or for a session that the run does not have;
+    RunError as :func:`write`.
+    """
+    files = RunFiles(run)
+    scored = _find(files, model, f"{session:05d}" if isinstance(session, int) else session)
+    view = _view(files)
+    index = Index(files, view.metrics, view.scorer.convention.name, 1)
+    index.add(scored)
+    record = _record(view, scored)
+    calls = script("crsTrace.index", index.data()) + script(
+        "crsTrace.page", 0, {"sessions": [record], "films": _films([record], view)}
+    )
+    page = _page(run, "single", f"<script>{calls.decode('utf-8')}</script>")
+    return Shown(model, record["id"], len(record["turns"]), page, height)
+
+
+def _find(files: RunFiles, model: str, session: str) -> Scored:
+    """The session of a run, read from its files up to there."""
+    run = files.run
+    if model not in files.models:
+        known = ", ".join(files.models)
+        raise InputError(
+            f"run {run!r} has no model {model!r}{did_you_mean(model, files.models)} (known: {known})"
+        )
+    if (model, session) not in files.sessions:
+        ids = sorted(number for name, number in files.sessions if name == model)
+        raise InputError(f"run {run!r} has no session {session!r} of {model!r}; it has {ids[0]} to {ids[-1]}")
+    return next(s for s in files if (s.dialogue.model_name, s.dialogue.session_id) == (model, session))

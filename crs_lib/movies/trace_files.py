@@ -1,0 +1,108 @@
+"""The files behind a trace, read in step: dialogues, their turns, shifts, scores and judge notes."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from crs_lib import paths
+from crs_lib.dialogue import Dialogue
+from crs_lib.errors import RunError
+from crs_lib.ledger import Ledger
+from crs_lib.metrics import base
+from crs_lib.movies import evaluate, simulate
+
+Key = tuple[str, str]  # model, session_id
+
+
+class Scored(NamedTuple):
+    """A dialogue with its rows of the scored tables."""
+
+    dialogue: Dialogue
+    turns: list[dict[str, Any]]
+    shifts: list[dict[str, Any]]
+    session: dict[str, Any]
+    judge: Mapping[str, Any] | None
+
+
+class RunFiles:
+    """An evaluated run, opened for reading; RunError names what is missing or out of step."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.folder = paths.run_folder(simulate.STUDY, run)
+        results = evaluate.read(run, "results")
+        self.sessions: dict[Key, dict[str, Any]] = _by_key(results)
+        self._session_metrics = [
+            name
+            for name in results
+            if name in base.METRICS and pd.to_numeric(results[name], errors="coerce").notna().any()
+        ]
+        shifts = evaluate.read(run, "shifts")
+        self._shifts: dict[Key, list[dict[str, Any]]] = {}
+        for row in _records(shifts):
+            self._shifts.setdefault((row["model"], row["session_id"]), []).append(row)
+        self.types = sorted({str(kind) for kind in shifts["type"] if kind})
+        self.models = list(dict.fromkeys(model for model, _ in self.sessions))
+        self._judged = judge_records(self.folder)
+
+    def turn_metrics(self) -> list[str]:
+        """The metrics that every turn has a score of, in the order of the table."""
+        import pyarrow.parquet as pq
+
+        schema = pq.read_schema(self.folder / "turns.parquet")
+        numeric = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind == "double"]
+        return [name for name in numeric if name in base.METRICS]
+
+    def session_metrics(self) -> list[str]:
+        """The metrics that any session has a score of, in the order of the file."""
+        return self._session_metrics
+
+    def __iter__(self) -> Iterator[Scored]:
+        """Every session, in the order of the run; memory stays flat."""
+        rows = _turn_groups(self.folder / "turns.parquet")
+        for dialogue in simulate.iter_dialogues(self.run):
+            key = (dialogue.model_name, dialogue.session_id)
+            found, turns = next(rows, (None, []))
+            if found != key or key not in self.sessions:
+                again = f"python -m crs_lib run 04_evaluate -p run {self.run}"
+                raise RunError(f"the scores of run {self.run!r} miss session {key}; score again: {again}")
+            session = self.sessions[key]
+            yield Scored(
+                dialogue, turns, self._shifts.get(key, []), session, self._judged.get(key) or session
+            )
+
+
+def _turn_groups(path: Path) -> Iterator[tuple[Key, list[dict[str, Any]]]]:
+    """The rows of each session, sessions in the order of the file."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        rows = itertools.chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(4000))
+        for key, group in itertools.groupby(rows, key=lambda row: (row["model"], row["session_id"])):
+            yield key, list(group)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _by_key(frame: pd.DataFrame) -> dict[Key, dict[str, Any]]:
+    return {(str(row["model"]), str(row["session_id"])): row for row in _records(frame)}
+
+
+def judge_records(folder: Path) -> dict[Key, Mapping[str, Any]]:
+    """What judges said of a run's sessions, by session; empty where none was asked.
+
+    Judge records are bodies of the ledger of the judge stage (``crs_lib.movies.judge.judge_session``);
+    altered dialogues that check the judge itself (canaries) are no sessions of the run and are left out.
+    """
+    path = folder / "ledger-judge.sqlite"
+    if not path.is_file():
+        return {}
+    with Ledger(path) as ledger:
+        bodies = [json.loads(body) for body in ledger.bodies(sorted(ledger.finished()))]
+    return {(str(b["model"]), str(b["session_id"])): b for b in bodies if not b.get("canary")}
