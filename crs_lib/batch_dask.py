@@ -91,7 +91,8 @@ def results(
             return client.submit(_work, make, arguments, part, key=key, pure=False, retries=LOSSES)
 
         width = 2 * max(1, sum(client.nthreads().values()))
-        under_way = distributed.as_completed([send(part) for part in islice(parts, width)])
+        first = [send(part) for part in islice(parts, width)]
+        under_way = distributed.as_completed(first, loop=client.loop)
         for future in under_way:
             done = _outcome(future, sent.pop(future.key))
             for following in islice(parts, 1):
