@@ -209,9 +209,9 @@ def _marked(turn: Turn, colours: Mapping[str, str]) -> str:
 
 
 def _longest_first(marks: Iterable[Mark]) -> list[Mark]:
-    """Marks without overlaps: of two that overlap the longer stays; sorted by position."""
+    """Marks without overlaps: of two that overlap the longer stays, of equals the first; by position."""
     kept: list[Mark] = []
-    for mark in sorted(marks, key=lambda m: (m.start - m.end, m.start, m.field, m.value)):
+    for mark in sorted(marks, key=lambda m: (m.start - m.end, m.start)):
         if all(mark.end <= other.start or mark.start >= other.end for other in kept):
             kept.append(mark)
     return sorted(kept)

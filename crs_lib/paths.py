@@ -1,4 +1,4 @@
-"""The only place that knows folders. Honours ``CRS_DATA``, ``CRS_RESULTS``, ``CRS_FIGURES``, ``CRS_MIRROR``."""
+"""The only place that knows folders; CRS_DATA, CRS_RESULTS, CRS_FIGURES and CRS_MIRROR move them."""
 
 import os
 import re

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,13 @@ from crs_lib.movies import fields
 from crs_lib.movies.cleaning import CleaningReport, Item, clean
 from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER
 from crs_lib.movies.index import Codes, invert, item_facts, vocabulary
-from crs_lib.text import fold, words
+from crs_lib.text import fold
 
 Constraints = Mapping[str, str | int | Sequence[str | int]]
 _DENSE_SHARE = 64  # values in more than one item of 64 also get a column of booleans
+
+if TYPE_CHECKING:
+    from crs_lib.movies.titles import Titles
 
 
 class Found(NamedTuple):
@@ -145,6 +148,18 @@ class Catalog:
         """Item id to item index."""
         return {item.item_id: i for i, item in enumerate(self.items)}
 
+    def titles_in_text(self, text: str) -> list[int]:
+        """The items whose titles a text names, in text order (rules: ``movies/titles.py``)."""
+        return [mention.item for mention in self.titles.find(text)]
+
+    @cached_property
+    def titles(self) -> "Titles":
+        """The titles, compiled for lookup in text."""
+        from crs_lib.movies.lexicon import COMMON_WORDS
+        from crs_lib.movies.titles import Titles
+
+        return Titles(self, self.everyday_words | COMMON_WORDS)
+
     def frame(self) -> pd.DataFrame:
         """The catalogue as a table: item_id, title, year, one list column per field, plot."""
         return pd.DataFrame(
@@ -196,7 +211,7 @@ class Catalog:
     def _all_of(self, groups: Sequence[Sequence[int]]) -> Codes:
         """Intersection over groups of the union within a group; the smallest group goes first."""
         if not groups:
-            return self._recommendable_items
+            return np.flatnonzero(self.recommendable).astype(np.int32)
         if not all(groups):
             return self._postings[:0]
         ends = self._ends
@@ -222,9 +237,7 @@ class Catalog:
         return np.unique(np.concatenate([self.items_with(code) for code in codes]))
 
     def _has(self, items: Codes, codes: Sequence[int]) -> NDArray[np.bool_]:
-        keep = self._one(items, codes[0])
-        for code in codes[1:]:
-            keep |= self._one(items, code)
+        keep: NDArray[np.bool_] = np.logical_or.reduce([self._one(items, code) for code in codes])
         return keep
 
     def _one(self, items: Codes, code: int) -> NDArray[np.bool_]:
@@ -272,13 +285,7 @@ class Catalog:
     @cached_property
     def everyday_words(self) -> frozenset[str]:
         """Words that occur in lower case in the plots: they name things, not only films or people."""
-        return frozenset(
-            word
-            for item in self.items
-            for part in item.plot.split()
-            if part[:1].islower()
-            for word in words(part)
-        )
+        return fields.lower_case_words(item.plot for item in self.items)
 
     def record(self, item: int) -> dict[str, Any]:
         """One film in the OpenDialKG form: name, year, one list per field, plot."""

@@ -4,7 +4,7 @@ To add a field, add a row to ``FIELDS``; nothing else lists fields by hand.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -150,3 +150,9 @@ def plot_keywords(text: str) -> list[str]:
     """The content words of a plot or utterance: four letters or more, no everyday word, in order."""
     found = (w for w in words(text) if len(w) >= 4 and w.isalpha() and w not in lexicon.COMMON_WORDS)
     return list(dict.fromkeys(found))
+
+
+def lower_case_words(texts: Iterable[str]) -> frozenset[str]:
+    """The folded words that occur in texts with a small first letter."""
+    parts = (part for text in texts for part in text.split() if part[:1].islower())
+    return frozenset(word for part in parts for word in words(part))

@@ -20,7 +20,7 @@ from crs_lib.movies.fast import FastMatcher, Hits
 from crs_lib.movies.fields import FIELDS, TAS_FIELDS
 from crs_lib.movies.grounded import Grounded, joined
 from crs_lib.movies.matching import Matcher
-from crs_lib.movies.titles import Mention, Titles
+from crs_lib.movies.titles import Mention
 from crs_lib.text import batches, fold_joined, words
 
 PLOT = "plot"
@@ -211,11 +211,13 @@ class Grounder:
         """A copy of the dialogue whose turns carry the matched spans, titles included, for display."""
         marks = []
         for turn in dialogue.turns:
-            found = [Mark(m.start, m.end, m.field, m.value) for m in self.audit(turn.text) if not m.rejected]
+            good = [m for m in self.audit(turn.text) if not m.rejected]
+            good.sort(key=lambda m: (m.start, self.idf[m.code]))  # of two roles the likelier is shown
+            found = [Mark(m.start, m.end, m.field, m.value) for m in good]
             for mention in self.titles(turn.text):
                 film = self.catalog.items[mention.item]
                 found.append(Mark(mention.start, mention.end, "title", film.title))
-            marks.append(sorted(found))
+            marks.append(found)
         return dialogue.with_marks(marks)
 
     # ── vectors ────────────────────────────────────────────────────────────────────────────────
@@ -264,13 +266,9 @@ class Grounder:
         known = self.catalog.plot_keywords
         return [word for word in fields.plot_keywords(text) if word in known][:limit]
 
-    @cached_property
-    def _titles(self) -> Titles:
-        return Titles(self.catalog, self._everyday)
-
     def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
         """The titles a text names, resolved to items, in text order (:meth:`Titles.find`)."""
-        return self._titles.find(text, prefer)
+        return self.catalog.titles.find(text, prefer)
 
 
 def keys_by_field(grounder: Grounder, codes: Iterable[int]) -> Mapping[str, list[str]]:
