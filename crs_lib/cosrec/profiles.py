@@ -16,6 +16,13 @@ def review_texts(reviews: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"{review['title']}. {review['text']}" for review in reviews[:MOST_REVIEWS]]
 
 
+def busiest(users: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """The user with most reviews, of equals the first by id; InputError where there is none."""
+    if not users:
+        raise InputError("no product has a review; profiles need at least one")
+    return min(users, key=lambda user: (-len(users[user]), user))
+
+
 def read_keywords(reply: str) -> list[str]:
     """The keywords of a reply ``{first; second}``: in lower case, each once, at most five.
 

@@ -1,0 +1,142 @@
+"""Figures of the CoSRec notebooks: one function of a tidy frame each; they show and return nothing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+
+from crs_lib.cosrec.records import Conversation, Partition
+from crs_lib.cosrec.retrieve import RetrieveConfig
+from crs_lib.cosrec.rewriting import rewrite, said_by_user
+from crs_lib.text import shorten
+
+_GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant"}
+
+
+def _shown(figure: Any) -> None:
+    figure.tight_layout()
+    plt.show()
+
+
+def average_ratings(counts: pd.Series) -> None:
+    """Bars: conversations by average rating in bins of one half."""
+    figure, axes = plt.subplots(figsize=(6, 2.8))
+    sns.barplot(x=counts.index, y=counts.to_numpy(), color="#0072B2", ax=axes)
+    axes.set(xlabel="average rating, from", ylabel="conversations")
+    _shown(figure)
+
+
+def aspect_ratings(counts: pd.DataFrame) -> None:
+    """Grouped bars: conversations by their rounded mean rating of each aspect."""
+    tidy = counts.reset_index().melt("rating", var_name="aspect", value_name="conversations")
+    figure, axes = plt.subplots(figsize=(6, 2.8))
+    sns.barplot(tidy, x="rating", y="conversations", hue="aspect", palette="colorblind", ax=axes)
+    axes.legend(title=None, fontsize=8)
+    _shown(figure)
+
+
+def judgments(counts: pd.DataFrame) -> None:
+    """Stacked bars: intents by the number of their judgments of each grade."""
+    tidy = (
+        counts.rename(columns=_GRADES).reset_index().melt("judgments", var_name="grade", value_name="intents")
+    )
+    figure, axes = plt.subplots(figsize=(6, 2.8))
+    sns.barplot(tidy, x="judgments", y="intents", hue="grade", palette="colorblind", ax=axes)
+    axes.tick_params(axis="x", labelrotation=45)
+    axes.legend(title=None, fontsize=8)
+    _shown(figure)
+
+
+def conversation(talk: Conversation, lines: int = 16, width: int = 100) -> pd.DataFrame:
+    """The conversation as a table of shortened lines, for reading in a notebook."""
+    table = talk.table().head(lines)
+    return table.assign(text=[shorten(text, width) for text in table["text"]]).set_index("turn")
+
+
+def systems(means: pd.DataFrame, measure: str) -> None:
+    """Points with intervals: the mean of a measure by kind of topic and system."""
+    part = means[means["measure"] == measure]
+    figure, axes = plt.subplots(figsize=(6, 0.5 + 0.35 * len(part)))
+    places = range(len(part))
+    error = [part["mean"] - part["low"], part["high"] - part["mean"]]
+    axes.errorbar(part["mean"], list(places), xerr=[e.clip(lower=0) for e in error], fmt="o", color="#0072B2")
+    axes.set_yticks(list(places), [f"{k}: {s}" for k, s in zip(part["kind"], part["system"], strict=True)])
+    axes.set(xlabel=f"{measure}, mean and 95 % interval over conversations", xlim=(0, 1))
+    axes.invert_yaxis()
+    _shown(figure)
+
+
+def shortened(table: pd.DataFrame, width: int = 70) -> pd.DataFrame:
+    """A table whose texts are cut, for reading in a notebook."""
+    return table.map(lambda value: shorten(value, width) if isinstance(value, str) else value)
+
+
+def generated(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a generated conversation: query, target, user turns, attempt, repairs."""
+    rows = [
+        {
+            "id": record["id"],
+            "query": record["query"],
+            "target": shorten(record["target_title"], 40),
+            "user turns": record["conversation"].count("\nU: ") + 1,
+            "attempt": record["attempt"],
+            "repairs": len(record["repairs"]),
+        }
+        for record in records
+    ]
+    return pd.DataFrame(rows).set_index("id")
+
+
+def system_table(config: RetrieveConfig) -> pd.DataFrame:
+    """One row a system: retriever, rewriter, router."""
+    rows = [
+        {"system": n, "retriever": r, "rewriter": w, "router": config.router} for n, r, w in config.systems()
+    ]
+    return pd.DataFrame(rows).set_index("system")
+
+
+def rewrites(partition: Partition, rewriters: Sequence[str], width: int = 60) -> pd.DataFrame:
+    """The first conversation's turns as each rewriter puts them."""
+    talk = next(iter(partition.conversations.values()))
+    rows = []
+    for turn in range(len(talk.turns)):
+        said = said_by_user(talk, turn)
+        rows.append({"turn": turn, **{name: shorten(rewrite(name, said), width) for name in rewriters}})
+    return pd.DataFrame(rows).set_index("turn")
+
+
+def run_table(runs: Mapping[str, Mapping[str, Sequence[Any]]]) -> pd.DataFrame:
+    """One row a run: topics, hits, and hits for a topic on average."""
+    rows = []
+    for name, run in runs.items():
+        hits = sum(map(len, run.values()))
+        rows.append(
+            {"system": name, "topics": len(run), "hits": hits, "hits a topic": round(hits / len(run), 1)}
+        )
+    return pd.DataFrame(rows).set_index("system")
+
+
+def route_table(routes: Mapping[str, Mapping[tuple[str, int], Sequence[str]]]) -> pd.DataFrame:
+    """User turns by the modules that they are sent to, one column a system."""
+    counts = {
+        name: pd.Series([", ".join(modules) or "none" for modules in found.values()]).value_counts()
+        for name, found in routes.items()
+    }
+    return pd.DataFrame(counts).fillna(0).astype(int).sort_index().rename_axis("modules")
+
+
+def by_turn(means: pd.DataFrame) -> pd.DataFrame:
+    """Mean of the main measure: systems by kind of topic and user turn, counted from 0."""
+    wide = means.pivot_table(index=["kind", "system"], columns="turn", values="mean", sort=True)
+    return wide.round(3).astype(object).where(wide.notna(), "")
+
+
+def intent_table(models: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
+    """F1 of the models, with micro's interval in words, and the human ceiling as the last row."""
+    both = pd.concat([models, ceiling.assign(model="one annotator (crowd)")], ignore_index=True)
+    wide = both.pivot_table(index="model", columns="intent", values="f1", sort=False).round(3)
+    micro = both[both["intent"] == "micro"].set_index("model")
+    wide["micro, 95 %"] = [f"{micro.loc[m, 'low']:.2f} to {micro.loc[m, 'high']:.2f}" for m in wide.index]
+    return wide
