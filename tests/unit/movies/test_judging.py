@@ -1,0 +1,169 @@
+"""Judges over a run: resumed, extended, counted; their scores in the results."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from ollama_server import Faults, OllamaServer
+
+from crs_lib import runs
+from crs_lib.errors import InputError, RunError
+from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.movies import judging, simulate
+from crs_lib.movies.simulate import SimulateConfig
+
+CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A finished run of two systems, three sessions each, in a folder of its own."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    config = SimulateConfig("judged", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
+    simulate.simulate(config, progress=False)
+    return "judged"
+
+
+@pytest.fixture
+def server():
+    with OllamaServer({"j:1": "a" * 64, "k:1": "b" * 64}) as running:
+        yield running
+
+
+def judge(run, server, judges=("ollama:j:1",), samples=1, **more):
+    return judging.judge_run(run, list(judges), samples, llm={"host": server.url}, progress=False, **more)
+
+
+def test_every_dialogue_is_scored_for_every_construct(run, server):
+    folder = judge(run, server, samples=2)
+    assert server.chats == 6 * 3 * 2  # dialogues x constructs x samples
+    scores = judging.scores_of(run)
+    assert set(scores) == {(d.model_name, d.session_id) for d in simulate.dialogues(run)}
+    for found in scores.values():
+        assert set(found["judge"]) == CONSTRUCTS
+        assert all(1 <= value <= 5 for value in found["judge"].values())
+        assert (found["scores"], found["missing"]) == (6, 0)
+    assert len(judging.score_table(run)) == 36
+    assert len((folder / "llm_calls.jsonl").read_text().splitlines()) == 36
+    row = judging.usage(run).iloc[0]
+    assert (row["role"], row["model"], row["calls"], row["failed"]) == ("judge", "ollama:j:1", 36, 0)
+
+
+def test_again_nothing_is_asked_and_a_second_judge_leaves_the_first_alone(run, server):
+    first = (judge(run, server) / judging.SCORES).read_bytes()
+    assert (judge(run, server) / judging.SCORES).read_bytes() == first
+    assert server.chats == 18
+    judge(run, server, ["ollama:j:1", "ollama:k:1"])
+    assert server.counts["chat j:1"] == server.counts["chat k:1"] == 18
+    assert {len(row["scores"]) for row in judging.records(run)} == {6}
+
+
+def test_without_the_ledger_the_cache_answers(run, server):
+    first = (judge(run, server) / judging.SCORES).read_bytes()
+    folder = simulate.run_folder(run)
+    for name in (judging.SCORES, "ledger-judge.sqlite"):
+        (folder / name).unlink()
+    assert (folder / CACHE).exists()
+    assert (folder / LOG).exists()
+    assert (judge(run, server) / judging.SCORES).read_bytes() == first
+    assert server.chats == 18
+
+
+def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
+    by_rule = server.answer
+
+    def no_json_about_coherence(prompt, schema, seed):
+        return "Five points!" if "coherence" in schema["properties"] else by_rule(prompt, schema, seed)
+
+    server.answer = no_json_about_coherence
+    judge(run, server)
+    for found in judging.scores_of(run).values():
+        assert found["judge"]["coherence"] is None
+        assert found["judge"]["proactiveness"] is not None
+        assert (found["scores"], found["missing"]) == (3, 1)
+    table = judging.score_table(run)
+    assert table.loc[table["score"].isna(), "flag"].tolist() == ["unreadable"] * 6
+    assert runs.read_manifest("movies", run)["stages"]["judge"]["counts"]["missing"] == 6
+    assert server.chats == 6 * (1 + 1 + 3)  # an unusable reply is asked for again under two other seeds
+
+
+def test_calls_that_fail_leave_dialogues_for_the_next_start(run, server):
+    server.faults["j:1"] = Faults(plan=["400"] * 2)  # refused: not tried again
+    with pytest.raises(RunError, match=r"of 6 sessions failed.*Refused"):
+        judge(run, server)
+    assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
+    assert judging.scores_of(run) == {}
+    judge(run, server)
+    assert len(judging.scores_of(run)) == 6
+    assert judging.usage(run)["failed"].sum() == 2
+
+
+def test_canaries_are_judged_apart(run, server):
+    judge(run, server, canaries=["shuffled", "sticky"], n_canaries=1)
+    kinds = [row["canary"] for row in judging.records(run)]
+    assert kinds.count("") == 6
+    assert kinds.count("shuffled") == kinds.count("sticky") == 2
+    assert len(judging.scores_of(run)) == 6
+
+
+def test_scores_enter_a_result_and_what_was_not_judged_stays(run, server):
+    result = {
+        "model": "tracker",
+        "session_id": "00001",
+        "judge": dict.fromkeys(CONSTRUCTS),
+        "detail": {"n": 1},
+    }
+    assert judging.add(result, judging.scores_of(run)) == result
+    judge(run, server)
+    scores = judging.scores_of(run)
+    added = judging.add(result, scores)
+    assert added["judge"] == scores["tracker", "00001"]["judge"]
+    assert added["detail"] == {"n": 1, "judge_scores": 3, "judge_missing": 0}
+    assert result["judge"]["coherence"] is None
+    assert judging.add({**result, "model": "other"}, scores)["judge"]["coherence"] is None
+
+
+def test_scores_of_other_dialogues_are_refused(run, server):
+    folder = judge(run, server)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["stages"]["simulate"]["outputs"]["dialogues.jsonl"] = "0" * 64
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(RunError, match="older dialogues"):
+        judging.scores_of(run)
+
+
+def test_no_judges_no_work(run, tmp_path):
+    judging.judge_run(run, [])
+    assert judging.scores_of(run) == {}
+    assert "judge" not in runs.read_manifest("movies", run)["stages"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"judges": "ollama:j"}, "give a list"),
+        ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
+        ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
+        ({"judges": ["template"], "samples": 0}, "samples is 0"),
+        ({"judges": ["template"], "canaries": ["shufled"]}, "did you mean 'shuffled'"),
+    ],
+)
+def test_bad_settings_say_what_to_do(arguments, message):
+    with pytest.raises(InputError, match=message):
+        judging.judge_run("nowhere", **arguments)
+
+
+def test_a_run_without_dialogues_says_what_makes_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    with pytest.raises(RunError, match="no finished 03_simulate in run 'nowhere'"):
+        judging.judge_run("nowhere", ["template"])
+
+
+def test_a_judge_that_is_not_there_is_said_before_anything_is_asked(run, server):
+    with pytest.raises(RunError, match="ollama pull x:1"):
+        judge(run, server, ["ollama:x:1"])
+    assert server.chats == 0
