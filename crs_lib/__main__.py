@@ -33,6 +33,8 @@ COMMANDS = (
     Command("figures", "draw the figures of a finished run", "crs_lib.commands:figures"),
     Command("trace", "write every session of a run as a page to browse", "crs_lib.movies.pages_cli:trace"),
     Command("thesis", "from the catalogue to the thesis figures, 01 to 06", "crs_lib.commands:thesis"),
+    Command("score", "score logs of any known form", "crs_lib.movies.score_cli:add_arguments"),
+    Command("topics", "train a topic model on a catalogue's plots", "crs_lib.movies.score_cli:topics"),
     Command("data", "list, get or verify the external files", "crs_lib.datasets_cli:data"),
     Command("refresh", "run the committed notebooks afresh and store them", "crs_lib.commands:refresh"),
 )

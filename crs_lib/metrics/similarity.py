@@ -160,8 +160,3 @@ def read_vocabulary(path: str | Path) -> list[str]:
     if not terms or len(set(terms)) != len(terms):
         raise InputError(f"{Path(path).name} must hold distinct terms, one a line; it has {len(terms)} lines")
     return terms
-
-
-def catalogue_documents(titles: Iterable[str], plots: Iterable[str]) -> list[str]:
-    """The documents that the thesis fitted its space on: every title and every plot, one each."""
-    return [*titles, *plots]

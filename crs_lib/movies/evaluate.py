@@ -1,51 +1,58 @@
 """Score finished dialogues: turns, shifts, session results and model metrics, each in its file."""
 
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths, runs, stats, tables
+from crs_lib import paths, runs, tables
 from crs_lib.dialogue import Dialogue
 from crs_lib.errors import InputError, RunError
 from crs_lib.metrics import base
-from crs_lib.movies import conventions, simulate, sources
+from crs_lib.movies import conventions, score_tables, simulate, sources
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
-from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS, Scorer, Scores, Text
-from crs_lib.text import words_of_many
+from crs_lib.movies.scorers import Choice, ItemsScorer
+from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS, Scores
 
 ALL_METRICS = (*TURN_METRICS, *SESSION_METRICS)
-_CHUNK = 100  # dialogues grounded at once
 
 
 @dataclass(frozen=True)
 class EvaluateConfig:
-    """The effective settings of an evaluation, checked; InputError for an unknown convention."""
+    """The effective settings of an evaluation, checked; InputError for an unknown convention.
+
+    ``extractor``, ``vocabulary`` and ``topic_model`` override the convention's own where they are given.
+    """
 
     run: str = "smoke"
     convention: str = "default"
+    extractor: str = ""
+    vocabulary: str = ""
+    topic_model: str = ""
 
     def __post_init__(self) -> None:
         paths.run_folder(simulate.STUDY, self.run)
-        conventions.get(self.convention)
+        self.choice("")
+
+    def choice(self, catalog: str, dialogues: str = "") -> Choice:
+        """The way of scoring that the settings name, for a catalogue and the hash of the dialogues."""
+        return Choice(
+            catalog,
+            self.convention,
+            self.extractor,
+            vocabulary=self.vocabulary,
+            topic_model=self.topic_model,
+            inputs={"dialogues": dialogues},
+        )
 
 
 def score_all(
     dialogues: Iterable[Dialogue], grounder: Grounder, convention: conventions.Convention
 ) -> Iterator[Scores]:
     """Score dialogues one after the other; texts are grounded in batches, memory stays flat."""
-    scorer = Scorer(grounder, convention)
-    stream = iter(dialogues)
-    while chunk := list(itertools.islice(stream, _CHUNK)):
-        texts = [turn.text for dialogue in chunk for turn in dialogue.turns]
-        found = zip(words_of_many(texts), grounder.ground(texts).sets(), strict=True)
-        for dialogue in chunk:
-            mine = [Text(*next(found)) for _ in dialogue.turns]
-            yield scorer.score(dialogue, mine)
+    return score_tables.stream(dialogues, ItemsScorer(grounder, convention))
 
 
 def evaluate(config: EvaluateConfig) -> Path:
@@ -55,74 +62,18 @@ def evaluate(config: EvaluateConfig) -> Path:
     its files anew, atomically.
     """
     made = runs.finished(simulate.STUDY, config.run, "simulate", "03_simulate")
-    rule = conventions.get(config.convention)
     folder = paths.run_folder(simulate.STUDY, config.run)
-    grounder = Grounder(sources.load(folder / "catalog.parquet"))
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"], "catalog": made["inputs"]["catalog"]}
-    with runs.stage(simulate.STUDY, config.run, "evaluate", rule.parameters(), inputs, fixed=False) as stage:
-        scored = score_all(simulate.iter_dialogues(config.run), grounder, rule)
-        sessions = _write(scored, stage)
-        tables.write_csv(stage.path("model_metrics.csv"), model_metrics(sessions, rule.name))
+    choice = config.choice(str(folder / "catalog.parquet"), inputs["dialogues"])
+    ready = choice.make()
+    settings = choice.rule.parameters() | ready.provenance.columns()
+    with runs.stage(simulate.STUDY, config.run, "evaluate", settings, inputs, fixed=False) as stage:
+        scored = score_tables.stream(simulate.iter_dialogues(config.run), ready.scorer)
+        sessions = score_tables.write(scored, stage.path, ready.provenance)
+        table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+        tables.write_csv(stage.path("model_metrics.csv"), table)
         stage.counts |= {"sessions": len(sessions), "models": sessions["model"].nunique()}
     return folder
-
-
-def _write(scored: Iterator[Scores], stage: runs.Stage) -> pd.DataFrame:
-    """Stream the rows to their files; returns the flat session table."""
-    sessions: list[dict[str, Any]] = []
-    shifts: list[dict[str, Any]] = []
-
-    def frames() -> Iterator[pd.DataFrame]:
-        while part := list(itertools.islice(scored, _CHUNK)):
-            for scores in part:
-                lines.write(tables.dumps(scores.session) + "\n")
-                sessions.append({k: v for k, v in scores.session.items() if not isinstance(v, dict)})
-                shifts.extend(scores.shifts)
-            yield _turn_frame([row for scores in part for row in scores.turns])
-
-    with tables.write_aside(stage.path("results.jsonl")) as lines:
-        tables.write_parquet(stage.path("turns.parquet"), frames())
-    columns = ["model", "session_id", "turn", "type", "watched"]
-    frame = pd.DataFrame(shifts) if shifts else pd.DataFrame(columns=columns)
-    tables.write_parquet(stage.path("shifts.parquet"), frame)
-    return pd.DataFrame(sessions)
-
-
-def _turn_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    frame = pd.DataFrame(rows)
-    frame["since_shift"] = frame["since_shift"].astype("Int64")
-    return frame
-
-
-def model_metrics(sessions: pd.DataFrame, convention: str) -> pd.DataFrame:
-    """One row a model and metric: mean over sessions, 95 % bootstrap interval, n and n missing.
-
-    Sessions are resampled by scenario (the session's number), so that the interval is that of the
-    unit of inference. A metric that no session defines has a null mean and n 0.
-    """
-    parts = []
-    for name in ALL_METRICS:
-        frame = sessions[["model", "session_id", name]].astype({name: float})
-        known = frame[frame[name].notna()]
-        if known.empty:
-            part = pd.DataFrame({"model": sessions["model"].unique()})
-            part[["mean", "low", "high"]] = float("nan")
-            part["n"], part["n_missing"] = 0, sessions.groupby("model").size().loc[part["model"]].to_numpy()
-        else:
-            part = stats.cluster_bootstrap(frame, system="model", scenario="session_id", value=name, seed=0)
-        part["metric"] = name
-        parts.append(part)
-    table = pd.concat(parts, ignore_index=True).rename(columns={"system": "model"})
-    order = {model: place for place, model in enumerate(dict.fromkeys(sessions["model"]))}
-    table["direction"] = [base.get(name).direction for name in table["metric"]]
-    table["convention"] = convention
-    table = table.sort_values(
-        ["metric", "model"],
-        key=lambda c: c.map(order) if c.name == "model" else c.map(ALL_METRICS.index),
-        ignore_index=True,
-    )
-    head = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction", "convention"]
-    return table[head]
 
 
 def read(run: str, table: str) -> pd.DataFrame:

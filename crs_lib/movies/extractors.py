@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from crs_lib.llm import LLM
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.concepts import ConceptSpace
 from crs_lib.movies.grounding import Grounder
@@ -27,7 +28,7 @@ class Material(NamedTuple):
 
     space: ConceptSpace
     catalog: Catalog | None = None
-    llm: str = ""
+    llm: str | LLM = ""
 
 
 class Extractor(Protocol):

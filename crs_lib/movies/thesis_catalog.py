@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from crs_lib import paths
 from crs_lib.errors import InputError
 from crs_lib.movies import sources
 from crs_lib.movies.catalog import Catalog
@@ -76,19 +77,20 @@ class ThesisCatalog:
 
     @classmethod
     def load(cls, path: str | Path) -> "ThesisCatalog":
-        """Read a JSON file ``title -> record``, or the embedded sample for "sample".
+        """Read a JSON file ``title -> record``, "sample" for the embedded one, or a run's Parquet file.
 
-        Raises InputError for any other file: the original spellings are needed, a cleaned table has lost
-        them.
+        A Parquet file holds cleaned values: its index is the thesis's, its spellings are not. Raises
+        InputError for a file that cannot be read.
         """
-        if str(path) == sources.SAMPLE:
-            return cls.of(sources.load(sources.SAMPLE))
+        if Path(path).suffix == ".parquet":
+            return cls.of(sources.load(path))
+        place = paths.samples() / "movies.json" if str(path) == sources.SAMPLE else Path(path).expanduser()
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            data = json.loads(place.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise InputError(
-                f"{Path(path).name} cannot be read as a catalogue ({error}); the thesis's conventions need the "
-                "original JSON file (title -> record): python -m crs_lib data get thesis-catalogue"
+                f"{place.name} cannot be read as a catalogue ({error}); give a JSON file title -> record, e.g. "
+                "the thesis's own: python -m crs_lib data get opendialkg-movies"
             ) from error
         if not isinstance(data, dict) or not data:
             raise InputError(f"{Path(path).name} must hold an object title -> record with at least one film")
@@ -132,9 +134,9 @@ class ThesisCatalog:
         )
 
     @cached_property
-    def title_numbers(self) -> Mapping[str, int]:
-        """Title, lower case, to the film that bears it; of several the last."""
-        return {title.lower(): number for number, title in enumerate(self.titles)}
+    def documents(self) -> list[str]:
+        """What the thesis fitted its sentence space on: every title and every plot, one document each."""
+        return [*self.titles, *(str(record.get("plot") or "") for _, record in self.records)]
 
     # ── what it offered ────────────────────────────────────────────────────────────────────────
     def available_genres(self) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from crs_lib.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, copying, overlap, recovery
+from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.extractors import Extractor
@@ -37,6 +38,23 @@ _MEANS = {
     "slot_joint": "dst_joint_accuracy_mean",
     "recommendation_satisfaction": "recommendation_satisfaction_mean",
 }
+METRICS = (
+    *_MEANS.values(), "topic_recovery_rate", "avg_recovery_delay", "recovery_rate_cosine",
+    "avg_recovery_delay_cosine", "preference_coverage", "tas_volatility", "context_adaptation_score",
+)  # fmt: skip
+_BASELINE = "baseline of the thesis (docs/metrics.md, section 8)"
+declare(
+    Metric("recommendation_satisfaction", "rec. satisfaction", "turn", 0, 1, HIGHER, _BASELINE),
+    Metric("semantic_similarity_mean", "semantic", "session", -1, 1, HIGHER, _BASELINE),
+    Metric("dst_precision_mean", "DST P", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("dst_recall_mean", "DST R", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("dst_f1_mean", "DST F1", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("dst_joint_accuracy_mean", "DST joint", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("recommendation_satisfaction_mean", "rec. satisfaction", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("recovery_rate_cosine", "recovery (cosine)", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("avg_recovery_delay_cosine", "delay (cosine)", "session", 0, math.inf, LOWER, _BASELINE),
+    Metric("preference_coverage", "coverage", "session", 0, 1, HIGHER, _BASELINE),
+)
 ALIASES = {
     "context_adaptation_score": "topic_adaptation_score",
     "adaptation_score_mean": "topic_adaptation_score",
@@ -116,6 +134,7 @@ class GroundedScorer:
         }
         rows = [self._shift(dialogue, found, place) for place in range(len(shifts))]
         session = self._session(dialogue, turns, found)
+        session["preference_coverage"] = self._coverage(pairs, texts)
         session["detail"]["segments"] = self._segments(pairs, texts, turns, shifts)
         session["detail"]["shift_points"] = shifts
         return Scores(turns, rows, session)
@@ -164,6 +183,12 @@ class GroundedScorer:
         return frozenset(
             code for name, value in _wishes(pair) for code in texts.concepts[value] if field[code] == name
         )
+
+    def _coverage(self, pairs: Sequence[Pair], texts: _Texts) -> float:
+        """Share of all wishes of a session that some reply names, in [0, 1]; NaN without wishes."""
+        wished = frozenset().union(*(self._gold(pair, texts) for pair in pairs))
+        named = frozenset().union(*(texts.concepts[pair.system.text] for pair in pairs))
+        return len(wished & named) / len(wished) if wished else math.nan
 
     def _satisfaction(self, pair: Pair, gold: frozenset[int]) -> float:
         """The best recommended film's idf-weighted share of the wishes, in [0, 1]; 0 without either.

@@ -22,6 +22,10 @@ from crs_lib.movies.topics import TopicExtractor
 SHIFT_SIMILARITY, SHIFT_JACCARD = 0.55, 0.35
 ALIGNED, WORDS_FROM, PATIENCE = 0.65, 0.3, 4
 SLOWEST = 5.0
+METRICS = (
+    "topic_recovery_rate", "avg_recovery_delay", "topic_interference", "cross_coherence",
+    "context_retention", "context_adaptation_score",
+)  # fmt: skip
 _Topics = tuple[str, ...]
 
 

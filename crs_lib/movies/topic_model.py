@@ -22,7 +22,9 @@ Floats = NDArray[np.float32]
 TRAIN = "python -m crs_lib topics --catalog FILE --out FOLDER"
 Bag = tuple[tuple[int, int], ...]
 _STARTS = 1009
-_SMALL = np.finfo(np.float32).eps  # in the norm of φ: of two topics that share a text the likelier word's wins
+_SMALL = np.finfo(
+    np.float32
+).eps  # in the norm of φ: of two topics that share a text the likelier word's wins
 
 
 class TopicModel:
@@ -56,7 +58,8 @@ class TopicModel:
             rows = [(int(number), word, int(df)) for number, word, df in (li.split("\t") for li in lines)]
         except (OSError, ValueError) as error:
             raise InputError(
-                f"no topic model in {str(folder)!r} ({error}); train one on the catalogue's plots with: {TRAIN}"
+                f"no topic model in {str(folder)!r} ({error}); train one on a catalogue's plots with: "
+                f"{TRAIN}; the thesis's own: python -m crs_lib data get thesis-lda"
             ) from error
         if sorted(number for number, _, _ in rows) != list(range(len(rows))):
             raise InputError("dictionary.tsv must number its words 0, 1, 2, … without a gap")

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from crs_lib import paths
 from crs_lib.errors import InputError
+from crs_lib.llm import LLM
 from crs_lib.movies import topic_words
 from crs_lib.movies.topic_model import TRAIN, TopicModel
 from crs_lib.registry import Registry
@@ -28,7 +29,7 @@ class TopicExtractor(Protocol):
 TOPICS: Registry[TopicExtractor] = Registry("topic extractor")
 
 
-def create(spec: str, *, model: str | Path | None = None, llm: str = "") -> TopicExtractor:
+def create(spec: str, *, model: str | Path | None = None, llm: str | LLM = "") -> TopicExtractor:
     """The topic extractor of a name; ``model`` is the folder of ``lda``, ``llm`` the model of ``llm``.
 
     Raises InputError for an unknown name and for a model that is not there.
@@ -45,7 +46,7 @@ def default_model() -> Path:
 class Lda:
     """The five words of the most probable LDA topic, none below a share of 0.1."""
 
-    def __init__(self, model: str | Path | None = None, llm: str = "") -> None:
+    def __init__(self, model: str | Path | None = None, llm: str | LLM = "") -> None:
         self._model = TopicModel.load(model or default_model())
         self.name = f"lda, {self._model.n_topics} topics, {len(self._model.words)} words"
 
@@ -60,7 +61,7 @@ class Heuristic:
 
     name = "heuristic"
 
-    def __init__(self, model: str | Path | None = None, llm: str = "") -> None:
+    def __init__(self, model: str | Path | None = None, llm: str | LLM = "") -> None:
         if model:
             raise InputError(f"the heuristic takes no topic model; leave {str(model)!r} out")
 
@@ -76,17 +77,23 @@ class Llm:
     A call that fails after all retries is an error that names it, never another method's answer.
     """
 
-    def __init__(self, model: str | Path | None = None, llm: str = "") -> None:
+    def __init__(self, model: str | Path | None = None, llm: str | LLM = "") -> None:
         from crs_lib.movies.asking import Asker
 
         self._ask = Asker(llm, "topic extractor llm")
-        self.name = f"llm, {llm}"
+        self.name = f"llm, {self._ask.name}"
 
     def topics(self, texts: Sequence[str]) -> Topics:
-        """The topics of every text."""
-        values = {"fence": self._ask.fence(texts), "most": topic_words.MOST}
-        replies = self._ask.json("movies/topics", [{"message": text, **values} for text in texts], "topics")
-        return [topic_words.admitted(map(str, reply)) for reply in replies]
+        """The topics of every text; blank texts are not asked about."""
+        from crs_lib.movies.asking import lists
+
+        asked = list(dict.fromkeys(text for text in texts if text.strip()))
+        most = topic_words.MOST
+        replies = self._ask.objects("movies/topics", asked, lists(["topics"], most), most=most)
+        found = {
+            text: topic_words.admitted(reply["topics"]) for text, reply in zip(asked, replies, strict=True)
+        }
+        return [found.get(text, ()) for text in texts]
 
 
 __all__ = ["TOPICS", "TRAIN", "TopicExtractor", "create", "default_model"]

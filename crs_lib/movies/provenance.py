@@ -1,0 +1,52 @@
+"""How a table came about, in the table: so that two ways of counting cannot be confused."""
+
+import importlib.metadata
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from crs_lib.movies.conventions import Convention
+
+_PACKAGES = ("crs-lib", "numpy", "scipy", "scikit-learn")
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The columns that every written table carries; see :func:`of`."""
+
+    convention: str
+    extractor: str
+    embedder: str
+    weights: str
+    versions: str
+    input_hash: str
+
+    def columns(self) -> dict[str, str]:
+        """The columns by name."""
+        return asdict(self)
+
+
+def of(
+    convention: Convention, extractor: str, embedder: str, inputs: dict[str, str], **chosen: Any
+) -> Provenance:
+    """The provenance of a scoring: ``inputs`` are names and content hashes of what was read.
+
+    ``embedder`` says what texts were turned into (concept embedding, sentence space, topic model).
+    ``weights`` are those of the composites, and ``chosen`` whatever else was set, as JSON.
+    """
+    weights = {name: asdict(getattr(convention, name)) for name in ("tas", "items", "cas")}
+    return Provenance(
+        convention=convention.name,
+        extractor=extractor,
+        embedder=embedder or "none",
+        weights=json.dumps(weights | chosen, sort_keys=True),
+        versions=", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
+        input_hash=", ".join(f"{name} {digest[:16]}" for name, digest in sorted(inputs.items())),
+    )
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,91 @@
+"""``python -m crs_lib score`` and ``topics``: logs of anybody's scored, topic models trained."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+import pandas as pd
+
+from crs_lib import paths, tables
+from crs_lib.errors import InputError
+from crs_lib.movies import conventions, logs, score_tables, scorers
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """``score --logs PATH --catalog FILE --convention NAME …``: three tables and the shifts."""
+    from crs_lib.movies.extractors import EXTRACTORS
+    from crs_lib.movies.topics import TOPICS
+
+    add = parser.add_argument
+    add("--logs", required=True, metavar="PATH", help="a log file or a folder of them, of any known form")
+    add("--catalog", required=True, metavar="FILE", help="a catalogue, or 'sample'")
+    add("--convention", default="default", help=f"one of {', '.join(conventions.CONVENTIONS)}")
+    add("--extractor", default="", help=f"instead of the convention's: {', '.join(EXTRACTORS.names())}")
+    add("--similarity", default="", help=f"of sentences: {', '.join(scorers.SIMILARITIES)}")
+    add("--vocabulary", default="", metavar="FILE", help="features of the TF-IDF space, one a line")
+    add("--topics", default="", help=f"topic extractor: {', '.join(TOPICS.names())}")
+    add("--topic-model", default="", metavar="FOLDER", help="the model of --topics lda")
+    add("--llm", default="", metavar="SPEC", help="the model of the extractors called llm")
+    add("--workers", type=int, default=1, help="processes (what comes out does not depend on it)")
+    add("--out", default="", metavar="FOLDER", help="where the tables go (default: results/movies/scores)")
+    parser.set_defaults(do=main)
+
+
+def main(arguments: Namespace) -> None:
+    """Score the logs and say where the tables are."""
+    out = Path(arguments.out).expanduser() if arguments.out else paths.run_folder("movies", "scores")
+    choice = scorers.Choice(
+        arguments.catalog,
+        arguments.convention,
+        arguments.extractor,
+        arguments.similarity,
+        arguments.vocabulary,
+        arguments.topics,
+        arguments.topic_model,
+        arguments.llm,
+        inputs={"logs": scorers.hash_of_files(logs.files(arguments.logs))},
+    )
+    frame = score(arguments.logs, choice, out, workers=arguments.workers)
+    wide = frame.pivot(index="model", columns="metric", values="mean")
+    shown = [name for name in dict.fromkeys(frame["metric"]) if wide[name].notna().any()]
+    print(wide[shown].round(4).T.to_string(na_rep="-"))
+    print(f"\ntables: {paths.shown(out)}/  (turns.parquet, shifts.parquet, results.jsonl, model_metrics.csv)")
+
+
+def score(log: str, choice: scorers.Choice, out: Path, *, workers: int = 1) -> pd.DataFrame:
+    """Score a log into a folder; returns the table of model metrics.
+
+    Raises InputError for logs or settings that cannot be used. Files appear whole or not at all.
+    """
+    ready = choice.make()
+    scored = score_tables.stream(logs.read(log), ready.scorer, choice, workers)
+    sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
+    frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+    tables.write_csv(out / "model_metrics.csv", frame)
+    return frame
+
+
+def topics(parser: ArgumentParser) -> None:
+    """``topics --catalog FILE [--out FOLDER]``: an LDA model of the catalogue's plots."""
+    parser.add_argument("--catalog", required=True, metavar="FILE", help="a catalogue, or 'sample'")
+    parser.add_argument("--out", default="", metavar="FOLDER", help="default: data/processed/models/topics")
+    parser.add_argument("--n-topics", type=int, default=50)
+    parser.add_argument("--passes", type=int, default=15)
+    parser.add_argument("--seed", type=int, default=42)
+    parser.set_defaults(do=_train)
+
+
+def _train(arguments: Namespace) -> None:
+    from crs_lib.movies import topic_model
+    from crs_lib.movies.thesis_catalog import ThesisCatalog
+    from crs_lib.movies.topics import default_model
+
+    if arguments.n_topics < 2 or arguments.passes < 1:
+        raise InputError("give at least 2 topics and 1 pass")
+    catalog = ThesisCatalog.load(arguments.catalog)
+    plots = catalog.documents[len(catalog) :]
+    model = topic_model.train(
+        plots, n_topics=arguments.n_topics, passes=arguments.passes, seed=arguments.seed
+    )
+    out = Path(arguments.out).expanduser() if arguments.out else default_model()
+    model.save(out)
+    print(f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots: {paths.shown(out)}/")

@@ -1,0 +1,128 @@
+"""Scores into files: turns, shifts, session results and model metrics, each carrying how it came about."""
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import stats, tables
+from crs_lib.dialogue import Dialogue
+from crs_lib.errors import InputError
+from crs_lib.metrics import base
+from crs_lib.movies.provenance import Provenance
+from crs_lib.movies.scorers import BatchScorer, Choice
+from crs_lib.movies.scoring import Scores
+
+CHUNK = 50  # dialogues scored at once
+_SHIFT_COLUMNS = ("model", "session_id", "turn", "type", "watched")
+_SCORER: list[BatchScorer] = []
+
+
+def stream(
+    dialogues: Iterable[Dialogue], scorer: BatchScorer, choice: Choice | None = None, workers: int = 1
+) -> Iterator[Scores]:
+    """Score dialogues chunk by chunk, in order; memory stays flat.
+
+    With more than one worker each process makes its own scorer from ``choice``; what comes out does not
+    depend on their number. Raises InputError for fewer than one worker.
+    """
+    if workers < 1:
+        raise InputError(f"workers is {workers}; give a whole number >= 1")
+    chunks = _batched(dialogues)
+    if workers == 1 or choice is None:
+        for chunk in chunks:
+            yield from scorer.score_many(chunk)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (choice,)) as pool:
+        waiting: deque[Future[list[Scores]]] = deque()
+        for chunk in chunks:
+            waiting.append(pool.submit(_score, chunk))
+            if len(waiting) > 2 * workers:
+                yield from waiting.popleft().result()
+        while waiting:
+            yield from waiting.popleft().result()
+
+
+def _batched(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, ...]]:
+    left = iter(dialogues)
+    while chunk := tuple(itertools.islice(left, CHUNK)):
+        yield chunk
+
+
+def _start(choice: Choice) -> None:
+    _SCORER.append(choice.make().scorer)
+
+
+def _score(chunk: Sequence[Dialogue]) -> list[Scores]:
+    return _SCORER[0].score_many(chunk)
+
+
+def write(scored: Iterator[Scores], target: Callable[[str], Path], told: Provenance) -> pd.DataFrame:
+    """Stream the scores into ``turns.parquet``, ``shifts.parquet`` and ``results.jsonl``.
+
+    ``target`` gives the path of a file's name. Returns the flat session table. Raises InputError where
+    there is nothing to score.
+    """
+    sessions: list[dict[str, Any]] = []
+    shifts: list[pd.DataFrame] = []
+    columns = told.columns()
+
+    def frames() -> Iterator[pd.DataFrame]:
+        while part := list(itertools.islice(scored, CHUNK)):
+            for scores in part:
+                lines.write(tables.dumps(scores.session | columns) + "\n")
+                sessions.append({k: v for k, v in scores.session.items() if not isinstance(v, dict)})
+            shifts.append(pd.DataFrame([row for scores in part for row in scores.shifts]))
+            yield _turn_frame([row | columns for scores in part for row in scores.turns])
+
+    with tables.write_aside(target("results.jsonl")) as lines:
+        tables.write_parquet(target("turns.parquet"), frames())
+        if not sessions:
+            raise InputError("there is no dialogue to score; is the log empty?")
+    found = [frame for frame in shifts if len(frame)]
+    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(_SHIFT_COLUMNS))
+    tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
+    return pd.DataFrame(sessions)
+
+
+def _turn_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    frame = pd.DataFrame(rows)
+    if "since_shift" in frame:
+        frame["since_shift"] = frame["since_shift"].astype("Int64")
+    return frame
+
+
+def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mapping[str, str]) -> pd.DataFrame:
+    """One row a model and metric: mean over sessions, 95 % bootstrap interval, n and n missing.
+
+    Sessions are resampled by scenario (the session's number), so that the interval is that of the
+    unit of inference. A metric that no session defines has a null mean and n 0. ``columns`` are added.
+    """
+    parts = []
+    for name in metrics:
+        frame = sessions[["model", "session_id", name]].astype({name: float})
+        known = frame[frame[name].notna()]
+        if known.empty:
+            part = pd.DataFrame({"model": sessions["model"].unique()})
+            part[["mean", "low", "high"]] = math.nan
+            part["n"], part["n_missing"] = 0, sessions.groupby("model").size().loc[part["model"]].to_numpy()
+        else:
+            part = stats.cluster_bootstrap(frame, system="model", scenario="session_id", value=name, seed=0)
+        part["metric"] = name
+        parts.append(part)
+    table = pd.concat(parts, ignore_index=True).rename(columns={"system": "model"})
+    order = {model: place for place, model in enumerate(dict.fromkeys(sessions["model"]))}
+    table["direction"] = [base.get(name).direction for name in table["metric"]]
+    table = table.assign(**columns)
+    places = {name: place for place, name in enumerate(metrics)}
+    table = table.sort_values(
+        ["metric", "model"], key=lambda c: c.map(order if c.name == "model" else places), ignore_index=True
+    )
+    head = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction", *columns]
+    return table[head]

@@ -1,0 +1,194 @@
+"""From a convention's name to something that scores dialogues: the parts chosen, made and named."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from crs_lib import runs
+from crs_lib.dialogue import Dialogue
+from crs_lib.errors import InputError
+from crs_lib.movies import conventions, extractors, provenance, sources
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.concepts import ConceptSpace
+from crs_lib.movies.conventions import Convention
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS, Scorer, Scores, Text
+from crs_lib.registry import did_you_mean
+from crs_lib.text import words_of_many
+
+SIMILARITIES = ("tfidf", "minilm")
+
+
+class BatchScorer(Protocol):
+    """Scores dialogues; the answers do not depend on which are given together."""
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]: ...
+
+
+class Ready(NamedTuple):
+    """A scorer with what its tables say about it, and the session metrics it gives, in order."""
+
+    scorer: BatchScorer
+    provenance: provenance.Provenance
+    metrics: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which way of scoring. Empty settings are the convention's own.
+
+    ``catalog`` is a file or "sample". ``vocabulary`` fixes the features of the TF-IDF space, ``topic_model``
+    is the folder of an LDA model, ``llm`` the model of the extractors called llm. Raises InputError for
+    unknown names, and for a setting that the convention has no use for.
+    """
+
+    catalog: str
+    convention: str = "default"
+    extractor: str = ""
+    similarity: str = ""
+    vocabulary: str = ""
+    topics: str = ""
+    topic_model: str = ""
+    llm: str = ""
+    inputs: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rule = self.rule
+        if self.extractor:
+            extractors.EXTRACTORS.get(self.extractor)
+        if self.similarity and self.similarity not in SIMILARITIES:
+            hint = did_you_mean(self.similarity, SIMILARITIES)
+            raise InputError(
+                f"unknown similarity {self.similarity!r}{hint} (known: {', '.join(SIMILARITIES)})"
+            )
+        useless = {
+            "extractor": self.extractor and not rule.extractor,
+            "similarity": self.similarity and not rule.similarity,
+            "vocabulary": self.vocabulary and (self.similarity or rule.similarity) != "tfidf",
+            "topics": self.topics and not rule.topics,
+            "topic_model": self.topic_model and (self.topics or rule.topics) != "lda",
+        }
+        for name, wrong in useless.items():
+            if wrong:
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}, but convention {rule.name!r} with these settings does "
+                    "not use it; leave it out"
+                )
+
+    @property
+    def rule(self) -> Convention:
+        """The convention itself."""
+        return conventions.get(self.convention)
+
+    def make(self) -> Ready:
+        """Load the catalogue and make the scorer; InputError where something it needs is missing."""
+        makers = {"items": _items, "grounded": _grounded, "legacy": _legacy}
+        return makers[self.rule.scorer](self)
+
+
+@dataclass(eq=False)
+class ItemsScorer:
+    """Our scores (``movies/scoring.py``) with any extractor over the cleaned catalogue's concepts."""
+
+    grounder: Grounder
+    rule: Convention
+    extractor: extractors.Extractor | None = None
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return Scorer(self.grounder, self.rule)
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
+        """The scores of each dialogue."""
+        texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
+        if self.extractor is None:
+            concepts = self.grounder.ground(texts).sets()
+        else:
+            known = extractors.memoised(self.extractor, texts)
+            concepts = [known[text] for text in texts]
+        found = zip(words_of_many(texts), concepts, strict=True)
+        return [
+            self._scorer.score(dialogue, [Text(*next(found)) for _ in dialogue.turns])
+            for dialogue in dialogues
+        ]
+
+
+def _items(choice: Choice) -> Ready:
+    catalog = sources.load(choice.catalog)
+    rule, grounder = choice.rule, Grounder(catalog)
+    name, extractor = choice.extractor or rule.extractor, None
+    if name != "words":
+        extractor = extractors.create(
+            name, extractors.Material(ConceptSpace.of(catalog), catalog, choice.llm)
+        )
+    scorer = ItemsScorer(grounder, rule, extractor)
+    embedder = extractor.embedder if extractor else ""
+    inputs = _inputs(choice, catalog)
+    told = provenance.of(rule, name, embedder, inputs)
+    return Ready(scorer, told, (*TURN_METRICS, *SESSION_METRICS))
+
+
+def _grounded(choice: Choice) -> Ready:
+    from crs_lib.movies.thesis_catalog import ThesisCatalog
+    from crs_lib.movies.thesis_grounded import METRICS, GroundedScorer
+
+    catalog, rule = ThesisCatalog.load(choice.catalog), choice.rule
+    name = choice.extractor or rule.extractor
+    extractor = extractors.create(name, extractors.Material(catalog.space, None, choice.llm))
+    space = _space(choice, catalog)
+    embedder = "; ".join(part for part in (extractor.embedder, f"sentences: {space.name}") if part)
+    told = provenance.of(rule, name, embedder, _inputs(choice))
+    return Ready(GroundedScorer(catalog, extractor, space, rule), told, METRICS)
+
+
+def _legacy(choice: Choice) -> Ready:
+    from crs_lib.movies import topics
+    from crs_lib.movies.thesis_catalog import ThesisCatalog
+    from crs_lib.movies.thesis_legacy import METRICS, LegacyScorer
+
+    catalog, rule = ThesisCatalog.load(choice.catalog), choice.rule
+    named = choice.topics or rule.topics
+    namer = topics.create(named, model=choice.topic_model or None, llm=choice.llm)
+    space = _space(choice, catalog)
+    embedder = f"topics: {namer.name}; sentences: {space.name}"
+    inputs = _inputs(choice)
+    if named == "lda":
+        folder = Path(choice.topic_model or topics.default_model())
+        inputs["topic model"] = runs.sha256(folder / "exp_elog_beta.npy")
+    told = provenance.of(rule, named, embedder, inputs)
+    return Ready(LegacyScorer(space, namer, rule), told, METRICS)
+
+
+def _space(choice: Choice, catalog: Any) -> Any:
+    """The sentence space of a choice, fitted on the catalogue where it is one that is fitted."""
+    from crs_lib.metrics import similarity
+
+    if (choice.similarity or choice.rule.similarity) == "minilm":
+        return similarity.EmbeddingSpace("minilm")
+    words = similarity.read_vocabulary(choice.vocabulary) if choice.vocabulary else None
+    return similarity.TfidfSpace(catalog.documents, words)
+
+
+def _inputs(choice: Choice, catalog: Catalog | None = None) -> dict[str, str]:
+    """Names and content hashes of what a scoring reads."""
+    found = dict(choice.inputs)
+    if catalog is not None:
+        found["catalog"] = sources.content_hash(catalog)
+    elif choice.catalog == sources.SAMPLE:
+        found["catalog"] = sources.content_hash(sources.load(sources.SAMPLE))
+    else:
+        found["catalog"] = runs.sha256(Path(choice.catalog).expanduser())
+    if choice.vocabulary:
+        found["vocabulary"] = runs.sha256(Path(choice.vocabulary).expanduser())
+    return found
+
+
+def hash_of_files(files: Sequence[Path]) -> str:
+    """One digest of several files: names and contents, in order."""
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name}\0{runs.sha256(path)}\n".encode())
+    return digest.hexdigest()
