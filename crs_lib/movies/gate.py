@@ -1,0 +1,230 @@
+"""The gate: which metrics order the control policies as they must, and are therefore fit to rank systems.
+
+Every session metric is put through every ordering of :mod:`crs_lib.movies.gate_orderings`, with paired
+95 % intervals over scenarios. Source: docs/validity.md, section 1.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import paths, runs, stats, tables
+from crs_lib.errors import InputError, RunError
+from crs_lib.metrics import base
+from crs_lib.movies import evaluate, simulate, sources
+from crs_lib.movies.gate_orderings import (
+    ABOVE,
+    AFTER,
+    ALIKE,
+    BEFORE,
+    DOSES,
+    LEVEL,
+    MARGIN,
+    NOT_BELOW,
+    ORDERINGS,
+    POLICIES,
+    RISING,
+    TREND,
+    WHOLE,
+    Ordering,
+    noisy,
+)
+from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS
+
+NOT_VALID, DESCRIPTIVE = "not valid for ranking", "no direction, not for ranking"
+TESTS, VERDICTS, DOSE_TABLE = "gate.csv", "gate_metrics.csv", "gate_doses.csv"
+_TESTS = tables.Contract(TESTS, ("metric", "ordering", "verdict"), ("metric", "ordering"))
+_VERDICTS = tables.Contract(VERDICTS, ("metric", "mark", "passed", "asked"), ("metric",))
+_DOSES = tables.Contract(DOSE_TABLE, ("metric", "dose", "mean"), ("metric", "dose"))
+_NOTEBOOK = "31_metric_validity"
+
+
+@dataclass(frozen=True)
+class GateConfig:
+    """The settings of a gate run, checked as those of a simulation and of an evaluation."""
+
+    run: str = "gate"
+    catalog: str = sources.SAMPLE
+    n_sessions: int = 50
+    n_turns: int = 20
+    seed: int = 7
+    convention: str = "default"
+    workers: int = 1
+
+    def __post_init__(self) -> None:
+        self.simulation()
+        evaluate.EvaluateConfig(self.run, self.convention)
+        if self.n_sessions < 2:
+            raise InputError(f"n_sessions is {self.n_sessions}; intervals need at least 2, 50 is usual")
+
+    def simulation(self) -> simulate.SimulateConfig:
+        """The batch of all control policies that the gate looks at."""
+        return simulate.SimulateConfig(
+            self.run, self.catalog, POLICIES, self.n_sessions, self.n_turns, self.seed, self.workers
+        )
+
+
+def run(config: GateConfig, *, progress: bool = True) -> Path:
+    """Simulate and score the control policies, and put every metric through the gate; returns the folder."""
+    simulate.simulate(config.simulation(), progress=progress)
+    evaluate.evaluate(evaluate.EvaluateConfig(config.run, config.convention))
+    return check(config.run)
+
+
+def check(run: str) -> Path:
+    """Put the metrics of an evaluated run through the gate; writes its three tables into the folder.
+
+    Raises InputError where the run lacks a control policy, RunError where it has not been evaluated.
+    """
+    values = session_values(evaluate.read(run, "turns"), evaluate.read(run, "results"))
+    rule = runs.finished(simulate.STUDY, run, "evaluate", "04_evaluate")
+    inputs = {"results": rule["outputs"]["results.jsonl"]}
+    with runs.stage(simulate.STUDY, run, "gate", {"margin": MARGIN}, inputs, fixed=False) as stage:
+        tests = test_all(values)
+        tables.write_csv(stage.path(TESTS), tests)
+        tables.write_csv(stage.path(VERDICTS), verdicts(tests))
+        tables.write_csv(stage.path(DOSE_TABLE), dose_response(values))
+        stage.counts |= {"tests": len(tests), "metrics": tests["metric"].nunique()}
+    return stage.folder
+
+
+def session_values(turns: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
+    """One row per metric, part of the session, system and scenario: the mean over its turns.
+
+    Metrics of whole sessions that speak of shifts stand for the part after them and have no part before.
+    """
+    shifted = turns["since_shift"].notna()
+    keys = ["model", "session_id"]
+    parts = []
+    for scope, chosen in ((AFTER, turns[shifted]), (BEFORE, turns[~shifted])):
+        means = chosen.groupby(keys, sort=False)[list(TURN_METRICS)].mean().reset_index()
+        parts.append(means.melt(keys, TURN_METRICS, "metric", "value").assign(scope=scope))
+    whole = results[[*keys, *TURN_METRICS, *SESSION_METRICS]]
+    parts.append(whole.melt(keys, None, "metric", "value").assign(scope=WHOLE))
+    parts.append(whole.melt(keys, SESSION_METRICS, "metric", "value").assign(scope=AFTER))
+    frame = pd.concat(parts, ignore_index=True).astype({"value": float})
+    return frame.rename(columns={"model": "system", "session_id": "scenario"})
+
+
+def test_all(values: pd.DataFrame, orderings: Sequence[Ordering] = ORDERINGS) -> pd.DataFrame:
+    """One row per metric and ordering: the paired difference, its 95 % interval, and the verdict.
+
+    ``diff`` is ``a - b`` turned so that higher is better. Verdicts: "pass", "fail", or "undefined" where
+    the two systems share fewer than two scenarios with a value; an ordering of a part that a metric does
+    not have is left out. Raises InputError naming the policies that are missing.
+    """
+    missing = sorted(set(POLICIES) - set(values["system"]))
+    if missing:
+        raise InputError(f"the gate needs all control policies; the run lacks {', '.join(missing)}")
+    rows = []
+    for name in dict.fromkeys(values["metric"]):
+        if base.get(name).direction == base.NEITHER:
+            continue
+        sign = -1.0 if base.get(name).direction == base.LOWER else 1.0
+        mine = values[values["metric"] == name]
+        wide = {scope: sign * _wide(part) for scope, part in mine.groupby("scope")}
+        rows += [_ordered(name, one, wide[one.scope]) for one in orderings if one.scope in wide]
+        rows.append(_trend(name, wide[WHOLE]))
+    return pd.DataFrame(rows)
+
+
+def _wide(values: pd.DataFrame) -> pd.DataFrame:
+    """Scenarios by systems."""
+    return values.set_index(["scenario", "system"])["value"].unstack()  # noqa: PD010
+
+
+def _ordered(metric: str, one: Ordering, wide: pd.DataFrame) -> dict[str, Any]:
+    """The row of one ordering; ``wide`` is scenarios by systems, higher is better."""
+    row: dict[str, Any] = {"metric": metric, "ordering": one.text}
+    row |= {"diff": math.nan, "low": math.nan, "high": math.nan}
+    pair = wide[[one.a, one.b]].dropna()
+    row |= {"p": math.nan, "n": len(pair), "n_missing": len(wide) - len(pair)}
+    if len(pair) < 2:
+        return row | {"verdict": "undefined"}
+    frame = pair.rename_axis(columns="system").reset_index().melt("scenario", value_name="value")
+    found = stats.mean_differences(frame, pairs=[(one.a, one.b)]).iloc[0]
+    row |= {name: float(found[name]) for name in ("diff", "low", "high", "p")}
+    margin = MARGIN * abs(float((wide["oracle"] - wide["random"]).mean()))
+    holds = {
+        ABOVE: row["low"] > 0,
+        NOT_BELOW: row["high"] >= 0,
+        ALIKE: -margin < row["low"] and row["high"] < margin,
+    }[one.relation]
+    return row | {"verdict": "pass" if holds else "fail"}
+
+
+def _trend(metric: str, wide: pd.DataFrame) -> dict[str, Any]:
+    """The dose-response row: Page's trend within scenarios and means that never fall decide."""
+    row: dict[str, Any] = {"metric": metric, "ordering": RISING, "p": math.nan, "p_jonckheere": math.nan}
+    complete = wide[list(TREND)].dropna()
+    row |= {"n": len(complete), "n_missing": len(wide) - len(complete)}
+    if len(complete) < 2:
+        return row | {"verdict": "undefined"}
+    frame = complete.rename_axis(columns="system").reset_index().melt("scenario", value_name="value")
+    page = stats.page_trend(frame, TREND).iloc[0]
+    jonckheere = stats.jonckheere_trend(frame, TREND).iloc[0]
+    steps = complete.mean().diff().dropna()
+    holds = bool(page["p"] < LEVEL and (steps >= -1e-12).all())
+    row |= {"diff": float(complete["oracle"].mean() - complete[TREND[0]].mean()), "p": float(page["p"])}
+    return row | {"p_jonckheere": float(jonckheere["p"]), "verdict": "pass" if holds else "fail"}
+
+
+def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
+    """One row per metric: how many orderings it passed of those asked, what it failed, and its mark.
+
+    The mark is empty for a metric that passed all. Metrics without direction are not tested.
+    """
+    rows = []
+    for name, mine in tests.groupby("metric", sort=False):
+        lost = mine[mine["verdict"] != "pass"]
+        failed = "; ".join(f"{o} ({v})" if v == "undefined" else o
+                           for o, v in zip(lost["ordering"], lost["verdict"], strict=True))  # fmt: skip
+        passed = len(mine) - len(lost)
+        mark = NOT_VALID if len(lost) else ""
+        rows.append({"metric": name, "passed": passed, "asked": len(mine), "mark": mark, "failed": failed})
+    for name in (*TURN_METRICS, *SESSION_METRICS):
+        if base.get(name).direction == base.NEITHER:
+            rows.append({"metric": name, "passed": 0, "asked": 0, "mark": DESCRIPTIVE, "failed": ""})
+    return pd.DataFrame(rows)
+
+
+def dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
+    """Mean and 95 % cluster-bootstrap interval of every metric by dose of noise; 0 is the oracle."""
+    dose = {"oracle": 0.0} | {noisy(d): d for d in DOSES}
+    kept = values[(values["scope"] == WHOLE) & values["system"].isin(list(dose))]
+    parts = []
+    for name, mine in kept.groupby("metric", sort=False):
+        known = mine.dropna(subset="value")
+        if known.empty:
+            continue
+        found = stats.cluster_bootstrap(known, resamples=resamples)
+        parts.append(found.assign(metric=name, dose=found["system"].map(dose)))
+    table = pd.concat(parts, ignore_index=True).sort_values(["metric", "dose"], ignore_index=True)
+    return table[["metric", "dose", "mean", "low", "high", "n"]]
+
+
+def read(run: str, table: str = "metrics") -> pd.DataFrame:
+    """A table of a finished gate: "metrics" (verdicts), "tests" or "doses".
+
+    Raises InputError for another name, RunError with the command that makes it.
+    """
+    files = {"metrics": _VERDICTS, "tests": _TESTS, "doses": _DOSES}
+    if table not in files:
+        raise InputError(f"no table {table!r}; give one of {', '.join(files)}")
+    entry = runs.read_manifest(simulate.STUDY, run).get("stages", {}).get("gate", {})
+    if entry.get("status") != "finished":
+        raise RunError(f"no finished gate in run {run!r}; make it with: python -m crs_lib gate --run {run}")
+    return tables.read_table(paths.run_folder(simulate.STUDY, run) / files[table].name, files[table])
+
+
+def marks(run: str = "gate") -> dict[str, str]:
+    """What a table prints beside each metric: empty where it may rank systems, else why it may not.
+
+    Raises RunError with the command that makes the gate, where the run has none.
+    """
+    found = read(run)
+    return dict(zip(found["metric"], found["mark"].fillna(""), strict=True))
