@@ -1,0 +1,152 @@
+"""A real batch, killed without warning, short of disk, or met by a second one: it goes on and ends the same."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from crs_lib import runs
+from crs_lib.errors import RunError
+from crs_lib.ledger import Ledger
+from crs_lib.movies import evaluate, simulate
+from crs_lib.movies.evaluate import EvaluateConfig
+from crs_lib.movies.simulate import SimulateConfig
+
+SETTINGS = {"systems": ["tracker", "random", "echo"], "n_sessions": 80, "n_turns": 10, "seed": 5}
+TOTAL = 3 * 80
+SCRIPT = f"""
+import sys
+from crs_lib.errors import RunError
+from crs_lib.movies import simulate
+from crs_lib.movies.simulate import SimulateConfig
+config = SimulateConfig(run=sys.argv[1], workers=int(sys.argv[2]), **{SETTINGS!r})
+try:
+    simulate.simulate(config, progress=False)
+except RunError as error:
+    sys.exit(f"RunError: {{error}}")
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    patch = pytest.MonkeyPatch()
+    folder = tmp_path_factory.mktemp("results")
+    patch.setenv("CRS_RESULTS", str(folder))
+    yield folder / "movies"
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def expected(results):
+    """The bytes of a batch that nobody disturbed."""
+    folder = simulate.simulate(SimulateConfig(run="whole", **SETTINGS), progress=False)
+    return (folder / "dialogues.jsonl").read_bytes()
+
+
+def start(run, workers=1, limit=None):
+    """The batch as a process group of its own; with a limit no file can grow beyond that many bytes."""
+
+    def bound():
+        if limit:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, run, str(workers)], stderr=subprocess.PIPE, text=True, preexec_fn=bound
+    )
+
+
+def stored(folder):
+    path = folder / "ledger.sqlite"
+    if not path.exists():
+        return 0
+    try:
+        with Ledger(path) as ledger:
+            return len(ledger.finished())
+    except RunError:  # its table is not there yet
+        return 0
+
+
+def kill_at(process, folder, n, seconds=120):
+    """Kill the batch without warning once it has stored n sessions; returns how many there are then."""
+    end = time.monotonic() + seconds
+    while stored(folder) < n and process.poll() is None:
+        assert time.monotonic() < end, "it never came so far"
+        time.sleep(0.005)
+    process.kill()
+    process.communicate()
+    return stored(folder)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_twice_and_started_again_it_ends_with_the_same_bytes(results, expected, workers):
+    run = f"killed-{workers}"
+    folder, counts = results / run, []
+    for share in (1, 60):
+        counts.append(kill_at(start(run, workers), folder, share))
+        assert not (folder / "dialogues.jsonl").exists()  # never half a file
+    assert 0 < counts[0] < counts[1] < TOTAL, counts
+    assert runs.read_manifest("movies", run)["stages"]["simulate"]["status"] == "running"
+    with pytest.raises(RunError, match=f"no finished 03_simulate in run '{run}'"):
+        simulate.dialogues(run)
+    before = attempts(folder)
+    last = start(run, workers)
+    assert (last.communicate(timeout=300)[1], last.returncode) == ("", 0)
+    assert (folder / "dialogues.jsonl").read_bytes() == expected
+    after = attempts(folder)
+    assert len(after) == TOTAL
+    assert set(after.values()) == {1}  # nothing was done twice
+    assert before.items() <= after.items()
+
+
+def attempts(folder):
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        rows = ledger._query("SELECT system, session, attempt FROM sessions")
+    return {(system, session): attempt for system, session, attempt in rows}
+
+
+def test_a_full_disk_in_mid_batch_says_so_and_the_batch_goes_on_later(results, expected):
+    folder = results / "full"
+    process = start("full", limit=400_000)
+    message = process.communicate(timeout=300)[1]
+    assert process.returncode == 1
+    assert "RunError: could not" in message
+    assert not (folder / "dialogues.jsonl").exists()
+    kept = stored(folder)
+    assert 0 < kept < TOTAL
+    done = start("full")
+    assert (done.communicate(timeout=300)[1], done.returncode) == ("", 0)
+    assert (folder / "dialogues.jsonl").read_bytes() == expected
+
+
+def test_a_second_batch_on_one_run_is_turned_away_and_harms_nothing(results, expected):
+    folder = results / "busy"
+    first = start("busy")
+    end = time.monotonic() + 120
+    while stored(folder) < 1:
+        assert time.monotonic() < end, "it never began"
+        time.sleep(0.005)
+    os.kill(first.pid, signal.SIGSTOP)
+    try:
+        second = start("busy")
+        message = second.communicate(timeout=300)[1]
+        assert second.returncode == 1
+        assert "another process is working on run 'busy'; wait for it or use another run name" in message
+    finally:
+        os.kill(first.pid, signal.SIGCONT)
+    assert (first.communicate(timeout=300)[1], first.returncode) == ("", 0)
+    assert (folder / "dialogues.jsonl").read_bytes() == expected
+
+
+def test_a_resumed_run_scores_like_one_that_was_never_killed(results, expected):
+    folder = results / "killed-1"
+    if not (folder / "dialogues.jsonl").exists():
+        pytest.skip("needs the killed run of this module")
+    for run in ("whole", "killed-1"):
+        evaluate.evaluate(EvaluateConfig(run=run))
+    for name in ("results.jsonl", "model_metrics.csv", "turns.parquet", "shifts.parquet"):
+        assert (folder / name).read_bytes() == (results / "whole" / name).read_bytes()
