@@ -72,6 +72,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS
         panel.margins(x=0.12)
         panel.locator_params(axis="x", nbins=3)
     _name_rows(axes, order)
+    made.get_layout_engine().set(wspace=0.07)
     made.supylabel("system")
     words = "Means with 95 % intervals; numbers beside a panel: ranks, 1 is best"
     style.note(made, f"{words}; {_sessions(model_metrics)}.")
