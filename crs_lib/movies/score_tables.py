@@ -109,9 +109,9 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
         frame = sessions[["model", "session_id", name]].astype({name: float})
         known = frame[frame[name].notna()]
         if known.empty:
-            part = pd.DataFrame({"model": sessions["model"].unique()})
+            part = pd.DataFrame({"system": sessions["model"].unique()})
             part[["mean", "low", "high"]] = math.nan
-            part["n"], part["n_missing"] = 0, sessions.groupby("model").size().loc[part["model"]].to_numpy()
+            part["n"], part["n_missing"] = 0, sessions.groupby("model").size().loc[part["system"]].to_numpy()
         else:
             part = stats.cluster_bootstrap(frame, system="model", scenario="session_id", value=name, seed=0)
         part["metric"] = name
