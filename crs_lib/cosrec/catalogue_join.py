@@ -1,14 +1,15 @@
 """The last kind of work of the catalogue: join one range of products with its reviews."""
 
 import json
-from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from crs_lib.cosrec.catalogue_tasks import Job, Seen, mark
 
+_START = 64  # bytes that tell most reviews apart: time, rating, and the user's name
 _HEAD = 19  # a review's time (18 digits) and rating (1), before its JSON
 
 
@@ -18,26 +19,18 @@ def join(job: Job, number: int, seen: Seen | None = None) -> dict[str, Any]:
     out = work / "joined" / f"{number:05d}"
     out.parent.mkdir(parents=True, exist_ok=True)
     counts: Counter[str] = Counter()
-    reviews = _lines(work / "reviews", number)
-    if job.rules.legacy:
-        reviews.sort(key=_name_and_time)  # equal times stay in the order of the file
-    else:
-        reviews.sort()
+    reviews: defaultdict[bytes, list[bytes]] = defaultdict(list)
+    for line in _lines(work / "reviews", number):
+        name, _, row = line.partition(b"\t")
+        reviews[name].append(row)
     products = [line.split(b"\t", 3) for line in _lines(work / "products", number)]
     products.sort(key=lambda row: row[0])
     with out.open("wb") as file:
-        for name, rows in groupby(products, key=lambda row: row[0]):
-            same = list(rows)
+        for name, group in groupby(products, key=lambda row: row[0]):
+            same = list(group)
             counts["duplicate products"] += len(same) - 1
-            start, end = bisect_left(reviews, name + b"\t"), bisect_left(reviews, name + b"\n")
-            if job.rules.legacy:
-                start, end = (
-                    bisect_left(reviews, name + sign, key=lambda line: line.partition(b"\t")[0] + b"\t")
-                    for sign in (b"\t", b"\n")
-                )
-            found = [line[len(name) + 1 :] for line in reviews[start:end]]
-            file.write(_joined(job, _chosen(job, same), found, counts))
             counts["products"] += 1
+            file.write(_joined(job, _chosen(job, same), reviews.pop(name, []), counts))
     facts = {"counts": dict(counts)}
     mark(out, facts)
     if seen:
@@ -45,16 +38,12 @@ def join(job: Job, number: int, seen: Seen | None = None) -> dict[str, Any]:
     return facts
 
 
-def _lines(folder: Path, number: int) -> list[bytes]:
+def _lines(folder: Path, number: int) -> Iterator[bytes]:
     """The lines of a range from all categories, in the order of the categories."""
-    found: list[bytes] = []
     for path in sorted(folder.glob(f"*/{number:05d}")):
-        found.extend(path.read_bytes().split(b"\n")[:-1])
-    return found
-
-
-def _name_and_time(line: bytes) -> bytes:
-    return line[: line.index(b"\t") + _HEAD]
+        with path.open("rb") as file:
+            for line in file:
+                yield line[:-1]
 
 
 def _chosen(job: Job, same: list[list[bytes]]) -> bytes:
@@ -68,7 +57,7 @@ def _chosen(job: Job, same: list[list[bytes]]) -> bytes:
 def _joined(job: Job, body: bytes, rows: list[bytes], counts: Counter[str]) -> bytes:
     """The product's line with its reviews by time and the statistics of its ratings."""
     legacy = job.rules.legacy
-    kept = rows if legacy else _distinct(rows)
+    kept = sorted(rows, key=_time) if legacy else _distinct(sorted(rows))
     counts["duplicate reviews"] += len(rows) - len(kept)
     ratings = bytes([row[_HEAD - 1] for row in kept])
     stars = [ratings.count(digit) for digit in b"12345"]
@@ -85,6 +74,11 @@ def _joined(job: Job, body: bytes, rows: list[bytes], counts: Counter[str]) -> b
     return b'%b,"valid_reviews":[%b],"valid_ratings":%b,%b}\n' % (body[:-1], texts, histogram, numbers)
 
 
+def _time(row: bytes) -> bytes:
+    """A review's time; equal times stay in the order of the file."""
+    return row[: _HEAD - 1]
+
+
 def _votes(row: bytes) -> int:
     """How many found it helpful: the last field of a review's JSON."""
     return int(row[row.rindex(b":") + 1 : -1])
@@ -93,14 +87,13 @@ def _votes(row: bytes) -> int:
 def _distinct(rows: list[bytes]) -> list[bytes]:
     """Sorted reviews without copies; of reviews that differ in their votes alone, the one with most."""
     kept: list[bytes] = []
-    before = b""
+    last = b""
     for row in rows:
-        said = row[: row.rindex(b":")]
-        if said == before:
-            kept[-1] = max(kept[-1], row, key=_votes)
+        if row[:_START] == last[:_START] and row[: row.rindex(b":")] == last[: last.rindex(b":")]:
+            kept[-1] = max(last, row, key=_votes)
         else:
             kept.append(row)
-        before = said
+        last = kept[-1]
     return kept
 
 

@@ -23,7 +23,7 @@ REVIEW_REASONS = (
 )  # fmt: skip
 REVIEW_FIELDS = ("user", "timestamp", "verified purchase", "title", "text", "rating", "helpful")
 _TAG = re.compile(r"<\s*/?\s*(?:br|p|b|i|em|strong|ul|li|div|span)\b[^<>]*>", re.IGNORECASE)
-_INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), 0x2060, 0xFEFF, 0xAD, *range(9), *range(14, 32), 0x7F])
+_INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), 0x2060, 0xFEFF, 0xAD, *range(9), *range(14, 32)])
 _SPACES = re.compile(r"\s+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -91,6 +91,11 @@ def clean(text: str) -> str:
         text = _SURROGATE.sub("\ufffd", text.translate(_INVISIBLE))
         return " ".join(text.split())
     return " ".join(text.split()) if "  " in text or text[:1] == " " or text[-1:] == " " else text
+
+
+def _clean_already(text: str) -> bool:
+    """Whether a text without control characters is ASCII, without markup, entity or run of blanks inside."""
+    return text.isascii() and "<" not in text and "&" not in text and "  " not in text
 
 
 def legacy_clean(text: str) -> str:
@@ -193,16 +198,9 @@ def _record(body: dict[str, Any], encode: Encoders) -> bytes:
         return encode.record(_sound(body))
 
 
-def needs_no_cleaning(line: bytes) -> bool:
-    """Whether no text of a JSON line can change by cleaning, but for blanks at its ends."""
-    return (
-        line.isascii()
-        and b"\\" not in line  # no escape: no control character, no quotation mark, no surrogate
-        and b"<" not in line
-        and b"&" not in line
-        and b"  " not in line
-        and b"\x7f" not in line
-    )
+def has_no_escape(line: bytes) -> bool:
+    """Whether a JSON line holds no escape: then no text in it has a control character or a surrogate."""
+    return b"\\" not in line
 
 
 def review(
@@ -210,7 +208,7 @@ def review(
 ) -> Review | tuple[str, Review | None]:
     """The kept review, or the first reason against it, with the rating that legacy counts all the same.
 
-    ``plain`` says that :func:`needs_no_cleaning` holds of its line, which saves time and changes nothing.
+    ``plain`` says that :func:`has_no_escape` holds of its line, which saves time and changes nothing.
 
     The caller has checked the id: ``asin`` and ``not in catalogue`` come before everything else. Older
     dumps call two fields ``sort_timestamp`` and ``helpful_votes``; ours reads them too.
@@ -237,14 +235,14 @@ def review(
         helpful = row.helpful_votes
     if type(helpful) is not int or helpful < 0:
         return "helpful", counted
-    if plain:
+    if plain and _clean_already(f"{title} {text}"):
         kept_title, kept_text = title.strip(), text.strip()
     else:
         tidy = legacy_clean if legacy else clean
         kept_title, kept_text = tidy(title), tidy(text)
     if len(text if legacy else kept_text) < rules.shortest:
         return "too short", counted
-    if not (plain or (title.isascii() and text.isascii())) and (
+    if not (title.isascii() and text.isascii()) and (
         latin_share(title) < rules.title_latin or latin_share(text) < rules.text_latin
     ):
         return "language", counted

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from crs_lib import tables
 from crs_lib.cosrec.catalogue_files import DamagedError, Watched, decoder, read_records
-from crs_lib.cosrec.catalogue_rules import Rules, encoders, needs_no_cleaning, product, review
+from crs_lib.cosrec.catalogue_rules import Rules, encoders, has_no_escape, product, review
 from crs_lib.errors import RunError
 
 _META_FIELDS = (
@@ -223,7 +223,7 @@ def spread(job: Job, source: Source, seen: Seen | None = None) -> dict[str, Any]
         if name not in known:
             counts["dropped: not in catalogue"] += 1
             continue
-        found = review(row, rules, encode, needs_no_cleaning(line))
+        found = review(row, rules, encode, has_no_escape(line))
         if len(found) == 2:
             counts[f"dropped: {found[0]}"] += 1
             if found[1] is None:
@@ -231,7 +231,8 @@ def spread(job: Job, source: Source, seen: Seen | None = None) -> dict[str, Any]
             found = found[1]
         else:
             kept += 1
-        reviews.add(name, b"%b\t%018d%d%b\n" % (name.encode(), *found))
+        time, rating, body = found
+        reviews.add(name, f"{name}\t{time:018d}{rating}".encode() + body + b"\n")
     reviews.flush()
     counts.update(read=read, kept=kept)
     return books.close()

@@ -15,8 +15,8 @@ from crs_lib.cosrec.catalogue_rules import (
     Rules,
     clean,
     encoders,
+    has_no_escape,
     legacy_clean,
-    needs_no_cleaning,
     price_of,
     product,
     review,
@@ -40,7 +40,7 @@ def outcome(line: bytes, fields: tuple[str, ...], tmp_path: Path, legacy: bool) 
             return "asin"
         if row.parent_asin != PRODUCT:
             return "not in catalogue"
-        found = review(row, rules, encode, needs_no_cleaning(raw))
+        found = review(row, rules, encode, has_no_escape(raw))
         assert found == review(row, rules, encode), "the short cut changes the result"
         return "kept" if isinstance(found, Review) else found[0]
     return "unreadable" if bad else ""
