@@ -19,6 +19,7 @@ def predict(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--ranker", default="auto", help="auto (learn where train chats are), learned or hand"
     )
+    parser.add_argument("--teachers", default="realtalk", help="realtalk, or realtalk+locomo")
     parser.add_argument("--train", metavar="FOLDER", help="a folder with realtalk/ and locomo/ to learn from")
     parser.add_argument(
         "--llm", default="", help="a language model's spec, e.g. ollama:llama3 (default: none)"
@@ -38,7 +39,7 @@ def _predict(arguments: Namespace) -> None:
     folder = Path(arguments.train) if arguments.train else None
     if folder and not folder.is_dir():
         raise InputError(f"--train {arguments.train!r} is no folder; it must hold realtalk/ and locomo/")
-    ranker = predictions.choose_ranker(arguments.ranker, built, folder)
+    ranker = predictions.choose_ranker(arguments.ranker, built, folder, arguments.teachers)
     advice = llm_advice.advice(arguments.llm) if arguments.llm else None
     records = predictions.predict(built, ranker, None, advice, timings=arguments.timings)
     count = predictions.write(Path(arguments.out), records)
@@ -58,6 +59,7 @@ def evaluate(parser: ArgumentParser) -> None:
     parser.add_argument("--run", default="train", help="name of the run under results/realtalk")
     parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
     parser.add_argument("--ranker", default="auto", help="auto, learned or hand")
+    parser.add_argument("--teachers", default="realtalk", help="realtalk, or realtalk+locomo")
     parser.add_argument("--selection", default="coverage", help="coverage, or the old preview")
     parser.add_argument("--mode", default="agent", help="agent, or the deprecated oneshot")
     parser.add_argument("--reading", default="valid", help="strict, valid or repaired")
@@ -70,7 +72,7 @@ def _evaluate(arguments: Namespace) -> None:
     from crs_lib.realtalk import experiments, stages
 
     split = "test" if arguments.test_only else ("train" if arguments.data == "realtalk" else "all")
-    names = ("run", "data", "encoder", "ranker", "selection", "mode", "reading", "final", "force")
+    names = ("run", "data", "encoder", "ranker", "teachers", "selection", "mode", "reading", "final", "force")
     config = stages.Config(split=split, **{name: getattr(arguments, name) for name in names})
     experiments.check_test_split(config.data, split, config.levers(), config.final, config.force)
     start = time.perf_counter()
@@ -98,6 +100,29 @@ def _ladder(arguments: Namespace) -> None:
     print(
         (frame.set_index("step") * [1 if c == "n" else 100 for c in frame.columns[1:]]).round(1).to_string()
     )
+
+
+def compare(parser: ArgumentParser) -> None:
+    """``realtalk-compare LEVER VALUE…``: the same questions with one lever set in different ways."""
+    parser.add_argument("lever", help="selection, mode, ranker, encoder, teachers, reading, …")
+    parser.add_argument("values", nargs="+", help="its values")
+    parser.add_argument("--data", default="realtalk", help="realtalk, locomo, sample, or a file or folder")
+    parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
+    parser.add_argument("--ranker", default="auto", help="auto, learned or hand")
+    parser.set_defaults(do=_compare)
+
+
+def _compare(arguments: Namespace) -> None:
+    from crs_lib.realtalk import compare as levers
+    from crs_lib.realtalk import stages
+
+    split = "train" if arguments.data == "realtalk" else "all"
+    config = stages.Config(
+        data=arguments.data, split=split, encoder=arguments.encoder, ranker=arguments.ranker
+    )
+    usual = getattr(config, arguments.lever, "")
+    values = [type(usual)(value) for value in arguments.values]
+    print(levers.table(config, arguments.lever, values).round(3).T.to_string(header=False))
 
 
 def report(shown: dict[str, pd.DataFrame], reading: str) -> str:

@@ -94,7 +94,9 @@ def choose_encoder(name: str) -> str:
     return "minilm" if minilm.installed() else "hashing"
 
 
-def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None) -> Ranker:
+def choose_ranker(
+    name: str, index: ChatIndex, folder: Path | None = None, teachers: str = training.OWN
+) -> Ranker:
     """``auto`` learns from the train chats where these and LightGBM are there; else the hand order.
 
     ``hand`` never learns; ``learned`` raises InputError where it cannot. The chat itself never teaches
@@ -107,7 +109,7 @@ def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None) -> Ra
         raise InputError(f"ranker {name!r} is not known; expected auto, hand or learned")
     if name == "hand" or (name == "auto" and not rankers.available()):
         return rankers.Hand()
-    own, foreign = training.train_chats(folder)
+    own, foreign = training.train_chats(folder, teachers)
     found = training.for_chat(index.chat, own, foreign, lambda chat: indexes.build(chat, index.encoder))
     if name == "learned" and found.name != "learned":
         raise InputError(

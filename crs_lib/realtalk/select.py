@@ -23,8 +23,8 @@ class Bounds:
     """
 
     single: float = 1.5
-    listed: float = 2.5
-    most: int = 10
+    listed: float = 2.25
+    most: int = 9
     narrative: int = 30
     phase: int = 15
 

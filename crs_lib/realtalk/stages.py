@@ -1,6 +1,5 @@
 """The three stages of a run: corpus tables, predictions, scores; each reads files of the one before."""
 
-import json
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
@@ -22,6 +21,7 @@ from crs_lib.realtalk import (
     readings,
     scoring,
     select,
+    training,
 )
 from crs_lib.realtalk.records import Chat
 
@@ -46,14 +46,15 @@ class Config:
     split: str = "all"
     encoder: str = "hashing"
     ranker: str = "hand"
+    teachers: str = training.OWN
     selection: str = select.COVERAGE
     mode: str = "agent"
     engine: str = "auto"
     share: float = 0.25
     keep: int = 40
     single: float = 1.5
-    listed: float = 2.5
-    most: int = 10
+    listed: float = 2.25
+    most: int = 9
     narrative: int = 30
     reading: str = readings.VALID
     llm: str = ""
@@ -67,6 +68,7 @@ class Config:
             "split": SPLITS,
             "reading": readings.READINGS,
             "ranker": ("auto", "hand", "learned"),
+            "teachers": training.TEACHERS,
             "encoder": ("auto", *index.encoders()),
         }
         for name, known in choices.items():
@@ -151,7 +153,7 @@ def predict(config: Config) -> list[dict[str, Any]]:
         advice = _advice(config)
         for chat in found:
             built = index.build(chat, encoder)
-            ranker = predictions.choose_ranker(config.ranker, built)
+            ranker = predictions.choose_ranker(config.ranker, built, teachers=config.teachers)
             out += predictions.predict(built, ranker, config.settings(), advice, timings=True)
             _LOG.info(
                 "%s: %d questions answered by %s/%s", chat.name, len(chat.questions), encoder, ranker.name
@@ -250,8 +252,13 @@ def _advice(config: Config) -> query.Advice | None:
     return llm_advice.advice(config.llm, config.seed)
 
 
-def read_config(run: str) -> dict[str, Any]:
-    """What the query stage of a run was asked for; RunError where it is not finished."""
-    entry = runs.finished(STUDY, run, "query", "22_realtalk_query")
-    found: dict[str, Any] = json.loads(json.dumps(entry["parameters"]))
-    return found
+def of_run(run: str, *, final: bool = False, force: bool = False) -> Config:
+    """The settings that the query stage of a run was made with, with permissions to score.
+
+    Raises RunError with the command that makes the stage, where it is not finished.
+    """
+    asked = runs.finished(STUDY, run, "query", "22_realtalk_query")["parameters"]
+    known = {f.name for f in fields(Config)}
+    return Config(
+        **{k: v for k, v in asked.items() if k in known} | {"run": run, "final": final, "force": force}
+    )
