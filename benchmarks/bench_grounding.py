@@ -1,0 +1,192 @@
+"""Grounding many texts: ours, compiled and plain, beside a loop over values with ``in`` and ahocorasick_rs.
+
+    python benchmarks/bench_grounding.py [--texts 60000] [--rounds 7] [--million 1000000]
+
+Values and texts are those of the thesis where CRS_MIRROR has them, else eight thousand invented values and
+simulated dialogues. All outputs are asserted equal before anything is timed; the loop does one text in two
+hundred, and its time is scaled up. Every contender folds the texts itself.
+"""
+
+import argparse
+import itertools
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from rounds import Contender, report, seconds
+
+from crs_lib import paths
+from crs_lib.movies import logs, simulate, sources
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.grounding import Grounder
+from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies.systems import World
+from crs_lib.text import fold, words_of_many
+
+
+def material(n_texts: int) -> tuple[Catalog, list[str], str]:
+    """A catalogue, texts, and where they are from."""
+    mirror = paths.mirror()
+    source = mirror / "thesis" / "opendialkg_movie_data.json" if mirror else None
+    files = sorted((mirror / "thesis").glob("logs_*/*.jsonl.gz")) if mirror else []
+    if source is not None and source.exists() and files:
+        turns = (turn.text for path in files for talk in logs.read(path) for turn in talk.turns)
+        return sources.load(source), list(itertools.islice(turns, n_texts)), "thesis catalogue and logs"
+    catalog = Catalog.from_records(itertools.chain(_sample(), invented(8_000)), "sample and invented people")
+    return catalog, list(itertools.islice(_said(catalog), n_texts)), "invented values, simulated dialogues"
+
+
+def _sample() -> Iterator[tuple[str, dict[str, Any]]]:
+    catalog = sources.load()
+    for item in range(len(catalog)):
+        record = catalog.record(item)
+        yield record["name"], record
+
+
+def invented(n: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Films with five people each, until there are n people; names of two or three syllable words."""
+    draw = np.random.default_rng(1)
+    syllables = [
+        a + b for a in "bdfgklmnprstvz" for b in ("a", "e", "i", "o", "u", "ar", "en", "il", "or", "un")
+    ]
+    pairs = [(a + b).capitalize() for a in syllables for b in syllables]
+    seen: set[str] = set()
+    people: list[str] = []
+    while len(people) < n:
+        parts = draw.integers(0, len(pairs), 3)
+        name = " ".join(pairs[i] for i in parts[: int(draw.integers(2, 4))])
+        if name not in seen:
+            seen.add(name)
+            people.append(name)
+    for start in range(0, n, 5):
+        yield f"Invented Film {start}", {"actor": people[start : start + 5], "year": "1999"}
+
+
+def _said(catalog: Catalog) -> Iterator[str]:
+    world = World(catalog, Grounder(catalog))
+    config = SimulateConfig(systems=["tracker"], n_turns=50)
+    for number in itertools.count():
+        for turn in simulate.session(world, "tracker", number, config).turns:
+            yield turn.text
+
+
+class Loop:
+    """The naive way: every value is looked for in every text with ``in``; blanks make it whole words."""
+
+    def __init__(self, forms: Sequence[str]) -> None:
+        self.padded = [f" {form} " for form in forms]
+
+    def __call__(self, texts: Sequence[str]) -> list[set[int]]:
+        folded = (f" {fold(text)} " for text in texts)
+        return [{i for i, form in enumerate(self.padded) if form in text} for text in folded]
+
+
+class Automaton:
+    """The library's way: an Aho-Corasick automaton over folded texts, all overlapping matches."""
+
+    def __init__(self, forms: Sequence[str]) -> None:
+        from ahocorasick_rs import AhoCorasick
+
+        self.find = AhoCorasick([f" {form} " for form in forms]).find_matches_as_indexes
+
+    def __call__(self, texts: Sequence[str]) -> list[set[int]]:
+        padded = (f" {' '.join(tokens)} " for tokens in words_of_many(texts))
+        return [{match[0] for match in self.find(text, overlapping=True)} for text in padded]
+
+
+def check(grounder: Grounder, plain: Grounder, loop: Loop, automaton: Automaton, texts: Sequence[str]) -> int:
+    """Assert that all contenders find the same; returns the number of matches."""
+    naive, found = loop(texts), automaton(texts)
+    assert found == naive, "the automaton disagrees with the loop"
+    compiled = grounder.ground(texts).sets()
+    assert plain.ground(texts).sets() == compiled, "compiled and plain grounding disagree"
+    forms = grounder.catalog.vocabulary
+    for text, hits, codes in zip(texts, naive, compiled, strict=True):
+        matches = grounder.audit(text)
+        assert {fold(text[m.start : m.end]) for m in matches} == {loop.padded[i].strip() for i in hits}, text
+        assert {m.code for m in matches if not m.rejected} == codes, text
+        assert all(0 <= code < len(forms) for code in codes)
+    return sum(map(len, naive))
+
+
+def forms_of(catalog: Catalog) -> list[str]:
+    """Every folded spelling of every concept, once."""
+    from crs_lib.movies.fields import FIELDS
+
+    terms = catalog.vocabulary
+    return list(
+        dict.fromkeys(f for n, v in zip(terms.field, terms.value, strict=True) for f in FIELDS[n].forms(v))
+    )
+
+
+def scaling(catalog: Catalog, texts: Sequence[str], n_values: int, rounds: int) -> None:
+    """The same texts against the catalogue alone, and with invented people up to n values."""
+    records = [(item.title, catalog.record(i)) for i, item in enumerate(catalog.items)]
+    start = time.process_time()
+    large = Catalog.from_records(itertools.chain(records, invented(n_values)), "large")
+    print(
+        f"\n{len(large.vocabulary):,} values: catalogue built in {time.process_time() - start:.0f} s",
+        end=", ",
+    )
+    small = {kind: Grounder(catalog, compiled=kind == "compiled") for kind in ("compiled", "plain")}
+    start = time.process_time()
+    big = {kind: Grounder(large, compiled=kind == "compiled") for kind in ("compiled", "plain")}
+    for kind in small:
+        expected = [{small[kind].key(c) for c in codes} for codes in small[kind].ground(texts[:500]).sets()]
+        found = [{big[kind].key(c) for c in codes} for codes in big[kind].ground(texts[:500]).sets()]
+        assert found == expected, "invented names were found in the texts"
+    print(f"two grounders in {time.process_time() - start:.0f} s")
+    for kind in small:
+        took = seconds(
+            {
+                "few": Contender(lambda k=kind: small[k].ground(texts)),
+                "many": Contender(lambda k=kind: big[k].ground(texts)),
+            },
+            rounds,
+        )
+        ratios = [many / few for few, many in zip(took["few"], took["many"], strict=True)]
+        low, middle, high = statistics.quantiles(ratios, n=4)
+        print(
+            f"{kind:10} {len(catalog.vocabulary):,} → {len(large.vocabulary):,} values: "
+            f"{middle:.2f} × the time ({low:.2f} … {high:.2f})"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--texts", type=int, default=60_000)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument(
+        "--million", type=int, default=1_000_000, help="values of the large catalogue; 0: left out"
+    )
+    options = parser.parse_args()
+    catalog, texts, where = material(options.texts)
+    forms = forms_of(catalog)
+    compiled, plain = Grounder(catalog), Grounder(catalog, compiled=False)
+    loop, automaton = Loop(forms), Automaton(forms)
+    few = texts[:: max(1, len(texts) // 300)]
+    matches = check(compiled, plain, loop, automaton, few)
+    compiled.ground(texts[:100])
+    size = sum(map(len, texts)) / 1e6
+    print(f"{where}: {len(forms):,} forms, {len(texts):,} texts ({len(set(texts)):,} distinct)")
+    print(f"{size:.1f} million characters; all agree on {len(few):,} texts with {matches:,} matches")
+    took = seconds(
+        {
+            "loop with in": Contender(lambda: loop(few), len(few) / len(texts)),
+            "ahocorasick_rs": Contender(lambda: automaton(texts)),
+            "ours, plain": Contender(lambda: plain.ground(texts)),
+            "ours, compiled": Contender(lambda: compiled.ground(texts)),
+        },
+        options.rounds,
+    )
+    report(took, "texts", len(texts), "loop with in")
+    if options.million:
+        scaling(catalog, texts[: max(1, len(texts) // 3)], options.million, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
