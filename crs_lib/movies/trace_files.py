@@ -1,19 +1,17 @@
 """The files behind a trace, read in step: dialogues, their turns, shifts, scores and judge notes."""
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import paths
+from crs_lib import paths, runs
 from crs_lib.dialogue import Dialogue
 from crs_lib.errors import RunError
-from crs_lib.ledger import Ledger
 from crs_lib.metrics import base
-from crs_lib.movies import evaluate, simulate
+from crs_lib.movies import evaluate, judge_records, simulate
 
 Key = tuple[str, str]  # model, session_id
 
@@ -47,7 +45,7 @@ class RunFiles:
             self._shifts.setdefault((row["model"], row["session_id"]), []).append(row)
         self.types = sorted({str(kind) for kind in shifts["type"] if kind})
         self.models = list(dict.fromkeys(model for model, _ in self.sessions))
-        self._judged = judge_records(self.folder)
+        self._judged = _judged(run)
 
     def turn_metrics(self) -> list[str]:
         """The metrics that every turn has a score of, in the order of the table."""
@@ -94,15 +92,15 @@ def _by_key(frame: pd.DataFrame) -> dict[Key, dict[str, Any]]:
     return {(str(row["model"]), str(row["session_id"])): row for row in _records(frame)}
 
 
-def judge_records(folder: Path) -> dict[Key, Mapping[str, Any]]:
+def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
     """What judges said of a run's sessions, by session; empty where none was asked.
 
-    Judge records are bodies of the ledger of the judge stage (``crs_lib.movies.judge.judge_session``);
-    altered dialogues that check the judge itself (canaries) are no sessions of the run and are left out.
+    Altered dialogues that check the judges themselves (canaries) are no sessions of the run.
     """
-    path = folder / "ledger-judge.sqlite"
-    if not path.is_file():
+    if (
+        runs.read_manifest(simulate.STUDY, run)["stages"].get(judge_records.STAGE, {}).get("status")
+        != "finished"
+    ):
         return {}
-    with Ledger(path) as ledger:
-        bodies = [json.loads(body) for body in ledger.bodies(sorted(ledger.finished()))]
-    return {(str(b["model"]), str(b["session_id"])): b for b in bodies if not b.get("canary")}
+    found = (row for row in judge_records.records(run) if not row["canary"])
+    return {(str(row["model"]), str(row["session_id"])): row for row in found}

@@ -1,0 +1,234 @@
+"""A headless Chromium for tests, spoken to in the DevTools protocol over a pipe: no port, no package."""
+
+import base64
+import fcntl
+import json
+import os
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+KEYS = {"Escape": 27, "Enter": 13, "ArrowDown": 40, "ArrowUp": 38, "Tab": 9}
+PATIENCE = 30  # seconds until a test gives up on the browser
+
+
+def executable():
+    """The browser to use: ``CRS_CHROMIUM``, or the first that is found; None where there is none."""
+    given = os.environ.get("CRS_CHROMIUM")
+    return given or next(filter(None, map(shutil.which, NAMES)), None)
+
+
+class ProtocolError(Exception):
+    """The browser refused a call."""
+
+
+class Browser:
+    """A running browser; ``page()`` opens a tab. Use it as a context manager."""
+
+    def __init__(self, program):
+        self.profile = tempfile.mkdtemp(prefix="crs-chromium-")
+        ours, theirs = os.pipe(), os.pipe()  # what the browser reads, what it writes
+
+        def wire():
+            spare = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (ours[0], theirs[1])]
+            os.dup2(spare[0], 3)
+            os.dup2(spare[1], 4)
+
+        options = [
+            "--headless=new", "--disable-gpu", "--no-first-run", "--hide-scrollbars", "--remote-debugging-pipe",
+            "--disable-dev-shm-usage", "--disable-extensions", "--disable-background-networking",
+            "--force-color-profile=srgb", "--lang=en", f"--user-data-dir={self.profile}",
+        ]  # fmt: skip
+        if hasattr(os, "geteuid") and os.geteuid() == 0:
+            options.append("--no-sandbox")  # the sandbox refuses to run as root
+        self.process = subprocess.Popen(
+            [program, *options, "about:blank"],
+            pass_fds=(3, 4), preexec_fn=wire, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._write, self._read = ours[1], theirs[0]
+        self._buffer, self._number, self._answers, self.events = b"", 0, {}, []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        try:
+            self.send("Browser.close")
+        except (OSError, TimeoutError):
+            pass
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._write)
+        os.close(self._read)
+        shutil.rmtree(self.profile, ignore_errors=True)
+
+    def send(self, method, session=None, **params):
+        """Call a method of the protocol; its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        if session:
+            message["sessionId"] = session
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        number, end = self._number, time.monotonic() + PATIENCE
+        while number not in self._answers:
+            self.listen(end - time.monotonic())
+        answer = self._answers.pop(number)
+        if "error" in answer:
+            raise ProtocolError(f"{method}: {answer['error']['message']}")
+        return answer["result"]
+
+    def listen(self, seconds):
+        """Take in one bunch of messages; TimeoutError if none comes in time."""
+        ready, _, _ = select.select([self._read], [], [], max(0, seconds))
+        if not ready:
+            raise TimeoutError("the browser does not answer")
+        data = os.read(self._read, 1 << 20)
+        if not data:
+            raise OSError("the browser has gone")
+        *whole, self._buffer = (self._buffer + data).split(b"\0")
+        for text in whole:
+            message = json.loads(text)
+            if "id" in message:
+                self._answers[message["id"]] = message
+            else:
+                self.events.append(message)
+
+    def page(self, width=1400, height=900):
+        """A new tab of this size."""
+        return Page(self, width, height)
+
+
+class Page:
+    """One tab: opens addresses, types, clicks, evaluates, and remembers errors and requests."""
+
+    def __init__(self, browser, width, height):
+        self.browser = browser
+        target = browser.send("Target.createTarget", url="about:blank")
+        self.target = target["targetId"]
+        self.session = browser.send("Target.attachToTarget", targetId=self.target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.send(f"{domain}.enable")
+        self.size(width, height)
+
+    def send(self, method, **params):
+        return self.browser.send(method, self.session, **params)
+
+    def close(self):
+        self.browser.send("Target.closeTarget", targetId=self.target)
+
+    def size(self, width, height):
+        """Give the tab this size in pixels."""
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    def dark(self, on=True):
+        """Prefer a dark page, or a light one."""
+        feature = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[feature])
+
+    def _events(self, method):
+        return [
+            e["params"]
+            for e in self.browser.events
+            if e.get("sessionId") == self.session and e["method"] == method
+        ]
+
+    def open(self, address):
+        """Go to an address (a path is one, too) and wait until it is loaded."""
+        url = address.as_uri() if isinstance(address, Path) else address
+        for goal in ("about:blank", url):  # by way of an empty page, so that another #part loads it anew
+            self.send("Page.navigate", url=goal)
+            self.wait(f"location.href.startsWith({json.dumps(goal)}) && document.readyState === 'complete'")
+
+    def js(self, expression):
+        """The value of an expression in the page; an error in it is an AssertionError."""
+        made = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in made, made["exceptionDetails"]
+        return made["result"].get("value")
+
+    def wait(self, expression):
+        """Wait until an expression is true; its value."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                if value := self.js(expression):
+                    return value
+            except ProtocolError:  # the page has just gone to another address
+                pass
+            assert time.monotonic() < end, f"never true: {expression}"
+            time.sleep(0.02)
+
+    def text(self, selector):
+        """The visible text of the first element that a selector finds."""
+        return self.js(f"document.querySelector({json.dumps(selector)}).innerText")
+
+    def texts(self, selector):
+        """The visible texts of all elements that a selector finds."""
+        return self.js(
+            f"[...document.querySelectorAll({json.dumps(selector)})].map((node) => node.innerText)"
+        )
+
+    def key(self, key):
+        """Press and release a key, as a person would."""
+        code = KEYS.get(key, ord(key[0].upper()))
+        text = {"text": key} if len(key) == 1 else {}
+        for kind in ("keyDown", "keyUp"):
+            self.send(
+                "Input.dispatchKeyEvent", type=kind, key=key, windowsVirtualKeyCode=code,
+                **(text if kind == "keyDown" else {}),
+            )  # fmt: skip
+
+    def type(self, text):
+        """Type a text where the focus is."""
+        self.send("Input.insertText", text=text)
+
+    def choose(self, selector, value):
+        """Choose an option of a select element."""
+        self.js(
+            f"(() => {{ const node = document.querySelector({json.dumps(selector)}); node.value = {json.dumps(value)};"
+            "node.dispatchEvent(new Event('change', {bubbles: true})); })()"
+        )
+
+    def click(self, selector):
+        """Click in the middle of the first element that a selector finds."""
+        x, y = self.js(
+            f"(() => {{ const node = document.querySelector({json.dumps(selector)}); node.scrollIntoView({{block: 'nearest'}});"
+            "const box = node.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; })()"
+        )
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def complaints(self):
+        """What the console holds of errors and warnings, exceptions included."""
+        found = [e["exceptionDetails"]["text"] for e in self._events("Runtime.exceptionThrown")]
+        found += [
+            str(e["args"])
+            for e in self._events("Runtime.consoleAPICalled")
+            if e["type"] in ("error", "warning", "assert")
+        ]
+        return found + [
+            f"{e['entry']['level']}: {e['entry']['text']}" for e in self._events("Log.entryAdded")
+        ]
+
+    def requests(self):
+        """The addresses that the page asked for."""
+        return [e["request"]["url"] for e in self._events("Network.requestWillBeSent")]
+
+    def picture(self, path):
+        """Write what is seen as a PNG; returns the path."""
+        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+        return path

@@ -1,0 +1,278 @@
+"""The trace and the report in a real browser, opened from disk: looked at, clicked, typed into."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import browser as chromium
+
+from crs_lib import paths
+from crs_lib.movies import evaluate, simulate, trace
+
+PROGRAM = chromium.executable()
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
+    pytest.mark.xdist_group("browser"),
+]
+
+SYSTEMS = ("oracle", "tracker", "amnesiac")
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\u2028${hacked}{{run}}\u202e"
+
+
+def make(run, hostile=False):
+    """A small evaluated run; returns its trace. Hostile: names, texts, wishes and titles that are markup."""
+    simulate.simulate(
+        simulate.SimulateConfig(run=run, systems=SYSTEMS, n_sessions=12, n_turns=14), progress=False
+    )
+    if hostile:
+        path = paths.run_folder("movies", run) / "dialogues.jsonl"
+        path.write_text("\n".join(json.dumps(spoilt(json.loads(line))) for line in path.open()) + "\n")
+    evaluate.evaluate(evaluate.EvaluateConfig(run=run))
+    return trace.write(run)
+
+
+def spoilt(record):
+    record["true_genre"] = HOSTILE
+    record["model_name"] += HOSTILE
+    for turn in record["conversation"]:
+        turn["text"] = HOSTILE + turn["text"]
+        if turn["speaker"] == "USER":
+            turn["user_meta"]["constraints"]["genre"] = HOSTILE
+            turn["user_meta"]["stage"] = HOSTILE
+        else:
+            turn["constraints"] = {HOSTILE: HOSTILE}
+            turn["hallucinated_titles"] = [HOSTILE]
+    for event in record["shift_events"]:
+        event |= {"type": HOSTILE, "added": {HOSTILE: HOSTILE}, "from_anchor": HOSTILE}
+    return record
+
+
+@pytest.fixture(scope="module")
+def running():
+    with chromium.Browser(PROGRAM) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def index():
+    return make("trace-e2e")
+
+
+@pytest.fixture
+def page(running):
+    """A tab that must not complain, and must not ask for anything but files of the run."""
+    tab = running.page()
+    yield tab
+    complaints, requests = tab.complaints(), tab.requests()
+    tab.close()
+    assert complaints == []
+    allowed = ("about:", "data:", "blob:", paths.results().as_uri())
+    assert [url for url in requests if not url.startswith(allowed)] == []
+
+
+@pytest.fixture
+def opened(page, index):
+    page.open(index)
+    page.wait("document.querySelectorAll('.turn').length > 0")
+    return page
+
+
+def shown(page):
+    """System and session of each side that is drawn."""
+    return page.texts("#view h2")
+
+
+def test_it_opens_with_the_first_session_drawn(opened):
+    assert opened.text("#count") == "36 sessions"
+    assert shown(opened) == ["oracle session 00000"]
+    assert len(opened.texts("#view .turn")) == 14
+    assert opened.js("document.title") == "oracle 00000 · trace of trace-e2e"
+
+
+def test_what_a_turn_shows_is_what_the_files_say(opened):
+    dialogue = simulate.dialogues("trace-e2e")[0]
+    turns = evaluate.read("trace-e2e", "turns")
+    mine = turns[(turns["model"] == "oracle") & (turns["session_id"] == "00000")]
+    texts = opened.texts("#view .said .text")
+    assert [" ".join(t.split()) for t in texts] == [" ".join(t.text.split()) for t in dialogue.turns]
+    titles = opened.js(
+        "[...document.querySelectorAll('.turn')].map((t) => [...t.querySelectorAll('.film .title')].map((n) => n.textContent))"
+    )
+    assert titles == [pair.system.meta["rec_titles"] for pair in dialogue.pairs()]
+    first = opened.texts(".facts .scores summary .score:first-child b")
+    assert [t.replace("−", "-") for t in first] == [f"{value:.2f}" for value in mine["item_tas"]]
+    wishes = opened.js(
+        "[...document.querySelector('.turn .row').querySelectorAll('.wish:not(.gone)')].map((n) => n.lastChild.textContent)"
+    )
+    assert wishes == list(dialogue.turns[0].user_meta["constraints"].values())
+    assert [t.split(":")[0] for t in opened.texts(".shift b")] == [
+        f"Shift at turn {t}" for t in dialogue.shift_turns()
+    ]
+
+
+def test_search_and_filters_narrow_the_list(opened):
+    opened.key("/")
+    opened.type("AMNESIAC 00003")
+    assert opened.text("#count") == "1 of 36 sessions"
+    assert [t.split()[:2] for t in opened.texts("#rows .item")] == [["amnesiac", "00003"]]
+    opened.key("Escape")
+    assert opened.text("#count") == "36 sessions"
+    opened.choose("#model", "tracker")
+    assert opened.text("#count") == "12 of 36 sessions"
+    results = evaluate.read("trace-e2e", "results").query("model == 'tracker'")
+    opened.js(
+        "document.querySelector('#low').value = '0.6'; document.querySelector('#low').dispatchEvent(new Event('input'))"
+    )
+    assert int(opened.text("#count").split()[0]) == (results["item_tas"] >= 0.6).sum()
+
+
+def test_filtering_by_shift_type_keeps_the_sessions_that_have_one(opened):
+    events = {d.session_id: {e["type"] for e in d.shift_events} for d in simulate.dialogues("trace-e2e")}
+    kind = "contradict"
+    opened.choose("#type", kind)
+    wanted = sum(kind in kinds for kinds in events.values()) * len(SYSTEMS)
+    assert 0 < wanted < 36
+    assert opened.text("#count") == f"{wanted} of 36 sessions"
+
+
+def test_the_lowest_score_comes_first_when_asked(opened):
+    opened.choose("#order", "low")
+    values = [float(t.replace("−", "-")) for t in opened.texts("#rows .item .value")]
+    assert values == sorted(values)
+    assert len(values) > 10
+    worst = evaluate.read("trace-e2e", "results").sort_values("item_tas", kind="stable").iloc[0]
+    assert opened.texts("#rows .item")[0].split()[:2] == [worst["model"], worst["session_id"]]
+
+
+def test_keys_go_from_session_to_session_and_from_turn_to_turn(opened):
+    for key, wanted in (("j", "00001"), ("j", "00002"), ("k", "00001")):
+        opened.key(key)
+        opened.wait(f"document.querySelector('#view h2').innerText.endsWith('session {wanted}')")
+    opened.key("n")
+    opened.key("n")
+    assert opened.js("document.querySelector('.pair.current').dataset.turn") == "2"
+    opened.key("s")
+    first = next(d for d in simulate.dialogues("trace-e2e") if d.session_id == "00001").shift_turns()[0]
+    assert opened.js("document.querySelector('.pair.current').dataset.turn") == str(first)
+    opened.key("/")
+    opened.key("j")  # in a field, a letter is a letter
+    assert opened.js("document.querySelector('#search').value") == "j"
+    assert shown(opened) == ["oracle session 00001"]
+
+
+def test_a_session_is_opened_by_a_click_and_by_its_address(opened, index):
+    opened.click("#rows .item:nth-child(5)")
+    opened.wait("document.querySelector('#view h2').innerText.endsWith('session 00004')")
+    address = opened.js("location.href")
+    assert address.endswith("#session=00004&model=oracle")
+    opened.open(index.as_uri() + "#session=00007&model=tracker&turn=3")
+    opened.wait("document.querySelectorAll('.pair.current').length")
+    assert shown(opened) == ["tracker session 00007"]
+
+
+def test_two_systems_stand_side_by_side_on_one_scenario(opened):
+    opened.choose("#with", "amnesiac")
+    opened.wait("document.querySelectorAll('#view h2').length == 2")
+    assert shown(opened) == ["oracle session 00000", "amnesiac session 00000"]
+    pairs = opened.js(
+        "[...document.querySelectorAll('.pair[data-turn]')].map((p) => p.querySelectorAll('.turn').length)"
+    )
+    assert pairs == [2] * 14
+    tops = opened.js(
+        "[...document.querySelectorAll('.pair[data-turn] .turn')].map((t) => Math.round(t.getBoundingClientRect().top))"
+    )
+    assert tops[0::2] == tops[1::2]
+    opened.key("j")
+    opened.wait("document.querySelector('#view h2').innerText.endsWith('session 00001')")
+    assert shown(opened) == ["oracle session 00001", "amnesiac session 00001"]
+    opened.key("Escape")
+    opened.wait("document.querySelectorAll('#view h2').length == 1")
+
+
+def test_help_names_the_keys_and_closes(opened):
+    opened.key("?")
+    assert "next, previous session" in opened.text("#help")
+    opened.key("j")
+    opened.js("document.querySelector('#help').close()")
+    assert shown(opened) == ["oracle session 00000"]
+
+
+def test_hostile_text_stays_text(page):
+    page.open(make("trace-hostile", hostile=True))
+    page.wait("document.querySelectorAll('.turn').length > 0")
+    page.choose("#with", "amnesiac" + HOSTILE)
+    page.wait("document.querySelectorAll('#view h2').length == 2")
+    page.key("?")
+    assert page.js("window.hacked === undefined")
+    assert page.js("document.querySelectorAll('img, iframe, #view script').length") == 0
+    said = page.js("[...document.querySelectorAll('.said .text')].map((n) => n.textContent)")
+    assert all(text.startswith(HOSTILE) for text in said)
+    assert page.text("#view h2").startswith("oracle</script><script>")
+
+
+def test_a_session_in_a_notebook_has_the_same_look_in_a_frame_of_its_own(page, index, tmp_path):
+    made = trace.show("trace-e2e", "tracker", 3)
+    file = paths.results() / "frame.html"
+    file.write_text(f"<!doctype html><title>cell</title>{made._repr_html_()}", encoding="utf-8")
+    page.open(file)
+    page.js(
+        "window.made = new DOMParser().parseFromString(document.querySelector('iframe').srcdoc, 'text/html').title"
+    )
+    assert page.js("made") == "Trace of trace-e2e"
+    inside = paths.results() / "inside.html"  # the frame's own document, to look into it
+    inside.write_text(made.page, encoding="utf-8")
+    page.open(inside)
+    page.wait("document.querySelectorAll('.turn').length == 14")
+    assert shown(page) == ["tracker session 00003"]
+    assert page.js("getComputedStyle(document.querySelector('#side')).display") == "none"
+    page.key("n")
+    assert page.js("document.querySelector('.pair.current').dataset.turn") == "1"
+
+
+def test_thousands_of_sessions_are_listed_without_thousands_of_elements(page, index, tmp_path):
+    text = (index.parent / "data" / "index.js").read_text()
+    record = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    times = 6000 // len(record["id"])
+    record["id"] = [f"{number // 3:05d}" for number in range(len(record["id"]) * times)]
+    record["model"] = [number % 3 for number in range(len(record["id"]))]
+    record["plot"] *= times
+    record["scores"] = {name: values * times for name, values in record["scores"].items()}
+    folder = paths.results() / "many"
+    (folder / "data").mkdir(parents=True)
+    (folder / "index.html").write_bytes(index.read_bytes())
+    (folder / "data" / "index.js").write_text(f"crsTrace.index({json.dumps(record)});")
+    (folder / "data" / "page-0000.js").write_bytes((index.parent / "data" / "page-0000.js").read_bytes())
+    page.open(folder / "index.html")
+    page.wait("document.querySelectorAll('.turn').length > 0")
+    assert page.text("#count") == f"{len(record['id']):,} sessions"
+    assert page.js("document.querySelectorAll('#rows .item').length") < 60
+    page.js("document.querySelector('#list').scrollTop = 1e9")
+    page.wait(f"document.querySelector('#rows').innerText.includes('{record['id'][-1]}')")
+    assert page.js("document.querySelectorAll('#side *').length") < 600
+    page.key("/")
+    page.type(record["id"][-1])
+    assert page.text("#count") == f"3 of {len(record['id']):,} sessions"
+
+
+def test_a_missing_data_file_is_said_and_not_a_blank_page(running, index):
+    folder = paths.results() / "torn"
+    (folder / "data").mkdir(parents=True)
+    (folder / "index.html").write_bytes(index.read_bytes())
+    (folder / "data" / "index.js").write_bytes((index.parent / "data" / "index.js").read_bytes())
+    page = running.page()
+    page.open(folder / "index.html")
+    page.wait("document.querySelector('[role=alert]')")
+    assert page.text("[role=alert]") == "data/page-0000.js is missing beside this page; write the trace again"
+    page.close()
+
+
+def test_on_a_narrow_screen_nothing_sticks_out(opened):
+    opened.size(420, 900)
+    assert opened.js("document.documentElement.scrollWidth") <= 420
+    assert opened.js(
+        "document.querySelector('#view').scrollWidth <= document.querySelector('#view').clientWidth"
+    )
