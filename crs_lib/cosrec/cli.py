@@ -40,9 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--scheduler", default="", help="address of a Dask scheduler instead of local processes"
     )
     parser.add_argument("--keep-work", action="store_true", help="keep the working files")
+    parser.set_defaults(do=main)
 
 
-def main(args: argparse.Namespace) -> int:
+def main(args: argparse.Namespace) -> None:
     """Make the catalogue and say what was kept and dropped."""
     settings = Settings(
         legacy=args.legacy,
@@ -59,7 +60,6 @@ def main(args: argparse.Namespace) -> int:
     print("\n".join(report(manifest)))
     beside = f"{args.out.name}.manifest.json and {args.out.name}.quarantine.jsonl"
     print(f"written: {paths.shown(args.out)}; beside it {beside}")
-    return 0
 
 
 def report(manifest: dict[str, Any]) -> list[str]:
