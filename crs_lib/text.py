@@ -135,6 +135,8 @@ def fold_table(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
     missing = codes[table[codes] == _UNKNOWN]
     for code in np.unique(missing).tolist():
         folded = _TABLE[code]
+        if folded and not folded.strip():
+            folded = " "  # an ellipsis is three points, and no word
         table[code] = LONG if len(folded) > 1 else ord(folded) if folded else 0
     return table
 

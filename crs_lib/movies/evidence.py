@@ -5,7 +5,7 @@ Each rule looks at the original text around a match and gives a reason to reject
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 
 from crs_lib.movies import lexicon
 from crs_lib.text import fold, spans
@@ -13,8 +13,8 @@ from crs_lib.text import fold, spans
 _OPEN = "\"'“‘«*_`[("
 _CLOSE = "\"'”’»*_`])"
 _YEAR_AFTER = re.compile(r"[\"'”’»*_`,]*\s*\((\d{4})\b")
-_MARKS = '"“”‘«»*_`'
-_MARK, _GAP = re.compile(f"[{_MARKS}]"), r"\W+"
+MARKS = frozenset('"“”‘«»*_`')
+_MARK = re.compile(f"[{''.join(sorted(MARKS))}]")
 _SENTENCE_END = ".!?:;\n•–—"
 REACH = 2
 _CUES = lexicon.FILM_WORDS | {"something", "anything", "stuff", "ones", "vibe", "vibes"}
@@ -48,15 +48,23 @@ Rule = Callable[[Context, int, int], str]
 FILM_CUES = _CUES | _GENRE_WORDS
 
 
-@cache
-def _quoted_form(form: str) -> re.Pattern[str]:
-    """A pattern for a form that stands alone between quotation or emphasis marks."""
-    return re.compile(rf"[{_MARKS}]{_GAP.join(form.split(' '))}[{_MARKS}]", re.IGNORECASE)
+def has_marks(text: str) -> bool:
+    """Whether a text has any quotation or emphasis mark."""
+    return _MARK.search(text) is not None
 
 
-def in_quotes(text: str, form: str) -> bool:
-    """Whether a text has a form between quotation or emphasis marks: the word itself is meant."""
-    return _MARK.search(text) is not None and _quoted_form(form).search(text) is not None
+def in_marks(text: str, form: str) -> bool:
+    """Whether a form stands between quotation or emphasis marks: the word itself is meant."""
+    if not has_marks(text):
+        return False
+    lower = text.lower()
+    place = lower.find(form)
+    while place >= 0:
+        end = place + len(form)
+        if lower[place - 1 : place] in MARKS and lower[end : end + 1] in MARKS:
+            return True
+        place = lower.find(form, end)
+    return False
 
 
 def quoted(text: str, start: int, end: int) -> bool:
@@ -102,7 +110,7 @@ def film_word(near: Context, first: int, last: int) -> str:
     beside = (*near.tokens[max(0, first - REACH) : first], *near.tokens[last : last + REACH])
     if any(word in FILM_CUES for word in beside):
         return ""
-    if in_quotes(near.text, " ".join(near.tokens[first:last])):
+    if in_marks(near.text, " ".join(near.tokens[first:last])):
         return ""
     return "everyday word without a film word beside it"
 

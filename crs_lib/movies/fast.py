@@ -17,7 +17,7 @@ from crs_lib.text import BREAK, LONG, fold, fold_table
 
 
 class Hits(NamedTuple):
-    """Hits as columns: text, start and end word within the text, form, and whether a cue word is near."""
+    """Hits as columns: text, start and end word within the text, form; whether a cue word is ``near``."""
 
     text: NDArray[np.int32]
     start: NDArray[np.int32]
@@ -50,14 +50,13 @@ class FastMatcher:
         self._lengths = np.array([length for _, length in pairs], dtype=np.int32)
 
     def scan(self, texts: Sequence[str]) -> Hits:
-        """All hits in many texts, overlaps included; ``near`` looks ``reach`` words both ways."""
-        joined = "".join(texts).replace(BREAK, " ")  # no word character, though the table keeps it
-        codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        """All hits in many texts, overlaps included; cues count ``reach`` words both ways."""
+        codes = _code_points(texts)
         table = fold_table(codes)
         if (table[codes] == LONG).any():
-            texts = [fold(text) for text in texts]
-            joined = "".join(texts)
-            codes = np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+            long = {c for text in texts for c in set(text) if table[ord(c)] == LONG}
+            texts = [text.translate({ord(c): fold(c) for c in long}) for text in texts]
+            codes = _code_points(texts)
             table = fold_table(codes)
         sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         capacity = max(1024, 2 * len(texts))
@@ -70,6 +69,11 @@ class FastMatcher:
             if n <= capacity:
                 return Hits(*(column[:n] for column in out))
             capacity = int(n)
+
+
+def _code_points(texts: Sequence[str]) -> NDArray[np.uint32]:
+    joined = "".join(texts).replace(BREAK, " ")  # no word character, though the table keeps it
+    return np.frombuffer(joined.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
 def _hash(word: str) -> int:

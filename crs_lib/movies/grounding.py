@@ -115,12 +115,13 @@ class Grounder:
         """The codes of every text: forms without a rule all at once, the others one by one."""
         hits = self._scan(texts)
         free = ~self._has_rule[hits.form]
+        free |= self._film[hits.form] & (hits.near == 1)  # a film word is near: their only rule
         forms = hits.form[free]
         sizes = self._form_ends[forms + 1] - self._form_ends[forms]
         place = np.repeat(self._form_ends[forms + 1] - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
         n_codes = max(1, len(self.idf))
         keys = np.repeat(hits.text[free].astype(np.int64), sizes) * n_codes + self._form_codes[place]
-        ruled = np.fromiter(self._accepted(texts, [c[~free].tolist() for c in hits], n_codes), np.int64)
+        ruled = np.fromiter(self._accepted(texts, [c[~free].tolist() for c in hits[:4]], n_codes), np.int64)
         rows, codes = np.divmod(np.unique(np.concatenate([keys, ruled])), n_codes)
         starts = np.searchsorted(rows, np.arange(len(texts) + 1))
         return Grounded(starts.astype(np.int64), codes.astype(np.int32))
@@ -128,16 +129,15 @@ class Grounder:
     def _accepted(self, texts: Sequence[str], hits: Sequence[list[int]], n_codes: int) -> Iterator[int]:
         """``text * n_codes + code`` of the forms with a rule that their rules accept."""
         near: evidence.Context | None = None
-        checked = self._fast is not None and len(texts) > 1  # the compiled matcher looked for cues
-        for row, start, end, form, cue in zip(*hits, strict=True):
-            codes, rules = self._codes_of_form[form], self._rules[form]
-            if form in self._film_forms and checked:
-                if cue or evidence.in_quotes(texts[row], self._forms[form]):
-                    yield from (row * n_codes + code for code in codes)
+        for row, start, end, form in zip(*hits, strict=True):
+            text = texts[row]
+            if form in self._film_forms:  # no film word is near, or it would not be here
+                if evidence.in_marks(text, self._forms[form]):
+                    yield from (row * n_codes + code for code in self._codes_of_form[form])
                 continue
-            if near is None or near.text is not texts[row]:
-                near = evidence.Context(texts[row], words(texts[row]))
-            for code, rule in zip(codes, rules, strict=True):
+            if near is None or near.text is not text:
+                near = evidence.Context(text, words(text))
+            for code, rule in zip(self._codes_of_form[form], self._rules[form], strict=True):
                 if not rule(near, start, end):
                     yield row * n_codes + code
 
@@ -146,8 +146,9 @@ class Grounder:
         if self._fast is not None and len(texts) > 1:
             return self._fast.scan(texts)
         tokens = fold_joined(texts).split()
-        found = np.array(self._matcher.scan(tokens), dtype=np.int32).reshape(-1, 4).T
-        return Hits(found[0], found[1], found[2], found[3], np.zeros(found.shape[1], dtype=np.int32))
+        hits = self._matcher.scan(tokens, self._film_forms, evidence.FILM_CUES, evidence.REACH)
+        found = np.array(hits, dtype=np.int32).reshape(-1, 5).T
+        return Hits(*found)
 
     @cached_property
     def _fast(self) -> FastMatcher | None:
@@ -156,8 +157,14 @@ class Grounder:
         return FastMatcher(self._matcher, evidence.FILM_CUES, evidence.REACH)
 
     @cached_property
+    def _film(self) -> NDArray[np.bool_]:
+        """Which forms have the one rule that a film word is near."""
+        flags = np.zeros(max(1, len(self._codes_of_form)), dtype=bool)
+        flags[list(self._film_forms)] = True
+        return flags
+
+    @cached_property
     def _film_forms(self) -> frozenset[int]:
-        """The forms whose only rule is that a film word is near."""
         return frozenset(f for f, rules in self._rules.items() if set(rules) == {evidence.film_word})
 
     @cached_property

@@ -1,7 +1,7 @@
 """Find many word sequences in many texts: whole folded words, all overlapping matches."""
 
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,16 +41,23 @@ class Matcher:
 
     def find(self, words: Sequence[str]) -> list[Hit]:
         """All forms in a list of folded words, overlaps included, by position, then length."""
-        return sorted(Hit(start, end, form) for _, start, end, form in self.scan(words))
+        return sorted(Hit(*hit[1:4]) for hit in self.scan(words))
 
-    def scan(self, words: Sequence[str]) -> list[tuple[int, int, int, int]]:
+    def scan(
+        self,
+        words: Sequence[str],
+        watched: Container[int] = (),
+        cues: Collection[str] = (),
+        reach: int = 0,
+    ) -> list[tuple[int, int, int, int, int]]:
         """Hits in one long list of many texts' words, told apart by the word ``BREAK``.
 
-        Gives ``(text, start, end, form)``, positions within the text.
+        Gives ``(text, start, end, form, near)``, positions within the text; ``near`` is 1 for a watched
+        form with a cue word at most ``reach`` words away, else 0.
         """
         anchors, form_of, n = self.anchors, self.forms.get, len(words)
         present = np.fromiter(map(self._known.__contains__, words), dtype=bool, count=n)
-        found: list[tuple[int, int, int, int]] = []
+        found: list[tuple[int, int, int, int, int]] = []
         text = first = 0
         for position in np.flatnonzero(present).tolist():
             word = words[position]
@@ -65,5 +72,19 @@ class Matcher:
                     continue
                 form = form_of(word if length == 1 else " ".join(words[start:end]))
                 if form is not None:
-                    found.append((text, start - first, end - first, form))
+                    near = form in watched and _cued(words, start, end, first, cues, reach)
+                    found.append((text, start - first, end - first, form, int(near)))
         return found
+
+
+def _cued(words: Sequence[str], start: int, end: int, first: int, cues: Collection[str], reach: int) -> bool:
+    """Whether a cue word stands at most ``reach`` words before or after, within the text."""
+    for word in words[max(first, start - reach) : start]:
+        if word in cues:
+            return True
+    for word in words[end : end + reach]:
+        if word in cues:
+            return True
+        if word == BREAK:
+            return False
+    return False
