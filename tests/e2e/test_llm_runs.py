@@ -1,0 +1,152 @@
+"""Whole experiments with models: killed at random points, under faults, with hostile answers, asked twice."""
+
+import json
+import random
+
+import llm_job
+import pytest
+from ollama_server import NOISE, Faults, OllamaServer
+
+from crs_lib import llm
+from crs_lib.llm import template
+from crs_lib.llm.pool import Service
+from crs_lib.movies import judging, simulate
+from crs_lib.movies.llm_settings import LLMSettings
+
+SIZE = (2, 2, 4)  # models, sessions, turns
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    for name in ("OLLAMA_HOST", "OLLAMA_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path
+
+
+def test_killed_ten_times_it_ends_as_if_nothing_had_happened_and_asks_nothing_twice(results):
+    with OllamaServer(llm_job.models(2)) as server:
+        whole = llm_job.contents(llm_job.work(results, server.url, "whole", *SIZE))
+        n = server.chats
+    with OllamaServer(llm_job.models(2), delay=0.01) as server:
+        targets = sorted(random.Random(7).sample(range(1, n), 10))
+        kills = llm_job.killed_until_done(server, (results, server.url, "killed", *SIZE), targets)
+        folder = results / "movies" / "killed"
+        assert kills == 10
+        assert llm_job.contents(folder) == whole
+        for name in llm_job.FILES:
+            assert llm_job.duplicates(folder, name) == (0, 4)
+        # Only calls under way when the process died are made again: at most 8 slots a kill.
+        assert n <= server.chats <= n + 10 * 8
+
+        before = server.chats
+        for ledger in ("ledger.sqlite", "ledger-judge.sqlite"):
+            (folder / ledger).unlink()
+        llm_job.work(results, server.url, "killed", *SIZE)
+        assert server.chats == before  # all from the cache
+        assert llm_job.contents(folder) == whole
+
+
+def test_a_finished_run_needs_no_server(results):
+    with OllamaServer(llm_job.models(1)) as server:
+        whole = llm_job.contents(llm_job.work(results, server.url, "whole", 1, 1, 2))
+    assert llm_job.contents(llm_job.work(results, server.url, "whole", 1, 1, 2)) == whole
+
+
+def test_other_weights_under_the_same_name_do_not_continue_a_run(results):
+    with (
+        OllamaServer({"m0:1": "0" * 64, "user:1": "a" * 64}) as server,
+        pytest.raises(Exception, match="judge:1"),
+    ):
+        llm_job.work(results, server.url, "whole", 1, 1, 2)  # the judge is not there: simulated, not judged
+    (results / "movies" / "whole" / "manifest.json").write_text(
+        (results / "movies" / "whole" / "manifest.json").read_text().replace('"finished"', '"failed"')
+    )
+    with (
+        OllamaServer({**llm_job.models(1), "m0:1": "9" * 64}) as server,
+        pytest.raises(
+            Exception, match=r"other parameters \(input weights of ollama:m0:1: '000000000000' there"
+        ),
+    ):
+        llm_job.work(results, server.url, "whole", 1, 1, 2)
+
+
+def test_with_a_fifth_of_the_calls_failing_no_session_is_lost_and_nothing_stands_in(results, monkeypatch):
+    at_once = llm.Retry(first=0.0, longest=0.0)
+    monkeypatch.setattr(
+        LLMSettings, "service", lambda self: Service(self.host, slots=self.slots, retry=at_once)
+    )
+    models = llm_job.models(2)
+    faults = {name: Faults(rate=0.2, seed=number) for number, name in enumerate(models)}
+    with OllamaServer(models, faults=faults) as server:
+        folder = llm_job.work(results, server.url, "faults", 2, 3, 5)
+        failed = sum(server.given.values())
+        assert failed > 0.1 * server.chats
+    assert [llm_job.duplicates(folder, name) for name in llm_job.FILES] == [(0, 6)] * 3
+    calls = [json.loads(line) for line in (folder / "llm_calls.jsonl").read_text().splitlines()]
+    assert sum(len(row["tried"]) for row in calls) == failed  # every failure is on record
+    written = {row["text"] for row in calls if row["role"] == "crs" and not row["error"]}
+    for dialogue in simulate.dialogues("faults"):
+        assert len(dialogue.turns) == 10
+        for pair in dialogue.pairs():
+            assert any(pair.system.text == json.loads(text)["reply"] for text in written)
+    usage = judging.usage("faults")
+    assert usage["failed"].sum() == 0
+    assert usage["attempts"].sum() == usage["calls"].sum() - usage["cache_hits"].sum() + failed
+
+
+def test_sessions_that_fail_are_said_counted_and_done_at_the_next_start(results):
+    with OllamaServer(llm_job.models(2)) as server:
+        server.faults["m1:1"] = Faults(plan=["400"])
+        with pytest.raises(Exception, match=r"1 of 4 sessions failed; .* of 'ollama:m1:1': Refused"):
+            llm_job.work(results, server.url, "some", *SIZE)
+        folder = results / "movies" / "some"
+        assert not (folder / "dialogues.jsonl").exists()
+        stage = json.loads((folder / "manifest.json").read_text())["stages"]["simulate"]
+        assert (stage["status"], stage["counts"]["done"], stage["counts"]["failed"]) == ("failed", 3, 1)
+        errors = [json.loads(line)["error"] for line in (folder / "llm_calls.jsonl").read_text().splitlines()]
+        assert errors.count("refused") == 1
+        llm_job.work(results, server.url, "some", *SIZE)
+    assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 4)
+
+
+def test_hostile_answers_go_through_every_stage(results):
+    """HTML, braces, control characters, half an emoji and a megabyte as every reply and utterance."""
+    rubbish = NOISE + "x" * 1_000_000
+
+    def answer(prompt, schema, seed):
+        return template.answer(prompt, schema, seed) if schema else rubbish
+
+    with OllamaServer(llm_job.models(1), answer=answer) as server:
+        folder = llm_job.work(results, server.url, "hostile", 1, 1, 2, llm={"structured": False})
+    (dialogue,) = simulate.dialogues("hostile")
+    assert all(
+        turn.text.startswith("<script>") and len(turn.text) > 1_000_000 for turn in dialogue.turns[1::2]
+    )
+    assert {turn.user_meta["worded_by"] for turn in dialogue.turns[0::2]} == {"template"}
+    assert "<script>" not in dialogue._repr_html_()
+    calls = (folder / "llm_calls.jsonl").read_text().splitlines()
+    assert max(len(line) for line in calls) < 150_000
+    assert any(json.loads(line)["text_cut"] for line in calls)
+
+
+def test_no_key_reaches_any_file(results, monkeypatch):
+    monkeypatch.setenv("OLLAMA_API_KEY", "sk-very-secret-key")
+    with OllamaServer(llm_job.models(1)) as server:
+        folder = llm_job.work(results, server.url, "keys", 1, 1, 2)
+        assert not any("sk-very-secret" in str(headers) for headers in server.headers)
+    for path in folder.rglob("*"):
+        assert b"sk-very-secret" not in (path.read_bytes() if path.is_file() else b"")
+
+
+@pytest.mark.parametrize("spec", ["m0:1", "m1:1"])
+def test_a_run_is_replayed_without_any_model(results, spec):
+    with OllamaServer(llm_job.models(2)) as server:
+        llm_job.work(results, server.url, "whole", *SIZE)
+    config = simulate.SimulateConfig(
+        "again", llm_job.catalogue(results), systems=[f"replay:whole@ollama:{spec}"], n_sessions=SIZE[1], n_turns=SIZE[2],
+        user_llm="replay:whole@ollama:user:1",
+    )  # fmt: skip
+    simulate.simulate(config, progress=False)
+    heard = [d.turns for d in simulate.dialogues("whole") if d.model_name == f"ollama:{spec}"]
+    assert [d.turns for d in simulate.dialogues("again")] == heard
