@@ -6,6 +6,7 @@ The baseline that the thesis compares its score with. Every space says in ``name
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -72,7 +73,7 @@ class TfidfSpace:
 
     def _terms(self, text: str) -> list[str]:
         words = [word for word in _WORD.findall(text.lower()) if word not in self._stop]
-        return words + [f"{a} {b}" for a, b in zip(words, words[1:], strict=False)]
+        return words + [f"{a} {b}" for a, b in pairwise(words)]
 
     def _index(self) -> None:
         """Numbers for all words that occur in the vocabulary, and the columns of words and pairs."""

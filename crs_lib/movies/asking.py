@@ -48,8 +48,8 @@ class Asker:
         for text, answer in zip(texts, self._llm.gather(requests), strict=True):
             if isinstance(answer, LLMError):
                 raise RunError(
-                    f"{self._who}: {self.name} gave no usable answer for {text[:60]!r} ({answer}); nothing was "
-                    "written. Start the command again, or choose an extractor that needs no model"
+                    f"{self._who}: {self.name} gave no usable answer for {text[:60]!r} ({answer}); nothing "
+                    "was written. Start the command again, or choose an extractor that needs no model"
                 ) from answer
             found.append(json.loads(answer.text))
         return found

@@ -115,7 +115,7 @@ class _ByValue:
 
 @EXTRACTORS.register("substring", embedder="", inside_words=True)
 class Substring(_ByValue):
-    """Every value that occurs anywhere in the lower-cased text, also inside words (the thesis's "catalog")."""
+    """Every value anywhere in the lower-cased text, also inside words (the thesis's "catalog")."""
 
     name = "substring"
     embedder = ""

@@ -45,7 +45,7 @@ def main(arguments: Namespace) -> None:
         inputs={"logs": scorers.hash_of_files(logs.files(arguments.logs))},
     )
     frame = score(arguments.logs, choice, out, workers=arguments.workers)
-    wide = frame.pivot(index="model", columns="metric", values="mean")
+    wide = frame.pivot_table(index="model", columns="metric", values="mean", dropna=False)
     shown = [name for name in dict.fromkeys(frame["metric"]) if wide[name].notna().any()]
     print(wide[shown].round(4).T.to_string(na_rep="-"))
     print(f"\ntables: {paths.shown(out)}/  (turns.parquet, shifts.parquet, results.jsonl, model_metrics.csv)")

@@ -74,8 +74,8 @@ class Choice:
         for name, wrong in useless.items():
             if wrong:
                 raise InputError(
-                    f"{name} is {getattr(self, name)!r}, but convention {rule.name!r} with these settings does "
-                    "not use it; leave it out"
+                    f"{name} is {getattr(self, name)!r}, but convention {rule.name!r} with these settings "
+                    "does not use it; leave it out"
                 )
 
     @property

@@ -97,7 +97,7 @@ class _Group:
 
 
 def _at_boundaries(joined: str, start: int, pattern: str) -> bool:
-    """Whether a word begins or ends at both ends of an occurrence (the meaning of a regular \\b)."""
+    """Whether a word begins or ends at both ends of an occurrence."""
     end = start + len(pattern)
     before = start > 0 and _word(joined[start - 1])
     return before != _word(pattern[0]) and _word(joined[end]) != _word(pattern[-1])

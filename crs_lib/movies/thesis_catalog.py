@@ -89,8 +89,8 @@ class ThesisCatalog:
             data = json.loads(place.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
             raise InputError(
-                f"{place.name} cannot be read as a catalogue ({error}); give a JSON file title -> record, e.g. "
-                "the thesis's own: python -m crs_lib data get opendialkg-movies"
+                f"{place.name} cannot be read as a catalogue ({error}); give a JSON file title -> record, "
+                "e.g. the thesis's own: python -m crs_lib data get opendialkg-movies"
             ) from error
         if not isinstance(data, dict) or not data:
             raise InputError(f"{Path(path).name} must hold an object title -> record with at least one film")

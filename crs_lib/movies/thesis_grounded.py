@@ -12,60 +12,22 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from crs_lib.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, copying, overlap, recovery
-from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.extractors import Extractor
 from crs_lib.movies.scoring import BOTH_EMPTY, Scores
 from crs_lib.movies.thesis_catalog import ThesisCatalog
+from crs_lib.movies.thesis_summary import ALIASES, MEANS, METRICS, detail, mean_of
 
+__all__ = ["ALIASES", "METRICS", "GroundedScorer"]
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?")
 _SIGNALS = {"combined": ("topic_recovery_rate", "avg_recovery_delay"),
             "cosine": ("recovery_rate_cosine", "avg_recovery_delay_cosine")}  # fmt: skip
-_MEANS = {
-    "cross_coherence": "cross_coherence",
-    "context_retention": "context_retention",
-    "topic_interference": "topic_interference",
-    "topic_adaptation_score": "topic_adaptation_score",
-    "semantic_similarity": "semantic_similarity_mean",
-    "slot_precision": "dst_precision_mean",
-    "slot_recall": "dst_recall_mean",
-    "slot_f1": "dst_f1_mean",
-    "slot_joint": "dst_joint_accuracy_mean",
-    "recommendation_satisfaction": "recommendation_satisfaction_mean",
-}
-METRICS = (
-    *_MEANS.values(), "topic_recovery_rate", "avg_recovery_delay", "recovery_rate_cosine",
-    "avg_recovery_delay_cosine", "preference_coverage", "tas_volatility", "context_adaptation_score",
-)  # fmt: skip
-_BASELINE = "baseline of the thesis (docs/metrics.md, section 8)"
-declare(
-    Metric("recommendation_satisfaction", "rec. satisfaction", "turn", 0, 1, HIGHER, _BASELINE),
-    Metric("semantic_similarity_mean", "semantic", "session", -1, 1, HIGHER, _BASELINE),
-    Metric("dst_precision_mean", "DST P", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("dst_recall_mean", "DST R", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("dst_f1_mean", "DST F1", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("dst_joint_accuracy_mean", "DST joint", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("recommendation_satisfaction_mean", "rec. satisfaction", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("recovery_rate_cosine", "recovery (cosine)", "session", 0, 1, HIGHER, _BASELINE),
-    Metric("avg_recovery_delay_cosine", "delay (cosine)", "session", 0, math.inf, LOWER, _BASELINE),
-    Metric("preference_coverage", "coverage", "session", 0, 1, HIGHER, _BASELINE),
-)
-ALIASES = {
-    "context_adaptation_score": "topic_adaptation_score",
-    "adaptation_score_mean": "topic_adaptation_score",
-    "trajectory_adaptation_score_mean": "topic_adaptation_score",
-    "concept_overlap_mean": "cross_coherence",
-    "constraint_similarity_mean": "context_retention",
-    "weighted_constraint_similarity_mean": "context_retention",
-    "copying_penalty_mean": "topic_interference",
-    "concept_recovery_rate": "topic_recovery_rate",
-    "avg_concept_recovery_delay": "avg_recovery_delay",
-}
 
 
 class _Texts(NamedTuple):
@@ -176,7 +138,7 @@ class GroundedScorer:
         }
 
     def _gold(self, pair: Pair, texts: _Texts) -> frozenset[int]:
-        """What the log says is wished, as the extractor sees it; the user's own words where it says nothing."""
+        """What the log says is wished, as the extractor sees it; without a log the user's own words."""
         if "constraints" not in pair.user.user_meta:
             return texts.concepts[pair.user.text]
         field = self.extractor.space.field
@@ -224,8 +186,8 @@ class GroundedScorer:
             "session_id": dialogue.session_id,
             "convention": self.rule.name,
         }
-        for column, name in _MEANS.items():
-            record[name] = _mean([turn[column] for turn in turns])
+        for column, name in MEANS.items():
+            record[name] = mean_of([turn[column] for turn in turns])
         record["topic_interference_leakage"] = math.nan
         for signal, (rate, delay) in _SIGNALS.items():
             known = recovery.rate(found[signal])
@@ -237,7 +199,7 @@ class GroundedScorer:
         known_scores = [score for score in scores if not math.isnan(score)]
         record["tas_volatility"] = statistics.pstdev(known_scores) if known_scores else math.nan
         record["judge"] = dict.fromkeys(("proactiveness", "coherence", "personalization"))
-        record["detail"] = _detail(turns, len(found["combined"]))
+        record["detail"] = detail(turns, len(found["combined"]))
         return record
 
     def _segments(
@@ -250,13 +212,13 @@ class GroundedScorer:
         """CC of the united concepts, CR of the summed vectors, mean I and their TAS, from shift to shift."""
         edges = [1, *(turn for turn in shifts if turn > 1), len(turns) + 1]
         rows = []
-        for first, after in zip(edges, edges[1:], strict=False):
+        for first, after in pairwise(edges):
             part = pairs[first - 1 : after - 1]
             users = Counter(code for p in part for code in texts.concepts[p.user.text])
             systems = Counter(code for p in part for code in texts.concepts[p.system.text])
             cc = overlap.jaccard(users.keys(), systems.keys(), empty=self.rule.empty)
             cr = self._summed_cosine(users, systems)
-            echo = _mean([turn["topic_interference"] for turn in turns[first - 1 : after - 1]])
+            echo = mean_of([turn["topic_interference"] for turn in turns[first - 1 : after - 1]])
             score = composite.tas(cc, cr, echo, self.rule.tas, clip=self.rule.clip)
             rows.append(
                 {"first": first, "last": after - 1, "cc": cc, "cr": cr, "copying": echo, "tas": score}
@@ -280,31 +242,3 @@ def _wishes(pair: Pair) -> list[tuple[str, str]]:
         for one in (value if isinstance(value, list | tuple) else [value])
         if one is not None
     ]
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Mean of the defined values; 0 for a session without turns, NaN where none of its turns defines it."""
-    known = [value for value in values if not math.isnan(value)]
-    if known:
-        return math.fsum(known) / len(known)
-    return math.nan if values else 0.0
-
-
-def _detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
-    missing = Counter(concept for turn in turns for concept in turn["missing_concepts"])
-    added = Counter(concept for turn in turns for concept in turn["hallucinated_concepts"])
-    return {
-        "n_turns": len(turns),
-        "n_shifts": n_shifts,
-        "n_both_empty_turns": sum(turn["both_empty"] for turn in turns),
-        "n_clipped_turns": sum(turn["clipped"] for turn in turns),
-        "missing_concepts": missing.total(),
-        "hallucinated_concepts": added.total(),
-        "top_missing": _top(missing),
-        "top_hallucinated": _top(added),
-    }
-
-
-def _top(counts: Counter[str], n: int = 10) -> list[list[Any]]:
-    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return [[concept, count] for concept, count in ranked[:n]]

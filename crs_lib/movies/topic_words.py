@@ -19,17 +19,19 @@ _PLURALS = (
     ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y"),
 )  # fmt: skip
 _IRREGULAR = {
-    "children": "child", "wives": "wife", "lives": "life", "knives": "knife", "feet": "foot", "teeth": "tooth",
-    "mice": "mouse", "geese": "goose", "heroes": "hero", "goes": "go", "media": "medium", "beliefs": "belief",
+    "children": "child", "wives": "wife", "lives": "life", "knives": "knife", "feet": "foot",
+    "teeth": "tooth", "mice": "mouse", "geese": "goose", "heroes": "hero", "goes": "go", "media": "medium",
+    "beliefs": "belief",
 }  # fmt: skip
 FUNCTION_WORDS = frozenset(
     """
-    about above after again against ain all and any are aren because been before being below between both but
-    can couldn did didn does doesn doing don down during each few for from further had hadn has hasn have haven
-    having her here hers herself him himself his how into isn its itself just more most mustn myself nor not now
-    off once only other our ours ourselves out over own same shan she should shouldn some such than that the
-    their theirs them themselves then there these they this those through too under until very was wasn were
-    weren what when where which while who whom why will with won wouldn you your yours yourself yourselves
+    about above after again against ain all and any are aren because been before being below between
+    both but can couldn did didn does doesn doing don down during each few for from further had hadn has
+    hasn have haven having her here hers herself him himself his how into isn its itself just more most
+    mustn myself nor not now off once only other our ours ourselves out over own same shan she should
+    shouldn some such than that the their theirs them themselves then there these they this those
+    through too under until very was wasn were weren what when where which while who whom why will with
+    won wouldn you your yours yourself yourselves
     """.split()
 )
 GENERIC = frozenset(
@@ -40,8 +42,8 @@ GENERIC = frozenset(
 )
 HINTS = (
     "action", "actor", "actress", "adventure", "alien invasion", "aliens", "animation", "cast", "character",
-    "comedy", "cinema", "director", "ending", "fantasy", "genre", "ghost", "horror", "mood", "plot", "romance",
-    "space", "thriller", "western",
+    "comedy", "cinema", "director", "ending", "fantasy", "genre", "ghost", "horror", "mood", "plot",
+    "romance", "space", "thriller", "western",
 )  # fmt: skip
 STEMS = re.compile("love|fear|sad|happy|romantic|tense|dark|futur|drama|emot|space|ghost|sci")
 MOST = 5

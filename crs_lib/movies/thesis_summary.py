@@ -1,0 +1,78 @@
+"""What a session of the thesis's grounded version is summed up to: its columns, their means, the detail."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
+
+MEANS = {
+    "cross_coherence": "cross_coherence",
+    "context_retention": "context_retention",
+    "topic_interference": "topic_interference",
+    "topic_adaptation_score": "topic_adaptation_score",
+    "semantic_similarity": "semantic_similarity_mean",
+    "slot_precision": "dst_precision_mean",
+    "slot_recall": "dst_recall_mean",
+    "slot_f1": "dst_f1_mean",
+    "slot_joint": "dst_joint_accuracy_mean",
+    "recommendation_satisfaction": "recommendation_satisfaction_mean",
+}
+METRICS = (
+    *MEANS.values(), "topic_recovery_rate", "avg_recovery_delay", "recovery_rate_cosine",
+    "avg_recovery_delay_cosine", "preference_coverage", "tas_volatility", "context_adaptation_score",
+)  # fmt: skip
+_BASELINE = "baseline of the thesis (docs/metrics.md, section 8)"
+declare(
+    Metric("recommendation_satisfaction", "rec. satisfaction", "turn", 0, 1, HIGHER, _BASELINE),
+    Metric("semantic_similarity_mean", "semantic", "session", -1, 1, HIGHER, _BASELINE),
+    Metric("dst_precision_mean", "DST P", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("dst_recall_mean", "DST R", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("dst_f1_mean", "DST F1", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("dst_joint_accuracy_mean", "DST joint", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("recommendation_satisfaction_mean", "rec. satisfaction", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("recovery_rate_cosine", "recovery (cosine)", "session", 0, 1, HIGHER, _BASELINE),
+    Metric("avg_recovery_delay_cosine", "delay (cosine)", "session", 0, math.inf, LOWER, _BASELINE),
+    Metric("preference_coverage", "coverage", "session", 0, 1, HIGHER, _BASELINE),
+)
+ALIASES = {
+    "context_adaptation_score": "topic_adaptation_score",
+    "adaptation_score_mean": "topic_adaptation_score",
+    "trajectory_adaptation_score_mean": "topic_adaptation_score",
+    "concept_overlap_mean": "cross_coherence",
+    "constraint_similarity_mean": "context_retention",
+    "weighted_constraint_similarity_mean": "context_retention",
+    "copying_penalty_mean": "topic_interference",
+    "concept_recovery_rate": "topic_recovery_rate",
+    "avg_concept_recovery_delay": "avg_recovery_delay",
+}
+
+
+def mean_of(values: Sequence[float]) -> float:
+    """Mean of the defined values; 0 for a session without turns, NaN where none of its turns defines it."""
+    known = [value for value in values if not math.isnan(value)]
+    if known:
+        return math.fsum(known) / len(known)
+    return math.nan if values else 0.0
+
+
+def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
+    """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added."""
+    missing = Counter(concept for turn in turns for concept in turn["missing_concepts"])
+    added = Counter(concept for turn in turns for concept in turn["hallucinated_concepts"])
+    return {
+        "n_turns": len(turns),
+        "n_shifts": n_shifts,
+        "n_both_empty_turns": sum(turn["both_empty"] for turn in turns),
+        "n_clipped_turns": sum(turn["clipped"] for turn in turns),
+        "missing_concepts": missing.total(),
+        "hallucinated_concepts": added.total(),
+        "top_missing": _top(missing),
+        "top_hallucinated": _top(added),
+    }
+
+
+def _top(counts: Counter[str], n: int = 10) -> list[list[Any]]:
+    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return [[concept, count] for concept, count in ranked[:n]]

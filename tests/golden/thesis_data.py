@@ -1,0 +1,59 @@
+"""Where the thesis's data lies, and what the golden tests skip without it."""
+
+from functools import cache
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from crs_lib import paths
+from crs_lib.movies import logs, score_tables, scorers
+
+
+def folder() -> Path | None:
+    mirror = paths.mirror()
+    found = mirror / "thesis" if mirror else None
+    return found if found and found.is_dir() else None
+
+
+external = [
+    pytest.mark.external,
+    pytest.mark.skipif(folder() is None, reason="the thesis's logs are not here (CRS_MIRROR)"),
+]
+
+
+def choice(convention: str, **settings: str) -> scorers.Choice:
+    place = folder()
+    assert place is not None
+    return scorers.Choice(str(place / "opendialkg_movie_data.json"), convention, **settings)
+
+
+@cache
+def sessions(log: str, convention: str, settings: tuple[tuple[str, str], ...]) -> pd.DataFrame:
+    """The session records of all dialogues of a log folder, details as columns ``detail_…``."""
+    place = folder()
+    assert place is not None
+    ready = choice(convention, **dict(settings)).make()
+    rows = [scores.session for scores in score_tables.stream(logs.read(place / log), ready.scorer)]
+    frame = pd.DataFrame(rows)
+    detail = pd.DataFrame(frame["detail"].tolist()).add_prefix("detail_")
+    return frame.join(detail).assign(session=frame["session_id"].astype(int))
+
+
+def merged(frame: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Ours beside the original's, session by session; every reference session must be there."""
+    place = folder()
+    assert place is not None
+    wanted = pd.read_csv(place / "reference" / reference)
+    both = wanted.merge(frame, on=["model", "session"], suffixes=("_original", ""), validate="1:1")
+    assert len(both) == len(wanted)
+    return both
+
+
+def gap(both: pd.DataFrame, column: str, ours: str = "") -> float:
+    """The largest difference over sessions; infinite where one side is missing and the other is not."""
+    theirs = both[f"{column}_original"] if f"{column}_original" in both else both[column]
+    mine = both[ours or column].astype(float)
+    if (theirs.isna() != mine.isna()).any():
+        return float("inf")
+    return float((theirs - mine).abs().max())
