@@ -1,6 +1,7 @@
 """A headless Chromium for tests, spoken to in the DevTools protocol over a pipe: no port, no package."""
 
 import base64
+import contextlib
 import fcntl
 import json
 import os
@@ -58,10 +59,8 @@ class Browser:
         return self
 
     def __exit__(self, *_):
-        try:
+        with contextlib.suppress(OSError, TimeoutError):
             self.send("Browser.close")
-        except (OSError, TimeoutError):
-            pass
         try:
             self.process.wait(10)
         except subprocess.TimeoutExpired:

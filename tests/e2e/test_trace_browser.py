@@ -265,7 +265,7 @@ def test_a_missing_data_file_is_said_and_not_a_blank_page(running, index):
     (folder / "data" / "index.js").write_bytes((index.parent / "data" / "index.js").read_bytes())
     page = running.page()
     page.open(folder / "index.html")
-    page.wait("document.querySelector('[role=alert]')")
+    page.wait("document.querySelector('[role=alert]') !== null")
     assert page.text("[role=alert]") == "data/page-0000.js is missing beside this page; write the trace again"
     page.close()
 
