@@ -1,0 +1,131 @@
+"""A real Dask scheduler and two worker processes on loopback, one of them killed in mid-batch."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from jobs import Draws, Refuses, keys
+
+from crs_lib import batch, paths
+from crs_lib.errors import InputError, RunError
+from crs_lib.ledger import Ledger
+
+pytest.importorskip("distributed", reason="needs the extra dist")
+
+UNIT = Path(__file__).resolve().parents[1] / "unit"
+
+
+def start(folder, *words):
+    """One part of the cluster as a process of its own."""
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join([str(paths.ROOT), str(UNIT)]),
+        "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30s",
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-m", *words], cwd=folder, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def until(condition, seconds=90):
+    """Wait for something that is sure to come; the limit only keeps a defect from hanging the tests."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """The scheduler's address and its two workers."""
+    folder = tmp_path_factory.mktemp("cluster")
+    file = folder / "scheduler.json"
+    scheduler = start(
+        folder, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard",
+        "--scheduler-file", str(file),
+    )  # fmt: skip
+    workers = [
+        start(
+            folder, "distributed.cli.dask_worker", "--scheduler-file", str(file), "--host", "127.0.0.1",
+            "--nworkers", "1", "--nthreads", "1", "--no-nanny", "--no-dashboard",
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    try:
+        import json
+
+        yield until(lambda: file.exists() and json.loads(file.read_text() or "{}").get("address")), workers
+    finally:
+        for process in (*workers, scheduler):
+            process.kill()
+            process.wait()
+
+
+def test_a_killed_worker_costs_no_session(cluster, tmp_path):
+    import distributed
+
+    address, workers = cluster
+    with distributed.Client(address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=90)
+
+    class Watched(Ledger):
+        """Kills a worker as soon as a quarter of the sessions is stored."""
+
+        def record(self, items):
+            super().record(items)
+            if workers[0].poll() is None and self.counts().get("done", 0) >= 20:
+                os.kill(workers[0].pid, signal.SIGKILL)
+                workers[0].wait()
+
+    with Watched(tmp_path / "ledger.sqlite") as ledger:
+        assert batch.run(ledger, keys(40), Draws, (5, 0.02), scheduler=address, chunk=2) == 80
+        assert workers[0].poll() == -signal.SIGKILL
+        assert ledger.counts() == {"done": 80}
+        assert list(ledger.bodies(keys(40))) == [Draws(5)(key) for key in keys(40)]
+        assert batch.run(ledger, keys(40), Draws, (5, 0.02), scheduler=address) == 0
+
+
+def test_sessions_that_fail_on_a_worker_are_said_and_a_maker_that_cannot_be_made_too(cluster, tmp_path):
+    address, _ = cluster
+    bad = keys(3)[:1]
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        with pytest.raises(RunError, match=r"1 of 6 sessions failed.*no session 0"):
+            batch.run(ledger, keys(3), Draws, (5, 0, bad), scheduler=address)
+        assert ledger.counts() == {"done": 5, "failed": 1}
+        with pytest.raises(InputError, match="no such catalogue"):
+            batch.run(ledger, keys(9), Refuses, ("no such catalogue",), scheduler=address)
+
+
+def test_the_same_sessions_as_on_one_machine(cluster, tmp_path, monkeypatch):
+    from crs_lib.movies import simulate
+    from crs_lib.movies.simulate import SimulateConfig
+
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    monkeypatch.setenv("CRS_SCRATCH", str(tmp_path / "scratch"))
+    size = {"systems": ["tracker", "template"], "n_sessions": 2, "n_turns": 3}
+    here = simulate.simulate(SimulateConfig("here", **size), progress=False)
+    there = simulate.simulate(SimulateConfig("there", **size, scheduler=cluster[0]), progress=False)
+    assert (there / "dialogues.jsonl").read_bytes() == (here / "dialogues.jsonl").read_bytes()
+    assert len((there / "llm_calls.jsonl").read_text().splitlines()) == 6
+
+
+def test_no_scheduler_is_said(tmp_path, monkeypatch):
+    import distributed
+
+    from crs_lib import batch_dask
+
+    monkeypatch.setattr(distributed, "Client", lambda *_, **options: _refuse())
+    with (
+        pytest.raises(RunError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
+        batch_dask.connected("tcp://127.0.0.1:9", 1),
+    ):
+        pass
+
+
+def _refuse():
+    raise OSError("timed out")
