@@ -35,6 +35,9 @@ COMMANDS = (
     Command("thesis", "from the catalogue to the thesis figures, 01 to 06", "crs_lib.commands:thesis"),
     Command("score", "score logs of any known form", "crs_lib.movies.score_cli:add_arguments"),
     Command("topics", "train a topic model on a catalogue's plots", "crs_lib.movies.score_cli:topics"),
+    Command("realtalk-predict", "evidence for every question of a chat", "crs_lib.realtalk.cli:predict"),
+    Command("realtalk-evaluate", "score chats, the test split once", "crs_lib.realtalk.cli:evaluate"),
+    Command("realtalk-ladder", "from BM25 to the fusion, step by step", "crs_lib.realtalk.cli:ladder"),
     Command("data", "list, get or verify the external files", "crs_lib.datasets_cli:data"),
     Command("refresh", "run the committed notebooks afresh and store them", "crs_lib.commands:refresh"),
 )

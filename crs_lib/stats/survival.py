@@ -100,7 +100,8 @@ def restricted_mean(
     """Mean waiting time up to ``horizon``, in [0, horizon], with its normal interval; a row per system.
 
     The area under the Kaplan-Meier curve, so nothing is lost to censoring. ``horizon`` defaults to
-    the longest time that every system was followed for; beyond it the curve would be a guess.
+    the longest time that every system was followed for (one whose curve has reached 0 needs no more);
+    beyond it the curve would be a guess.
 
     Raises InputError for a horizon beyond that, or a system without any time.
     Source: Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
@@ -113,9 +114,10 @@ def restricted_mean(
         raise InputError(f"no time for {', '.join(map(repr, empty))}; leave it out or add sessions")
     curves = kaplan_meier(frame, system=system, time=time, event=event)
     reach = {name: float(data.time[data.code == k].max()) for k, name in enumerate(data.systems)}
-    limit = min(reach.values())
-    horizon = limit if horizon is None else float(horizon)
     ended = curves.groupby("system", observed=True, sort=False)["survival"].min() <= 0
+    going_on = [end for name, end in reach.items() if not ended[name]]
+    limit = min(going_on) if going_on else max(reach.values())
+    horizon = limit if horizon is None else float(horizon)
     short = [name for name, end in reach.items() if end < horizon and not ended[name]]
     if short or not horizon > 0:
         raise InputError(
