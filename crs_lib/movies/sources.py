@@ -1,4 +1,4 @@
-"""Where catalogues come from: our sample, a JSON file in the OpenDialKG form, or a Parquet file."""
+"""Where catalogues come from: our sample, JSON in the OpenDialKG form or keyed by id, or a Parquet file."""
 
 import hashlib
 import json
@@ -8,14 +8,16 @@ import pandas as pd
 
 from crs_lib import paths, tables
 from crs_lib.errors import InputError
+from crs_lib.movies import foreign_catalog
 from crs_lib.movies.catalog import Catalog
 
 SAMPLE = "sample"
 
 
 def load(source: str | Path = SAMPLE) -> Catalog:
-    """Load a catalogue: ``sample`` (ours), a JSON file in the OpenDialKG form, or a Parquet file.
+    """Load a catalogue: ``sample`` (ours), a JSON file, or a Parquet file.
 
+    JSON is an object title -> record (the OpenDialKG form) or item id -> record (that of iEvaLM).
     Raises InputError naming the file, and where it applies the record and the field.
     """
     if str(source) == SAMPLE:
@@ -43,7 +45,8 @@ def _from_json(path: Path, name: str) -> Catalog:
         ) from error
     if not isinstance(data, dict) or not data:
         raise InputError(f"{path.name} must hold an object title -> record with at least one film")
-    return Catalog.from_records(data.items(), name)
+    films = foreign_catalog.records(data) if foreign_catalog.keyed_by_id(data) else data.items()
+    return Catalog.from_records(films, name)
 
 
 def _from_parquet(path: Path) -> Catalog:

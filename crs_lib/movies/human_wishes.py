@@ -1,0 +1,110 @@
+"""What people say they want in logs without a simulator: wishes grounded in user turns and carried on.
+
+Source: docs/validity.md, section 4. A value named in a field replaces the earlier ones of that field; a
+value after a negative word is unwanted; a film named with approval stands for its genres while no wish
+is said. Years are left out: people mostly name bounds ("after 2010"), not a year.
+"""
+
+import re
+from typing import NamedTuple
+
+from crs_lib.movies.grounding import Grounder, Match
+from crs_lib.text import fold
+
+_FIELDS = ("genre", "actor", "director", "writer", "language")
+_NEGATIVE = re.compile(
+    r"\b(not|no|don t|dont|doesn t|didn t|hate|dislike|except|without|other than|instead of|anything but"
+    r"|tired of|isn t|never|rather than|less|avoid|enough of)\b"
+)
+_POSITIVE = re.compile(
+    r"\b(i want|i d like|i like|i love|looking for|give me|but|rather|prefer|how about|recommend)\b"
+)
+_ABOUT = re.compile(
+    r"\b(who|plot|about|ratings?|reviews?|actors?|actress|director|directed|synopsis|summary|summari[sz]e"
+    r"|tell me more|describe|what is it|when|where|why|how long|cast|stars?|information|info|details?"
+    r"|opinion)\b"
+)
+_CLAUSE = re.compile(r"[.!?;\n]| but ")
+
+
+class Heard(NamedTuple):
+    """One user turn: concepts wanted and unwanted, films named, and whether it asks about a film."""
+
+    wanted: frozenset[int]
+    unwanted: frozenset[int]
+    films: tuple[int, ...]
+    asks_about: bool
+
+
+class State(NamedTuple):
+    """What holds after a user turn: wishes in force, unwanted values, and whether a film is asked about."""
+
+    wishes: frozenset[int]
+    avoid: frozenset[int]
+    asks_about: bool
+
+
+def films(grounder: Grounder, text: str) -> tuple[int, ...]:
+    """The catalogue items whose titles a text names, each once; a year in brackets is no title."""
+    found = (m for m in grounder.titles(text) if not _bracketed_year(text, m.start, m.end))
+    return tuple(dict.fromkeys(mention.item for mention in found))
+
+
+def _bracketed_year(text: str, start: int, end: int) -> bool:
+    inside = text[max(0, start - 1) : start] in ("(", "[") and text[end : end + 1] in (")", "]")
+    return inside and text[start:end].isdigit()
+
+
+def hear(grounder: Grounder, text: str) -> Heard:
+    """Read one user turn; values inside a title, or inside a longer value, do not count."""
+    titles = [m for m in grounder.titles(text) if not _bracketed_year(text, m.start, m.end)]
+    matches = [m for m in grounder.audit(text) if not m.rejected and m.field in _FIELDS]
+    matches = [m for m in matches if not any(t.start <= m.start and m.end <= t.end for t in titles)]
+    matches = [m for m in matches if not any(_inside(m, other) for other in matches)]
+    unwanted = frozenset(m.code for m in matches if _negated(text[: m.start]))
+    wanted = frozenset(m.code for m in matches) - unwanted
+    asked = bool(_ABOUT.search(fold(text))) and bool(titles or "?" in text)
+    return Heard(wanted, unwanted, tuple(dict.fromkeys(t.item for t in titles)), asked)
+
+
+def _inside(match: Match, other: Match) -> bool:
+    shorter = match.end - match.start < other.end - other.start
+    return shorter and other.start <= match.start and match.end <= other.end
+
+
+def _negated(before: str) -> bool:
+    """Whether the last cue in the clause before a value is a negative one."""
+    clause = fold(_CLAUSE.split(before)[-1])
+    return _last(_NEGATIVE, clause) > _last(_POSITIVE, clause)
+
+
+def _last(cue: re.Pattern[str], clause: str) -> int:
+    return max((found.start() for found in cue.finditer(clause)), default=-1)
+
+
+class Listener:
+    """Carries the wishes of one conversation over its user turns."""
+
+    def __init__(self, grounder: Grounder) -> None:
+        self.grounder = grounder
+        self._said: dict[str, frozenset[int]] = {}
+        self._avoid: frozenset[int] = frozenset()
+        self._alike: frozenset[int] = frozenset()
+
+    def listen(self, text: str) -> State:
+        """The state after one more user turn."""
+        heard = hear(self.grounder, text)
+        for name in {self.grounder.field_of(code) for code in heard.wanted}:
+            self._said[name] = frozenset(c for c in heard.wanted if self.grounder.field_of(c) == name)
+        self._avoid = (self._avoid | heard.unwanted) - heard.wanted
+        self._said = {name: kept for name, codes in self._said.items() if (kept := codes - heard.unwanted)}
+        if heard.films and not heard.asks_about:
+            self._alike = self._genres(heard.films)
+        elif heard.wanted:
+            self._alike = frozenset()
+        said = frozenset().union(*self._said.values()) if self._said else frozenset()
+        return State(said or self._alike, self._avoid, heard.asks_about)
+
+    def _genres(self, items: tuple[int, ...]) -> frozenset[int]:
+        facts = self.grounder.catalog.fact_sets
+        return frozenset(c for item in items for c in facts[item] if self.grounder.field_of(c) == "genre")
