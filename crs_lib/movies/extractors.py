@@ -15,7 +15,7 @@ from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.matching import Matcher
 from crs_lib.movies.substrings import SubstringMatcher
 from crs_lib.registry import Registry
-from crs_lib.text import BREAK, batches, fold, fold_joined
+from crs_lib.text import fold, words_of_many
 
 Sets = list[frozenset[int]]
 
@@ -84,13 +84,10 @@ class Words:
         self._matcher = Matcher(list(forms))
 
     def _plain(self, texts: Sequence[str]) -> Sets:
-        found: list[set[int]] = [set() for _ in texts]
-        for first, last in batches(texts):
-            tokens = fold_joined(texts[first:last]).split()
-            assert tokens.count(BREAK) == last - first - 1
-            for row, _, _, form in self._matcher.scan(tokens):
-                found[first + row].update(self._codes[form])
-        return [frozenset(codes) for codes in found]
+        return [
+            frozenset(code for hit in self._matcher.find(found) for code in self._codes[hit.form])
+            for found in words_of_many(texts)
+        ]
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""

@@ -1,0 +1,226 @@
+"""Conventions: what each one makes of the same small dialogues, and that tables say which it was."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from crs_lib import paths
+from crs_lib.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.errors import InputError
+from crs_lib.movies import conventions, scorers, simulate
+from crs_lib.movies.thesis_catalog import ThesisCatalog
+from crs_lib.movies.thesis_grounded import ALIASES
+from crs_lib.movies.topic_model import train
+
+RECORDS = {
+    "One": {"genre": ["Drama"], "actor": ["Maya Lind"], "plot": "A quiet love story at sea."},
+    "Two": {"genre": ["Horror"], "actor": ["Tomas Berg"], "plot": "A dark house and a ghost."},
+    "Three": {"genre": ["Drama", "Comedy"], "director": ["Ida Holm"], "plot": "A comedy of errors."},
+}
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory):
+    path = tmp_path_factory.mktemp("catalogue") / "films.json"
+    path.write_text(json.dumps(RECORDS), encoding="utf-8")
+    return str(path)
+
+
+def dialogue(*texts: str, shifts: tuple[int, ...] = (), **meta) -> Dialogue:
+    turns = [
+        Turn(USER, text, meta) if i % 2 == 0 else Turn(SYSTEM, text, {"rec_titles": ["One"]})
+        for i, text in enumerate(texts)
+    ]
+    return Dialogue("1", "m", tuple(turns), shift_events=tuple({"turn": turn} for turn in shifts))
+
+
+def scored(catalog: str, one: Dialogue, convention: str, **settings: str):
+    return scorers.Choice(catalog, convention, **settings).make().scorer.score_many([one])[0]
+
+
+def test_silence_agrees_with_silence_only_in_the_thesis(catalog):
+    """Turn 1: {drama} and {drama}, CC 1. Turn 2: nothing on either side."""
+    one = dialogue("A drama, please.", "Drama it is.", "Hm.", "Yes.")
+    ours = scored(catalog, one, "default").session
+    theirs = scored(catalog, one, "thesis_grounded", extractor="words").session
+    assert ours["cross_coherence"] == 1.0
+    assert ours["detail"]["n_both_empty_turns"] == theirs["detail"]["n_both_empty_turns"] == 1
+    assert theirs["cross_coherence"] == 1.0
+    assert theirs["context_retention"] == 0.5
+    assert math.isclose(theirs["topic_adaptation_score"], (1.0 + 1.0) / 2)
+
+
+def test_clipping_makes_the_mean_differ_from_the_formula(catalog):
+    """Turn 1: 1 + 1 − 0 = 2, cut to 1. Turn 2: 1 + 0 − 0 = 1. Mean 1, not CC + CR − I = 1.5."""
+    one = dialogue("Drama?", "Drama.", "Hm.", "Yes.")
+    record = scored(catalog, one, "thesis_grounded", extractor="words").session
+    assert record["topic_adaptation_score"] == 1.0
+    assert record["cross_coherence"] + record["context_retention"] - record["topic_interference"] == 1.5
+    assert record["detail"]["n_clipped_turns"] == 1
+
+
+def test_recovery_may_come_after_the_next_shift_only_in_the_thesis(catalog):
+    """Shifts at 1 and 2; replies 1 and 2 miss, reply 3 meets. Window 3: d = 2 for the first, 1 for the second."""
+    one = dialogue(
+        "A drama?", "Horror.", "With Maya Lind?", "Horror.", "Drama with Maya Lind?", "Drama with Maya Lind.",
+        shifts=(1, 2),
+    )  # fmt: skip
+    theirs = scored(catalog, one, "thesis_grounded", extractor="words")
+    ours = scored(catalog, one, "default")
+    assert theirs.session["topic_recovery_rate"] == 1.0
+    assert theirs.session["avg_recovery_delay"] == 1.5
+    assert ours.session["topic_recovery_rate"] == 0.5
+    assert ours.session["avg_recovery_delay"] == 1.0
+
+
+def test_who_never_recovers_has_no_delay_except_in_the_legacy_convention(catalog):
+    one = dialogue("A drama?", "Horror.", "A comedy?", "Horror.", shifts=(2,))
+    for name in ("default", "thesis_grounded"):
+        record = scored(catalog, one, name, extractor="words").session
+        assert record["topic_recovery_rate"] == 0.0
+        assert math.isnan(record["avg_recovery_delay"]), name
+    legacy = scored(catalog, one, "thesis_legacy", topics="heuristic").session
+    assert legacy["avg_recovery_delay"] == 0.0
+
+
+def test_without_shifts_a_rate_is_missing_and_zero_in_the_thesis(catalog):
+    one = dialogue("A drama?", "Horror.")
+    assert math.isnan(scored(catalog, one, "default").session["topic_recovery_rate"])
+    assert scored(catalog, one, "thesis_grounded").session["topic_recovery_rate"] == 0.0
+
+
+def test_the_logged_wishes_are_the_reference_of_the_baseline(catalog):
+    """Wishes {drama, maya lind}; the reply names {drama, horror}: P = 1/2, R = 1/2, F1 = 1/2, joint 0."""
+    wishes = {"constraints": {"genre": "Drama", "actor": "Maya Lind", "title": "ignored"}}
+    one = dialogue("Hello", "A drama or horror.", user_meta=wishes)
+    record = scored(catalog, one, "thesis_grounded", extractor="words").session
+    assert [record[f"dst_{name}_mean"] for name in ("precision", "recall", "f1")] == [0.5, 0.5, 0.5]
+    assert record["dst_joint_accuracy_mean"] == 0.0
+    assert record["recommendation_satisfaction_mean"] == 1.0
+    assert record["preference_coverage"] == 0.5
+    assert all(repr(record[alias]) == repr(record[name]) for alias, name in ALIASES.items())
+
+
+def test_segments_run_from_shift_to_shift(catalog):
+    """Segment 2, turns 2 to 3: users {drama, horror}, replies {drama}: CC = 1/2."""
+    one = dialogue("Hm", "Hm", "A drama?", "Drama.", "Horror?", "Drama.", shifts=(2,))
+    parts = scored(catalog, one, "thesis_grounded", extractor="words").session["detail"]["segments"]
+    assert [(p["first"], p["last"]) for p in parts] == [(1, 1), (2, 3)]
+    assert parts[0]["cc"] == 1.0 and parts[1]["cc"] == 0.5
+
+
+def test_legacy_shift_detection_recovery_and_score(catalog):
+    """Four user turns about love, dark, dark, love: shifts at 2 and 4 (turn 3 repeats turn 2).
+
+    The reply to turn 2 is about love (the old topic: a hit), that to turn 3 about dark: recovered after 2,
+    interference 1/2. Nothing answers turn 4 with love: 1 reply seen, 0 hits.
+    """
+    one = dialogue("love", "love", "dark", "love", "dark", "dark", "love", "dark")
+    record = scored(catalog, one, "thesis_legacy", topics="heuristic")
+    session = record.session
+    assert session["detail"]["shift_points"] == [2, 4]
+    assert session["topic_recovery_rate"] == 0.5
+    assert session["avg_recovery_delay"] == 2.0
+    assert session["topic_interference"] == (1 / 2 + 1 / 1) / 2
+    speed = 1 - (2 - 1) / 5
+    cc, cr = session["cross_coherence"], session["context_retention"]
+    expected = (0.01 * 0.5 + 0.02 * speed + 0.02 * (1 - 0.75) + 0.30 * cc + 0.15 * cr) / 0.50
+    assert math.isclose(session["context_adaptation_score"], expected)
+
+
+def test_a_missing_topic_model_is_an_error_that_names_the_command(catalog):
+    with pytest.raises(InputError, match="python -m crs_lib topics"):
+        scorers.Choice(catalog, "thesis_legacy", topic_model="/nowhere").make()
+
+
+def test_settings_that_a_convention_does_not_use_are_errors(catalog):
+    for wrong in ({"topics": "lda"}, {"similarity": "tfidf"}, {"vocabulary": "x.txt"}, {"topic_model": "x"}):
+        with pytest.raises(InputError, match="leave it out"):
+            scorers.Choice(catalog, "default", **wrong)
+    with pytest.raises(InputError, match="leave it out"):
+        scorers.Choice(catalog, "thesis_legacy", extractor="words")
+    with pytest.raises(InputError, match="did you mean 'thesis_legacy'"):
+        scorers.Choice(catalog, "thesis_legcy")
+    with pytest.raises(InputError, match="did you mean 'tfidf'"):
+        scorers.Choice(catalog, "thesis_grounded", similarity="tfid")
+
+
+@pytest.mark.parametrize("name", conventions.CONVENTIONS)
+def test_every_convention_is_named_and_scores_an_odd_log(catalog, name):
+    settings = {"topics": "heuristic"} if conventions.get(name).topics else {}
+    one = Dialogue("1", "m", (Turn(USER, "A drama?"), Turn(SYSTEM, ""), Turn(USER, "and then")))
+    alone = Dialogue("2", "m", (Turn(USER, "hi"),))
+    ready = scorers.Choice(catalog, name, **settings).make()
+    together = ready.scorer.score_many([one, alone])
+    assert [s.session["convention"] for s in together] == [name, name]
+    assert set(ready.metrics) <= set(together[0].session)
+    for part, whole in zip((one, alone), together, strict=True):
+        single = ready.scorer.score_many([part])[0].session
+        assert json.dumps(single) == json.dumps(whole.session)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Our own logs of the sample catalogue, and a topic model of its plots."""
+    folder = tmp_path_factory.mktemp("logs")
+    old = os.environ.get("CRS_RESULTS")
+    os.environ["CRS_RESULTS"] = str(folder / "results")
+    try:
+        config = simulate.SimulateConfig(run="small", systems=("tracker", "echo"), n_sessions=4, n_turns=8)
+        logs = simulate.simulate(config, progress=False)
+    finally:
+        os.environ.pop("CRS_RESULTS")
+        if old is not None:
+            os.environ["CRS_RESULTS"] = old
+    catalog = ThesisCatalog.load("sample")
+    train(catalog.documents[len(catalog) :], n_topics=8, passes=2, least=3).save(folder / "topics")
+    return folder, logs / "dialogues.jsonl"
+
+
+SETTINGS = {
+    "default": (),
+    "thesis_grounded": ("--extractor", "embed"),
+    "thesis_legacy": ("--topic-model", "topics"),
+}
+
+
+def command(
+    folder, logs, name: str, out: str, hash_seed: str, threads: str, workers: str = "1"
+) -> dict[str, bytes]:
+    """The bytes of all tables that the command writes in a fresh interpreter."""
+    given = [str(folder / part) if part == "topics" else part for part in SETTINGS[name]]
+    environment = os.environ | {
+        "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads,
+        "PYTHONPATH": str(paths.ROOT),
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "crs_lib", "score", "--logs", str(logs), "--catalog", "sample", "--convention", name,
+         "--workers", workers, "--out", str(folder / out), *given],
+        env=environment, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return {path.name: path.read_bytes() for path in sorted((folder / out).iterdir())}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_command_writes_the_same_bytes_whatever_the_hash_seed_and_threads(written, name):
+    folder, logs = written
+    first = command(folder, logs, name, f"{name}-a", "0", "1")
+    assert sorted(first) == ["model_metrics.csv", "results.jsonl", "shifts.parquet", "turns.parquet"]
+    assert command(folder, logs, name, f"{name}-b", "1", "2", "2") == first
+    told = {"convention", "extractor", "embedder", "weights", "versions", "input_hash"}
+    for table in ("turns.parquet", "shifts.parquet"):
+        frame = pd.read_parquet(folder / f"{name}-a" / table)
+        assert told <= set(frame.columns) and set(frame["convention"]) == {name}
+    metrics = pd.read_csv(folder / f"{name}-a" / "model_metrics.csv")
+    assert metrics[sorted(told)].notna().all(axis=None)
+    line = json.loads(first["results.jsonl"].splitlines()[0])
+    assert told <= set(line) and line["weights"] and "dialogues" not in line["versions"]
+    for key in ("cross_coherence", "context_retention", "topic_recovery_rate", "avg_recovery_delay",
+                "topic_interference", "context_adaptation_score", "judge", "detail"):  # fmt: skip
+        assert key in line

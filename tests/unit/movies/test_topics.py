@@ -1,0 +1,147 @@
+"""Topics: tokens, lemmas, the filter, inference against a plain loop, training, and every extractor's contract."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.special import psi
+
+from crs_lib.errors import InputError
+from crs_lib.llm import LLM
+from crs_lib.movies import topic_model, topics
+from crs_lib.movies.topic_words import admitted, heuristic, lemma, singular, tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The sci-fi film's end.", ["the", "film", "end"]),
+        ("I couldn't, don't and won't", ["could", "and"]),
+        ('and/or end.The (great) "plot": new--old', ["great", "plot", "new", "old"]),
+        ("wait... what?! R2D2, 1999; a to of", ["wait", "what"]),
+        ("Amélie's café", ["amélie", "café"]),
+        ("", []),
+    ],
+)
+def test_tokens_are_cut_as_a_treebank_tokeniser_cuts(text, expected):
+    assert tokens(text) == expected
+
+
+def test_plurals_go_to_the_shortest_singular_that_is_known():
+    known = {"wolf", "story", "leaf", "leave", "man", "glass", "becomes", "star"}
+    words = ("wolves", "stories", "leaves", "men", "glass", "becomes", "stars", "unknowns")
+    assert [lemma(word, known) for word in words] == [
+        "wolf", "story", "leaf", "man", "glass", "becomes", "star", "unknowns",
+    ]  # fmt: skip
+    assert singular("stars", {"star", "stars"}) == "star"
+
+
+def test_the_filter_keeps_hints_and_stems_once_and_at_most_five():
+    assert admitted(["life", " Love ", "love", "movie", "lover", "space", "x"]) == ("love", "lover", "space")
+    assert len(admitted(["love", "lovers", "lovely", "loved", "loves", "lover"])) == 5
+
+
+def test_the_heuristic_counts_and_prefers():
+    """house 2·1 = 2; ghost 1·(1+2+2) = 5; dark 1·(1+2) = 3; quiet 1."""
+    assert heuristic("The house, the house: a dark quiet ghost") == ["ghost", "dark", "house", "quiet"]
+
+
+def small_model(n_topics: int = 4, n_words: int = 30) -> topic_model.TopicModel:
+    rng = np.random.default_rng(3)
+    lam = rng.gamma(0.3, 5.0, (n_topics, n_words)) + 0.02
+    beta = np.exp(psi(lam) - psi(lam.sum(axis=1, keepdims=True))).astype(np.float32)
+    return topic_model.TopicModel(
+        [f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(n_words)], beta, [5] * n_words
+    )
+
+
+def plain(model: topic_model.TopicModel, bag, gamma) -> np.ndarray:
+    """The textbook E-step, one document, in float64."""
+    beta = model.beta.astype(np.float64)[[w for w, _ in bag]]
+    counts = np.array([c for _, c in bag], dtype=float)
+    for _ in range(50):
+        theta = np.exp(psi(gamma) - psi(gamma.sum()))
+        new = model.alpha + theta * ((counts / (beta @ theta + np.finfo(np.float32).eps)) @ beta)
+        if np.abs(new - gamma).mean() < 0.001:
+            return new / new.sum()
+        gamma = new
+    return gamma / gamma.sum()
+
+
+def test_inference_equals_a_plain_loop_and_does_not_depend_on_the_batch():
+    model = small_model()
+    bags = [((0, 1), (3, 2)), ((5, 1),), ((1, 1), (2, 1), (9, 3)), (), ((0, 1), (3, 2))]
+    shares = model.shares(bags, [0, 1, 2, 3, 0])
+    assert shares.shape == (5, 4)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-6)
+    np.testing.assert_array_equal(shares[3], np.full(4, 0.25, np.float32))
+    np.testing.assert_array_equal(shares[0], shares[4])
+    for row, start in ((0, 0), (1, 1), (2, 2)):
+        np.testing.assert_allclose(
+            shares[row], plain(model, bags[row], model._starts[start].astype(float)), atol=2e-3
+        )
+        np.testing.assert_array_equal(model.shares([bags[row]], [start])[0], shares[row])
+
+
+def test_of_two_topics_that_share_a_text_the_likelier_words_wins():
+    """Each word belongs to one topic alone, so both topics get one count; 0.04 > 0.03 decides."""
+    beta = np.array([[0.03, 1e-24, 0.9], [1e-24, 0.04, 0.9]], dtype=np.float32)
+    model = topic_model.TopicModel(["star", "like", "rest"], beta, [5, 5, 5])
+    assert model.topics(["stars like"])[0][0] == "rest"
+    shares = model.shares([((0, 1), (1, 1))], [7])[0]
+    assert shares[1] > shares[0]
+
+
+def test_a_model_is_stored_and_read_back(tmp_path):
+    model = small_model()
+    model.save(tmp_path)
+    again = topic_model.TopicModel.load(tmp_path)
+    assert again.words == model.words and again.document_frequency == model.document_frequency
+    np.testing.assert_array_equal(again.beta, model.beta)
+    with pytest.raises(InputError, match="train one"):
+        topic_model.TopicModel.load(tmp_path / "none")
+    with pytest.raises(InputError, match="shape"):
+        topic_model.TopicModel(["a"], np.zeros((2, 3), np.float32), [1])
+
+
+def test_training_finds_the_two_themes_and_is_reproducible():
+    plots = ["ships sail the stormy sea"] * 12 + ["a ghost haunts the old castle"] * 12
+    model = topic_model.train(plots, n_topics=2, passes=10, seed=1)
+    assert {"ship", "sail", "sea"}.isdisjoint({"the"})
+    themes = [set(words) for words in model.top_words]
+    assert any({"stormy", "sea"} <= theme for theme in themes)
+    assert any({"ghost", "castle"} <= theme for theme in themes)
+    again = topic_model.train(plots, n_topics=2, passes=10, seed=1)
+    np.testing.assert_array_equal(again.beta, model.beta)
+    with pytest.raises(InputError, match="too few"):
+        topic_model.train(["one plot"], n_topics=2)
+
+
+@pytest.fixture
+def model_folder(tmp_path):
+    small_model().save(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", topics.TOPICS.names())
+def test_every_topic_extractor_keeps_the_contract(name, model_folder):
+    def answer(request) -> str:
+        return json.dumps({"topics": ["love story"] if "love" in request.messages[-1].content else []})
+
+    options = {"lda": {"model": model_folder}, "llm": {"llm": LLM("scripted", answers=answer)}}
+    extractor = topics.create(name, **options.get(name, {}))
+    texts = ["a love story wordaa", "", "wordab wordab", "a love story wordaa"]
+    found = extractor.topics(texts)
+    assert extractor.name.startswith(name)
+    assert len(found) == 4 and found[0] == found[3] and found[1] == ()
+    assert all(isinstance(words, tuple) and len(words) <= 5 for words in found)
+    assert extractor.topics(texts[::-1]) == found[::-1]
+
+
+def test_topic_extractors_refuse_what_they_cannot_use(model_folder):
+    with pytest.raises(InputError, match="did you mean 'heuristic'"):
+        topics.create("heuristics")
+    with pytest.raises(InputError, match="takes no topic model"):
+        topics.create("heuristic", model=model_folder)
+    with pytest.raises(InputError, match="needs a model"):
+        topics.create("llm")
