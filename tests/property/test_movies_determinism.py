@@ -32,7 +32,7 @@ from crs_lib.movies.systems import World
 from crs_lib import tables
 catalog = sources.load()
 world = World(catalog, Grounder(catalog))
-config = SimulateConfig(systems=sys.argv[1].split(","), n_sessions=2, n_turns=12, seed=11)
+config = SimulateConfig(systems=sys.argv[1].split(","), n_sessions=1, n_turns=12, seed=11)
 talks = [simulate.session(world, key.system, key.session, config) for key in config.keys()]
 scores = evaluate.score_all(talks, world.grounder, conventions.get("default"))
 told = "".join(talk.dumps() for talk in talks) + "".join(tables.dumps(one.session) for one in scores)
