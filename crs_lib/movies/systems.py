@@ -291,7 +291,7 @@ def _worded_by(backend: str) -> Callable[..., System]:
 
         return Worded(world, seed, session, spec)
 
-    make.__doc__ = f"The tracker, its films chosen and its replies worded by an LLM ({backend})."
+    make.__doc__ = f"Films offered by the tracker; {backend} chooses and words the reply."
     return make
 
 
