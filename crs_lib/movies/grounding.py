@@ -143,7 +143,7 @@ class Grounder:
 
     def _scan(self, texts: Sequence[str]) -> Hits:
         """The hits of a batch, by the compiled matcher where the extra ``fast`` is installed."""
-        if self._fast is not None and len(texts) > 1:
+        if len(texts) > 1 and self._fast is not None:  # a single text is no reason to compile
             return self._fast.scan(texts)
         tokens = fold_joined(texts).split()
         hits = self._matcher.scan(tokens, self._film_forms, evidence.FILM_CUES, evidence.REACH)
