@@ -32,6 +32,7 @@ COMMANDS = (
     Command("gate", "which metrics order the control policies as they must", "crs_lib.movies.gate_cli:gate"),
     Command("figures", "draw the figures of a finished run", "crs_lib.commands:figures"),
     Command("trace", "write every session of a run as a page to browse", "crs_lib.movies.pages_cli:trace"),
+    Command("report", "write a run's tables and figures as one page", "crs_lib.movies.pages_cli:report"),
     Command("thesis", "from the catalogue to the thesis figures, 01 to 06", "crs_lib.commands:thesis"),
     Command("score", "score logs of any known form", "crs_lib.movies.score_cli:add_arguments"),
     Command("topics", "train a topic model on a catalogue's plots", "crs_lib.movies.score_cli:topics"),

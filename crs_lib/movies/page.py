@@ -1,8 +1,12 @@
 """The pages, style sheets and scripts in ``movies/pages``, and how they are put together."""
 
+import html
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 _FOLDER = Path(__file__).resolve().parent / "pages"
 
@@ -24,3 +28,49 @@ def fill(page: str, parts: Mapping[str, str]) -> str:
         name, _, after = piece.partition("}}")
         out += [parts[name], after]
     return "".join(out)
+
+
+class Link(NamedTuple):
+    """A table cell that leads somewhere: a text and a relative address."""
+
+    text: str
+    address: str
+
+
+class Mean(NamedTuple):
+    """A table cell with a mean and its interval under it."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def cell(value: Any) -> str:
+    """A value as HTML: text escaped, floats with three decimals, a dash for what is missing."""
+    if isinstance(value, Link):
+        return f'<a href="{html.escape(value.address)}">{html.escape(value.text)}</a>'
+    if isinstance(value, Mean):
+        ends = f"{cell(value.low)} to {cell(value.high)}" if value.low == value.low else ""
+        return f"{cell(value.mean)}<small>{ends}</small>"
+    if value is None or value is pd.NA or (isinstance(value, float) and value != value):
+        return "–"
+    if isinstance(value, float):
+        return html.escape(f"{value:.3f}".replace("-", "" if f"{value:.3f}" == "-0.000" else "−"))
+    return html.escape(str(value))
+
+
+def table(frame: pd.DataFrame) -> str:
+    """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows."""
+    if frame.empty:
+        return '<p class="quiet">Nothing to show.</p>'
+    right = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
+    marks = [' class="value"' if numeric else "" for numeric in right]
+    head = "".join(
+        f"<th{mark}>{html.escape(str(name))}</th>" for name, mark in zip(frame, marks, strict=True)
+    )
+    rows = [
+        "".join(f"<td{mark}>{cell(value)}</td>" for value, mark in zip(row, marks, strict=True))
+        for row in frame.itertuples(index=False, name=None)
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

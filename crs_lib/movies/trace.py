@@ -33,12 +33,11 @@ def write(run: str, *, page_size: int = PAGE_SIZE) -> Path:
     been evaluated or its files are out of step.
     """
     files = RunFiles(run)
-    given = {"page_size": page_size}
-    with runs.stage(simulate.STUDY, run, "trace", given, _inputs(run), fixed=False) as stage:
+    with runs.only_one(files.folder):
         aside = files.folder / f".trace.{uuid.uuid4().hex[:8]}.part"
         try:
             (aside / "data").mkdir(parents=True)
-            index = _write_data(files, aside / "data", page_size)
+            _write_data(files, aside / "data", page_size)
             page = _page(run, "browse", '<script src="data/index.js"></script>')
             (aside / "index.html").write_text(page, encoding="utf-8", newline="\n")
             _replace(aside, files.folder / "trace")
@@ -48,14 +47,7 @@ def write(run: str, *, page_size: int = PAGE_SIZE) -> Path:
             ) from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-        stage.counts |= {"sessions": len(index), "models": len(files.models)}
-        return stage.path("trace/index.html")
-
-
-def _inputs(run: str) -> dict[str, str]:
-    """Names and hashes of the files that a trace is made of."""
-    stages = runs.read_manifest(simulate.STUDY, run)["stages"]
-    return {**stages["simulate"]["outputs"], **stages["evaluate"]["outputs"]}
+    return files.folder / "trace" / "index.html"
 
 
 def _replace(new: Path, old: Path) -> None:
@@ -72,7 +64,7 @@ def _view(files: RunFiles) -> SessionView:
     return SessionView(Scorer(Grounder(evaluate.catalog_of(files.run)), rule), files.turn_metrics())
 
 
-def _write_data(files: RunFiles, folder: Path, page_size: int) -> Index:
+def _write_data(files: RunFiles, folder: Path, page_size: int) -> None:
     """Write the sessions page by page, then the index."""
     view = _view(files)
     index = Index(files, view.metrics, view.scorer.convention.name, page_size)
@@ -86,7 +78,6 @@ def _write_data(files: RunFiles, folder: Path, page_size: int) -> Index:
     if waiting:
         _write_page(folder, len(index) // page_size, waiting, view)
     (folder / "index.js").write_bytes(script("crsTrace.index", index.data()))
-    return index
 
 
 def _record(view: SessionView, scored: Scored) -> dict[str, Any]:

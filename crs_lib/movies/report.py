@@ -1,0 +1,236 @@
+"""The report of an evaluated run: one page with conclusions, tables, figures and how it was made.
+
+Figures are inside the page, so it can be sent as one file; only the links to the trace need its folder.
+"""
+
+import base64
+import html
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import pandas as pd
+
+from crs_lib import figures, paths, runs, stats, tables
+from crs_lib.errors import InputError
+from crs_lib.figures import NoDataError, style
+from crs_lib.metrics import base
+from crs_lib.movies import evaluate, simulate, stat_views, views
+from crs_lib.movies.page import Link, Mean, fill, part, table
+from crs_lib.stats.plan import Plan
+
+DPI = 150
+
+
+class Section(NamedTuple):
+    """A part of the page: its title, its anchor, and its HTML."""
+
+    title: str
+    anchor: str
+    body: str
+
+
+def write(run: str, plan: str = "movies") -> Path:
+    """Write ``results/movies/<run>/report.html``; returns its path.
+
+    Statistics follow the declared plan ``notebooks/plans/<plan>.yaml``. The same files of a run give the same
+    bytes. Raises RunError if the run has not been evaluated, InputError for an unknown plan.
+    """
+    report = _Report(run, plan)
+    sections = report.sections()
+    page = fill(part("report.html"), {
+        "css": part("report.css"),
+        "run": html.escape(run),
+        "lead": report.lead(),
+        "contents": "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections),
+        "sections": "\n".join(
+            f'<section id="{s.anchor}"><h2>{html.escape(s.title)}</h2>\n{s.body}</section>' for s in sections
+        ),
+    })  # fmt: skip
+    path = report.folder / "report.html"
+    with runs.only_one(report.folder), tables.write_aside(path) as file:
+        file.write(page)
+    return path
+
+
+class _Report:
+    """What the sections read, each table once."""
+
+    def __init__(self, run: str, plan: str) -> None:
+        self.run, self.folder = run, paths.run_folder(simulate.STUDY, run)
+        self.results = evaluate.read(run, "results")
+        self.means = evaluate.read(run, "model_metrics")
+        self.scores = stat_views.stats_frame(self.results)
+        self.systems = list(dict.fromkeys(str(name) for name in self.results["model"]))
+        self.plan: Plan = stat_views.plan_for(plan, self.systems)
+        self.manifest = runs.read_manifest(simulate.STUDY, run)
+
+    def sections(self) -> list[Section]:
+        """The parts of the page, in order."""
+        return [
+            Section("Scores", "scores", self._scores()),
+            Section("Conclusions", "conclusions", self._conclusions()),
+            Section("Sessions to read", "sessions", self._sessions()),
+            Section("Figures", "figures", self._figures()),
+            Section("All metrics", "metrics", self._metrics()),
+            Section("What the metrics mean", "meaning", table(_meaning(self.means))),
+            Section("Convention", "convention", table(_flat(self._parameters("evaluate")))),
+            Section("How it was made", "manifest", self._made()),
+        ]
+
+    def lead(self) -> str:
+        """One sentence: what was measured on what."""
+        scenarios = self.results["session_id"].nunique()
+        convention = self._parameters("evaluate").get("name", "")
+        text = (
+            f"{len(self.systems)} systems met the same {scenarios} simulated users: "
+            f"{len(self.results)} sessions, scored under the convention {convention!r}."
+        )
+        return html.escape(text)
+
+    @cached_property
+    def _ladder(self) -> stats.Ladder:
+        return stats.ladder(self.scores, self.plan)
+
+    def _parameters(self, stage: str) -> dict[str, Any]:
+        return dict(self.manifest["stages"].get(stage, {}).get("parameters", {}))
+
+    def _scores(self) -> str:
+        names = [self.plan.primary_outcome, *self.plan.secondary_outcomes]
+        board = views.scoreboard(self.means, names).set_axis(["system", *map(label, names)], axis=1)
+        board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
+        note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
+        return f"{_note(note)}{table(board)}"
+
+    def _conclusions(self) -> str:
+        """The plan, what follows from the tests in words, and the tables behind it."""
+        declared = f"<h3>Declared beforehand</h3>{table(stat_views.plan_table(self.plan))}"
+        try:
+            told = stats.conclusions(self._ladder, self.plan)
+        except InputError as error:
+            return f"{_note(f'No tests: {error}')}{declared}"
+        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
+        leaders = self._ladder.leaderboard
+        leaders = stat_views.tidy(leaders[leaders["outcome"] == self.plan.primary_outcome])
+        return (
+            f"{_note('Generated from the tests of the declared plan.')}<ul>{items}</ul>{declared}"
+            f"<h3>Declared contrasts</h3>{table(stat_views.confirmatory(self._ladder.pairwise))}"
+            f"<h3>Ranks</h3>{_note('Systems that share a letter are not told apart.')}{table(leaders)}"
+        )
+
+    def _sessions(self) -> str:
+        """For each system its lowest, middle and highest session by the primary outcome, as links."""
+        outcome = self.plan.primary_outcome
+        rows = []
+        for system in self.systems:
+            known = self.results[(self.results["model"] == system) & self.results[outcome].notna()]
+            ranked = known.sort_values([outcome, "session_id"], kind="stable")
+            row: dict[str, Any] = {"system": system}
+            for name, place in (("lowest", 0), ("middle", len(ranked) // 2), ("highest", -1)):
+                row[name] = self._link(system, ranked.iloc[place], outcome) if len(ranked) else None
+            rows.append(row)
+        text = (
+            f"By {label(outcome)}. Averages hide what a system does; read some sessions before trusting them."
+        )
+        if not (self.folder / "trace" / "index.html").is_file():
+            text += f" The links need the trace: python -m crs_lib trace --run {self.run}"
+        return _note(text) + table(pd.DataFrame(rows))
+
+    def _link(self, system: str, row: pd.Series, outcome: str) -> Link:
+        address = urlencode({"session": row["session_id"], "model": system})
+        return Link(_signs(f"{row['session_id']} ({row[outcome]:.2f})"), f"trace/index.html#{address}")
+
+    def _figures(self) -> str:
+        return "\n".join(self._drawn()) or _note("The run has too little data for any figure.")
+
+    def _drawn(self) -> Iterator[str]:
+        """Every figure that the run has data for, as a PNG inside the page with its caption.
+
+        Diagrams, which hold no results, come last.
+        """
+        read: dict[str, pd.DataFrame] = {"results": self.results, "model_metrics": self.means}
+        names = figures.names(simulate.STUDY)
+        for name in sorted(names, key=lambda name: not figures.FIGURES.get(name).facts["tables"]):
+            wanted = figures.FIGURES.get(name).facts["tables"]
+            frames = [
+                read.setdefault(t, read[t] if t in read else evaluate.read(self.run, t)) for t in wanted
+            ]
+            try:
+                picture = style.data(figures.make(name, *frames), "png", DPI)
+            except NoDataError:
+                continue
+            said = html.escape(figures.caption(name, *frames))
+            data = base64.b64encode(picture).decode("ascii")
+            yield (
+                f'<figure id="figure-{name}"><img src="data:image/png;base64,{data}" alt="{said}">'
+                f"<figcaption>{said}</figcaption></figure>"
+            )
+
+    def _metrics(self) -> str:
+        """Every metric of every system, and in how many sessions it is undefined."""
+        named = self.means.assign(metric=[label(name) for name in self.means["metric"]])
+        named["shown"] = [Mean(*row) for row in self.means[["mean", "low", "high"]].itertuples(index=False)]
+        shown = named.pivot_table(
+            index="metric", columns="model", values="shown", aggfunc="first", sort=False
+        )
+        shown = shown[self.systems].rename_axis(columns=None).reset_index()
+        gaps = self.means[self.means["n_missing"] > 0][["metric", "model", "n", "n_missing"]]
+        gaps = gaps.assign(metric=[label(name) for name in gaps["metric"]])
+        gaps.columns = ["metric", "system", "sessions with a value", "without"]
+        missing = f"<h3>Undefined in some sessions</h3>{table(gaps)}" if len(gaps) else ""
+        said = "Mean with 95 % interval. What is undefined is left out and counted, never zero."
+        return _note(said) + table(shown) + missing
+
+    def _made(self) -> str:
+        """Stages with their parameters, counts and files; code and packages."""
+        out = []
+        stages = self.manifest["stages"]
+        for name in sorted(stages, key=lambda name: (stages[name].get("started", ""), name)):
+            stage = stages[name]
+            facts = {"status": stage["status"], **stage.get("counts", {})}
+            facts |= {} if name == "evaluate" else stage.get("parameters", {})  # those are the convention
+            files = [{"file": file, "sha256": digest} for file, digest in stage.get("outputs", {}).items()]
+            out.append(f"<h3>{html.escape(name)}</h3>{table(_flat(facts))}{table(pd.DataFrame(files))}")
+        code = self.manifest.get("code") or {}
+        packages = {"code": code.get("commit", "unknown"), "changed since": code.get("dirty", "unknown")}
+        return "".join(
+            [*out, "<h3>Code and packages</h3>", table(_flat(packages | self.manifest.get("packages", {})))]
+        )
+
+
+def label(metric: str) -> str:
+    """The metric's name in a table: its short name, unless that is a symbol of one or two letters."""
+    short = style.short(metric)
+    return short if len(short) > 2 else metric.replace("_", " ")
+
+
+def _signs(text: str) -> str:
+    """The text with true minus signs."""
+    return text.replace("-", "−")
+
+
+def _note(text: str) -> str:
+    return f'<p class="quiet">{html.escape(text)}</p>'
+
+
+def _flat(facts: Mapping[str, Any]) -> pd.DataFrame:
+    """Settings as two columns; lists and groups in words."""
+    return pd.DataFrame({"setting": list(facts), "value": [_in_words(value) for value in facts.values()]})
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_in_words, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value) or "none"
+
+
+def _meaning(means: pd.DataFrame) -> pd.DataFrame:
+    described = base.describe()
+    mine = described[described["metric"].isin(set(means["metric"]))]
+    return mine[["short", "metric", "range", "direction", "source"]]
