@@ -121,7 +121,7 @@ def build(metas: Path, reviews: Path, out: Path, settings: Settings) -> dict[str
         finally:
             _collect(work, todo, out)
         third = _join(job, settings)
-        rows = _write(work, out, len(job.bounds) + 1)
+        rows = _write(work, out, len(job.bounds) + 1, third["products"])
         manifest = _manifest(settings, todo, ignored, first, second, third, rows)
         tables.write_json(out.with_name(out.name + ".manifest.json"), manifest)
     if not settings.keep_work:
@@ -233,21 +233,19 @@ def _join(job: Job, settings: Settings) -> Counter[str]:
     return total
 
 
-def _write(work: Path, out: Path, parts: int) -> int:
+def _write(work: Path, out: Path, parts: int, products: int) -> int:
     """Concatenate the parts into the output; returns the number of products."""
     files = [work / "joined" / f"{number:05d}" for number in range(parts)]
     if out.name.endswith(".parquet"):
         from crs_lib.cosrec.catalogue_parquet import write_products
 
         return write_products(out, files)
-    rows = 0
     with writer(out) as write:
         for path in files:
             with path.open("rb") as file:
-                for line in file:
-                    write(line)
-                    rows += 1
-    return rows
+                while block := file.read(1 << 20):
+                    write(block)
+    return products
 
 
 def _collect(work: Path, todo: Sequence[Source], out: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from crs_lib.cosrec import catalogue, catalogue_tasks
+from crs_lib.cosrec import catalogue, catalogue_join, catalogue_tasks
 from crs_lib.cosrec import catalogue_fixture as fixture
 from crs_lib.cosrec.catalogue import Settings, build
 from crs_lib.errors import InputError, RunError
@@ -121,6 +121,17 @@ def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int])
     assert (large / "again.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
     whole = json.loads((large / "whole.jsonl.manifest.json").read_text())
     assert manifest["totals"] == whole["totals"]
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_what_does_not_fit_is_sorted_on_disk(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool
+) -> None:
+    build(large / "in", large / "in", tmp_path / "a.jsonl", Settings(parts=1, legacy=legacy))
+    monkeypatch.setattr(catalogue_join, "_SORTED", 20_000)
+    build(large / "in", large / "in", tmp_path / "b.jsonl", Settings(parts=2, legacy=legacy, keep_work=True))
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    assert not list((tmp_path / "b.jsonl.work" / "joined").glob("*.sorted-*"))
 
 
 def test_order_of_lines_changes_nothing(large: Path, tmp_path: Path) -> None:
