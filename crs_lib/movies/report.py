@@ -170,12 +170,12 @@ class _Report:
 
     def _metrics(self) -> str:
         """Every metric of every system, and in how many sessions it is undefined."""
-        named = self.means.assign(metric=[label(name) for name in self.means["metric"]])
+        named = self.means.copy()
         named["shown"] = [Mean(*row) for row in self.means[["mean", "low", "high"]].itertuples(index=False)]
         shown = named.pivot_table(
             index="metric", columns="model", values="shown", aggfunc="first", sort=False
         )
-        shown = shown[self.systems].rename_axis(columns=None).reset_index()
+        shown = shown[self.systems].rename(index=label).rename_axis(columns=None).reset_index()
         gaps = self.means[self.means["n_missing"] > 0][["metric", "model", "n", "n_missing"]]
         gaps = gaps.assign(metric=[label(name) for name in gaps["metric"]])
         gaps.columns = ["metric", "system", "sessions with a value", "without"]
@@ -207,8 +207,8 @@ def label(metric: str) -> str:
 
 
 def _signs(text: str) -> str:
-    """The text with true minus signs."""
-    return text.replace("-", "−")
+    """Numbers in a text with true minus signs, and none before a zero."""
+    return text.replace("-0.000", "0.000").replace("-", "−")
 
 
 def _note(text: str) -> str:
