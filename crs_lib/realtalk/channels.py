@@ -41,6 +41,7 @@ SPELLING_WEIGHTS = {
     "turn tokens": 0.1,
 }  # fmt: skip
 SMOOTHING = (0.1, 0.03)
+SPREAD = {"hashing": 4.0}  # how much wider first-stage scores lie than with MiniLM
 
 
 class Query(NamedTuple):

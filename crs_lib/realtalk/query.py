@@ -128,6 +128,8 @@ class Pipeline:
         self.index, self.settings = index, settings or Settings()
         self.ranker: Ranker = Hand() if ranker is None or self.settings.mode == "oneshot" else ranker
         self.advice = advice or Advice()
+        wider = channels.SPREAD.get(index.encoder, 1.0) if self.ranker.name == Hand.name else 1.0
+        self._unit = self.ranker.unit * wider
         self.threads = threads.find(index)
         self._thread = threads.of_segment(self.threads, len(index.segments))[index.owner]
         self._starts = [s.start for s in index.segments]
@@ -179,7 +181,7 @@ class Pipeline:
     def generator(self, state: State) -> State:
         """Evidence for the fact, evidence for the narrative, and its phases."""
         bounds, kept = self.settings.bounds, state["ranked"][: self.settings.keep]
-        scores, unit = state["scores"][: len(kept)], self.ranker.unit
+        scores, unit = state["scores"][: len(kept)], self._unit
         if self.settings.selection == select.PREVIEW:
             selected = select.preview(kept, self.index.owner, self._starts, bounds.most)
             chosen = select.preview(kept, self.index.owner, self._starts, bounds.narrative)

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from crs_lib.realtalk.index import ChatIndex
 
-_NEAR, _PEERS, _LONGEST, _RARE = 0.45, 5, 12, 0.1
+_PEERS, _LONGEST, _RARE = 5, 12, 0.1
+_NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the encoder
 
 
 class Thread(NamedTuple):
@@ -26,7 +27,7 @@ def find(index: ChatIndex) -> list[Thread]:
     """The threads of a chat, earliest first; segments that join none are in no thread.
 
     A link needs different sessions, mutual membership in the five nearest, and a strength of at least
-    0.45: the cosine of mean vectors plus 0.1 for each shared label word that at most three segments
+    0.45 (0.25 for spelling vectors): the cosine of mean vectors plus 0.1 for each shared label word that at most three segments
     have (at most two such words count). Links join groups from the strongest down, never beyond twelve
     segments, so that one broad topic does not swallow the chat.
     """
@@ -63,7 +64,7 @@ def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
     best = np.argsort(-near, axis=1, kind="stable")[:, :_PEERS]
     peer = np.zeros((n, n), dtype=bool)
     peer[np.arange(n)[:, None], best] = True
-    rows, columns = np.nonzero(np.triu(peer & peer.T & (near >= _NEAR), 1))
+    rows, columns = np.nonzero(np.triu(peer & peer.T & (near >= _NEAR.get(index.encoder, 0.45)), 1))
     links = [(float(near[i, j]), int(i), int(j)) for i, j in zip(rows, columns, strict=True)]
     return sorted(links, key=lambda link: (-link[0], link[1], link[2]))
 

@@ -93,6 +93,7 @@ class MiniLM:
 class Hashing:
     """Character 3- to 5-grams of words, hashed into 512 signed cells: no model, no training.
 
+    A word of at most three letters counts a tenth of one of four, one of eight or more five times that.
     Finds inflected and misspelt forms of the same word, nothing beyond spelling. It stands in for
     MiniLM where that is not installed; every result says which encoder made it.
     Source: Weinberger et al. (2009), Feature hashing for large scale multitask learning.
@@ -106,9 +107,11 @@ class Hashing:
         sentences = np.zeros((len(texts), self.dimension), dtype=np.float32)
         tokens: list[NDArray[np.float16]] = []
         for i, text in enumerate(texts):
-            rows = np.stack([self._word(w) for w in words(text)] or [np.zeros(self.dimension, np.float32)])
-            sentences[i] = unit(rows.sum(axis=0, keepdims=True))[0]
-            tokens.append(rows[: len(words(text))].astype(np.float16))
+            found = words(text)
+            rows = np.stack([self._word(w) for w in found] or [np.zeros(self.dimension, np.float32)])
+            weights = np.array([max(0.1, min(len(w), 8) - 3) for w in found] or [0.0], dtype=np.float32)
+            sentences[i] = unit((rows * weights[:, None]).sum(axis=0, keepdims=True))[0]
+            tokens.append(rows[: len(found)].astype(np.float16))
         return _joined(sentences, tokens)
 
     def _word(self, word: str) -> Floats:

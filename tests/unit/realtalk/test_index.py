@@ -133,7 +133,7 @@ def test_threads_join_sessions_and_never_a_segment_twice(built):
     assert len(members) == len(set(members))
     for thread in found:
         assert len({built.segments[i].session for i in thread.segments}) > 1
-        assert list(thread.segments) == sorted(thread.segments) and thread.strength >= 0.45
+        assert list(thread.segments) == sorted(thread.segments) and thread.strength >= 0.25
 
 
 def test_thread_quality_is_compared_with_all_pairs(built):
