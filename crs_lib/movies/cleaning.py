@@ -85,6 +85,14 @@ class CleaningReport:
         )
 
 
+class _Folds(dict[str, str]):
+    """The folded form of a value, worked out once."""
+
+    def __missing__(self, value: str) -> str:
+        self[value] = folded = fold(value)
+        return folded
+
+
 _OTHER_KEYS = frozenset({"name", "title", "plot", "original_id", "item_id"})
 
 
@@ -99,11 +107,12 @@ def clean(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[Item],
         before={name: Counter() for name in FIELDS}, after={name: Counter() for name in FIELDS}
     )
     memo: dict[str, dict[str, Cleaned]] = {name: {} for name in FIELDS}
+    folds = _Folds()
     items: list[Item] = []
     places: dict[str, list[int]] = {}
     for number, (key, record) in enumerate(records, start=1):
         where = f"record {number} ({shorten(str(key), 60)!r})"
-        item = _clean_one(where, key, record, memo, report)
+        item = _clean_one(where, key, record, memo, folds, report)
         report.films_read += 1
         name = fold(item.title) or item.title  # "!!!" and "???" have no words, and are two films
         twin = _twin(item, places.setdefault(name, []), items)
@@ -113,7 +122,7 @@ def clean(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[Item],
         else:
             report.merged_films.append((item.title, items[twin].title))
             items[twin] = _merge(items[twin], item)
-    _one_spelling(items, report)
+    _one_spelling(items, folds, report)
     _unique_ids(items)
     report.films_kept = len(items)
     for item in items:
@@ -129,6 +138,7 @@ def _clean_one(
     key: str,
     record: Mapping[str, Any],
     memo: dict[str, dict[str, Cleaned]],
+    folds: "_Folds",
     report: CleaningReport,
 ) -> Item:
     if not isinstance(record, Mapping):
@@ -156,10 +166,11 @@ def _clean_one(
                 continue
             if value != raw:
                 report.changes[name, "merged", raw, value, "same meaning"] += 1
-            if fold(value) in kept:
-                report.changes[name, "doublet", raw, kept[fold(value)], "named twice"] += 1
+            folded = folds[value]
+            if folded in kept:
+                report.changes[name, "doublet", raw, kept[folded], "named twice"] += 1
             else:
-                kept[fold(value)] = value
+                kept[folded] = value
         values[name] = tuple(kept.values())[: None if row.many else 1]
     item_id = str(record.get("item_id") or record.get("original_id") or "")
     return Item(item_id, title, values, " ".join(str(record.get("plot") or "").split()), tuple(themes))
@@ -203,13 +214,13 @@ def _merge(first: Item, second: Item) -> Item:
     )
 
 
-def _one_spelling(items: list[Item], report: CleaningReport) -> None:
+def _one_spelling(items: list[Item], folds: "_Folds", report: CleaningReport) -> None:
     """One display spelling per folded value of a field: the most frequent, then the first in order."""
     for name in FIELDS:
         spellings: dict[str, Counter[str]] = {}
         for item in items:
             for value in item.values[name]:
-                spellings.setdefault(fold(value), Counter())[value] += 1
+                spellings.setdefault(folds[value], Counter())[value] += 1
         best: dict[str, str] = {}
         for counts in spellings.values():
             if len(counts) > 1:

@@ -34,7 +34,7 @@ def vocabulary(items: Sequence[Item]) -> Vocabulary:
     """All concepts of the items: by field in the order of ``FIELDS``, by folded value within it."""
     names, values = [], []
     for name in FIELDS:
-        distinct = {fold(value): value for item in items for value in item.values[name]}
+        distinct = {fold(value): value for value in {v for item in items for v in item.values[name]}}
         for key in sorted(distinct):
             names.append(name)
             values.append(distinct[key])
