@@ -39,6 +39,7 @@ COMMANDS = (
     Command("realtalk-predict", "evidence for every question of a chat", "crs_lib.realtalk.cli:predict"),
     Command("realtalk-evaluate", "score chats, the test split once", "crs_lib.realtalk.cli:evaluate"),
     Command("realtalk-ladder", "from BM25 to the fusion, step by step", "crs_lib.realtalk.cli:ladder"),
+    Command("score-human", "score rated conversations with people", "crs_lib.movies.human_cli:score_human"),
     Command("data", "list, get or verify the external files", "crs_lib.datasets_cli:data"),
     Command("refresh", "run the committed notebooks afresh and store them", "crs_lib.commands:refresh"),
 )

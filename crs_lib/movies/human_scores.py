@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from crs_lib.dialogue import Dialogue, Pair, Turn
 from crs_lib.metrics import grounded
 from crs_lib.metrics.base import HIGHER, Metric, declare
-from crs_lib.movies import conventions, human_wishes
+from crs_lib.movies import conventions, human_wishes, human_words
 from crs_lib.movies.evaluate import score_all
 from crs_lib.movies.grounding import Grounder
 from crs_lib.text import fold, words
@@ -125,6 +125,7 @@ def _rows(
                 **{name: int(getattr(reply, name)) for name in _FLAGS},
                 "asks_about": int(pair.user.user_meta["asks_about"]),
                 "question": int("?" in pair.system.text),
+                **human_words.cues(pair.user.text, pair.system.text),
                 **{name: metrics[name] for name in PARTS},
             }
         )
