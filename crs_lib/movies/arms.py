@@ -1,0 +1,112 @@
+"""The cost of adapting: what a session scores after its shifts, against its twin that never shifts.
+
+Both arms have the same seed and are equal up to the first shift, so the difference in differences is
+what the shifts cost. Source: docs/validity.md, section 2.
+"""
+
+from dataclasses import replace
+
+import pandas as pd
+
+from crs_lib import stats
+from crs_lib.errors import InputError
+from crs_lib.metrics import base
+from crs_lib.movies import evaluate, scenarios
+from crs_lib.movies.simulate import SimulateConfig, simulate
+
+ALL = "all types"
+
+
+def twin(config: SimulateConfig) -> SimulateConfig:
+    """The settings of the no-shift twin of a batch; its run is named ``<run>-none``.
+
+    Raises InputError where the batch itself has no shifts.
+    """
+    if config.arm == scenarios.NO_SHIFT:
+        raise InputError(f"run {config.run!r} has no shifts itself; give the batch whose arm is 'shift'")
+    return replace(config, run=f"{config.run}-none", arm=scenarios.NO_SHIFT)
+
+
+def make(config: SimulateConfig, convention: str = "default", *, progress: bool = False) -> None:
+    """Simulate and score both arms; what is finished already is kept."""
+    for arm in (config, twin(config)):
+        simulate(arm, progress=progress)
+        evaluate.evaluate(evaluate.EvaluateConfig(arm.run, convention))
+
+
+def pair(run: str, metric: str = "satisfaction_corrected") -> pd.DataFrame:
+    """:func:`segments` of a finished run and its twin ``<run>-none``."""
+    return segments(
+        evaluate.read(run, "turns"),
+        evaluate.read(f"{run}-none", "turns"),
+        evaluate.read(run, "shifts"),
+        metric,
+    )
+
+
+def segments(
+    shifted: pd.DataFrame, plain: pd.DataFrame, shifts: pd.DataFrame, metric: str = "satisfaction_corrected"
+) -> pd.DataFrame:
+    """One row per system, scenario and shift: the twin's gain since the start minus the session's own.
+
+    ``value`` is ((after − before) of the twin) − ((after − before) of the session), turned so that a
+    positive value is a cost; "after" are the turns from this shift up to the next, "before" those before
+    the first shift. Null where either arm has no value in a part. Raises InputError where the arms do not
+    hold the same turns.
+    """
+    keys = ["model", "session_id", "turn"]
+    both = shifted[[*keys, metric, "since_shift"]].merge(
+        plain[[*keys, metric]], on=keys, how="outer", suffixes=("_shift", "_none"), indicator=True
+    )
+    if (both["_merge"] != "both").any():
+        row = both.loc[both["_merge"] != "both", keys].iloc[0].to_dict()
+        raise InputError(f"the two arms differ in {row}; simulate both with the same settings")
+    sign = -1.0 if base.get(metric).direction == base.LOWER else 1.0
+    own, other = f"{metric}_shift", f"{metric}_none"
+    both["start"] = both["turn"].where(both["since_shift"] == 0)
+    both["start"] = both.groupby(keys[:2], sort=False)["start"].ffill()
+    before = both[both["start"].isna()].groupby(keys[:2])[[own, other]].mean()
+    after = both[both["start"].notna()].groupby([*keys[:2], "start"])[[own, other]].mean().reset_index()
+    joined = after.merge(before, left_on=keys[:2], right_index=True, suffixes=("", "_before"))
+    gain_none = joined[other] - joined[f"{other}_before"]
+    gain_shift = joined[own] - joined[f"{own}_before"]
+    rows = joined[keys[:2]].assign(turn=joined["start"].astype(int), value=sign * (gain_none - gain_shift))
+    rows = rows.merge(shifts[[*keys, "type"]], on=keys)
+    return rows.rename(columns={"model": "system", "session_id": "scenario"})
+
+
+def excess(rows: pd.DataFrame, reference: str = "oracle") -> pd.DataFrame:
+    """The cost of every system beyond that of a reference in the same scenario and shift.
+
+    A shift also changes how hard the wishes are to meet; the oracle's cost is that change alone. Raises
+    InputError where the reference is no system of the run.
+    """
+    if reference not in set(rows["system"]):
+        raise InputError(
+            f"no system {reference!r} to compare with; the run has {sorted(set(rows['system']))}"
+        )
+    keys = ["scenario", "turn"]
+    ideal = rows.loc[rows["system"] == reference, [*keys, "value"]]
+    both = rows[rows["system"] != reference].merge(ideal, on=keys, suffixes=("", "_reference"))
+    return both.assign(value=both["value"] - both["value_reference"]).drop(columns="value_reference")
+
+
+def cost(rows: pd.DataFrame, *, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
+    """Mean cost of adapting by system and shift type, with its 95 % cluster-bootstrap interval.
+
+    Positive: the system scores lower than it would have without the shift. The row of "all types" comes
+    first; ``n`` counts shifts, the draws are over scenarios.
+    """
+    parts = []
+    for kind in (ALL, *sorted(rows["type"].unique())):
+        mine = rows if kind == ALL else rows[rows["type"] == kind]
+        found = stats.cluster_bootstrap(mine, resamples=resamples, seed=seed)
+        parts.append(found.assign(type=kind)[["type", "system", "mean", "low", "high", "n", "n_missing"]])
+    return pd.concat(parts, ignore_index=True)
+
+
+def balance(shifts: pd.DataFrame) -> pd.DataFrame:
+    """How often each shift type occurs, and at which turns: type, n, earliest, mean and latest turn."""
+    once = shifts.drop_duplicates(["session_id", "turn"])  # every system meets the same shifts
+    table = once.groupby("type")["turn"].agg(["size", "min", "mean", "max"]).reset_index()
+    return table.set_axis(["type", "n", "earliest", "mean_turn", "latest"], axis=1)
