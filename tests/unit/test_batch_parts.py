@@ -91,6 +91,11 @@ def test_shards_take_every_session_once(of, n):
         assert part == [key for key in every if key in set(part)]  # in the order of the batch
 
 
+def test_all_systems_of_a_scenario_are_in_one_shard():
+    part = batch.shard(keys(10), "2/3")
+    assert [key.session for key in part] == [1, 4, 7] * 2
+
+
 def test_a_sessions_shard_does_not_depend_on_the_others():
     few, many = batch.shard(keys(5), "1/3"), batch.shard(keys(50), "1/3")
     assert [key for key in many if key.session < 5] == few

@@ -1,0 +1,85 @@
+"""The commands estimate, simulate, merge and judge."""
+
+import json
+
+import pytest
+
+from crs_lib.__main__ import main
+from crs_lib.movies import judging, simulate
+
+SIZE = ["-p", "n_sessions", "2", "-p", "n_turns", "3"]
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    return tmp_path / "movies"
+
+
+def test_estimate_counts_the_calls_of_each_model(capsys):
+    words = ["-p", "systems", "tracker,ollama:a:1,ollama:b", "-p", "user_llm", "ollama:u"]
+    assert main(["estimate", *words, *SIZE, "--judges", "ollama:j", "--samples", "2"]) == 0
+    rows = {tuple(line.split()[:2]): line.split()[2] for line in capsys.readouterr().out.splitlines()[1:5]}
+    assert rows == {
+        ("crs", "ollama:a:1"): "6",  # 2 sessions x 3 turns
+        ("crs", "ollama:b"): "6",
+        ("user", "ollama:u"): "18",  # x 3 systems, at most
+        ("judge", "ollama:j"): "36",  # 3 systems x 2 sessions x 3 constructs x 2 samples
+    }
+
+
+def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
+    (results / "old").mkdir(parents=True)
+    row = {"role": "crs", "model": "ollama:a", "cache_hit": False, "error": None}
+    calls = [{**row, "tokens_in": n, "tokens_out": 100, "seconds_all": 2.0} for n in (500, 1500)]
+    (results / "old" / "llm_calls.jsonl").write_text("".join(json.dumps(call) + "\n" for call in calls))
+    words = ["-p", "systems", "ollama:a", "-p", "n_sessions", "1800", "-p", "n_turns", "20"]
+    assert main(["estimate", *words, "--log", "old"]) == 0
+    # 36,000 calls of 1,000 and 100 tokens; 36,000 x 2 s in 4 slots are 18,000 s
+    assert capsys.readouterr().out.splitlines()[1].split() == [
+        "crs",
+        "ollama:a",
+        "36000",
+        "36.0",
+        "3.6",
+        "5.0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["estimate", "-p", "systems", "tracker"], "no language model takes part"),
+        (["estimate", "-p", "sytems", "tracker"], "did you mean 'systems'"),
+        (["estimate", "-p", "systems", "ollama:a", "--log", "none"], "no llm_calls.jsonl"),
+        (["estimate", "-p", "systems", "ollama:a", "--judges", "olama:j"], "did you mean 'ollama'"),
+        (["simulate", *SIZE, "--shard", "3/2"], "is not k/N"),
+        (["merge", "nothing"], "no shards of run 'nothing'"),
+        (["merge", "nothing", "/no/such/folder"], "is no folder"),
+        (["judge", "nothing", "--judges", "template"], "no finished 03_simulate"),
+    ],
+)
+def test_what_is_wrong_is_said_without_a_traceback(words, message, capsys):
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_parts_on_the_command_line_then_merged_then_judged(results, capsys):
+    common = ["simulate", "-p", "run", "parts", "-p", "systems", "tracker,template", *SIZE]
+    assert main([*common, "--shard", "1/2"]) == 0
+    assert main([*common, "--shard", "2/2"]) == 0
+    assert not (results / "parts").exists()
+    assert main(["merge", "parts"]) == 0
+    assert [d.model_name for d in simulate.dialogues("parts")] == ["tracker"] * 2 + ["template"] * 2
+    assert main(["judge", "parts", "--judges", "template"]) == 0
+    assert len(judging.scores_of("parts")) == 4
+    out = capsys.readouterr().out
+    assert "judge template" in " ".join(out.split())
+    assert main(["simulate", "-p", "run", "parts", "-p", "systems", "tracker,template", *SIZE]) == 0
+
+
+def test_the_thesis_sweep_is_ready(capsys):
+    assert main(["estimate", "--sweep", "thesis"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.split()[:1] == ["crs"] for line in lines) == 6
+    assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"20000"}
