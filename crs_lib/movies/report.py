@@ -14,7 +14,6 @@ from urllib.parse import urlencode
 import pandas as pd
 
 from crs_lib import figures, paths, runs, stats, tables
-from crs_lib.errors import InputError
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
 from crs_lib.movies import evaluate, simulate, stat_views, views
@@ -84,9 +83,10 @@ class _Report:
         """One sentence: what was measured on what."""
         scenarios = self.results["session_id"].nunique()
         convention = self._parameters("evaluate").get("name", "")
+        who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
         text = (
-            f"{len(self.systems)} systems met the same {scenarios} simulated users: "
-            f"{len(self.results)} sessions, scored under the convention {convention!r}."
+            f"{who} {scenarios} simulated users: {len(self.results)} sessions, "
+            f"scored under the convention {convention!r}."
         )
         return html.escape(text)
 
@@ -107,10 +107,9 @@ class _Report:
     def _conclusions(self) -> str:
         """The plan, what follows from the tests in words, and the tables behind it."""
         declared = f"<h3>Declared beforehand</h3>{table(stat_views.plan_table(self.plan))}"
-        try:
-            told = stats.conclusions(self._ladder, self.plan)
-        except InputError as error:
-            return f"{_note(f'No tests: {error}')}{declared}"
+        if len(self.systems) < 2:
+            return _note("No tests: they compare systems, and the run has one.") + declared
+        told = stats.conclusions(self._ladder, self.plan)
         items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
         leaders = self._ladder.leaderboard
         leaders = stat_views.tidy(leaders[leaders["outcome"] == self.plan.primary_outcome])

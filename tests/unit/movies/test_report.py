@@ -1,0 +1,125 @@
+"""The report: what it says is what the files say, it stands alone, and the same run gives the same bytes."""
+
+import base64
+import hashlib
+import re
+
+import pytest
+
+from crs_lib import figures, paths, runs
+from crs_lib.errors import InputError, RunError
+from crs_lib.figures import NoDataError
+from crs_lib.movies import evaluate, report, simulate
+
+SYSTEMS = ("oracle", "tracker", "random")
+
+
+@pytest.fixture(scope="module")
+def run():
+    name = "report-unit"
+    simulate.simulate(
+        simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=6, n_turns=12), progress=False
+    )
+    evaluate.evaluate(evaluate.EvaluateConfig(run=name))
+    return name
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return report.write(run).read_text(encoding="utf-8")
+
+
+def test_it_lies_beside_the_tables_and_leaves_the_manifest_alone(run, page):
+    manifest = runs.read_manifest("movies", run)
+    assert sorted(manifest["stages"]) == ["catalog", "evaluate", "simulate"]
+    assert (paths.run_folder("movies", run) / "report.html").is_file()
+
+
+def test_it_stands_alone(page):
+    """No script, no style sheet, no picture and no font from elsewhere; the only addresses lead into the trace."""
+    assert not re.search(r"<script|<link|@import|url\(|https?:", page)
+    assert set(re.findall(r'src="([^",]*)', page)) == {"data:image/png;base64"}
+    assert all(
+        link.startswith(("#", "trace/index.html#session=")) for link in re.findall(r'href="([^"]*)"', page)
+    )
+
+
+def test_every_part_is_there_and_in_the_contents(page):
+    titles = re.findall(r'<section id="([a-z]+)"><h2>', page)
+    assert titles == [
+        "scores",
+        "conclusions",
+        "sessions",
+        "figures",
+        "metrics",
+        "meaning",
+        "convention",
+        "manifest",
+    ]
+    assert re.findall(r'<li><a href="#([a-z]+)">', page) == titles
+
+
+def test_the_figures_are_those_of_the_figure_command(run, page):
+    wanted = []
+    for name in figures.names("movies"):
+        frames = [evaluate.read(run, table) for table in figures.FIGURES.get(name).facts["tables"]]
+        try:
+            figures.make(name, *frames)
+        except NoDataError:
+            continue
+        wanted.append(name)
+    assert sorted(re.findall(r'<figure id="figure-([^"]+)">', page)) == sorted(wanted)
+    pictures = [base64.b64decode(data) for data in re.findall(r"base64,([^\"]+)", page)]
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures)
+    assert len({hashlib.sha256(picture).digest() for picture in pictures}) == len(wanted)
+
+
+def test_means_and_intervals_are_those_of_the_table(run, page):
+    means = evaluate.read(run, "model_metrics").set_index(["metric", "model"])
+    row = means.loc[("item_tas", "tracker")]
+    assert f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" in page
+    assert f"{row['mean']:.3f}<small>{row['low']:.3f} to {row['high']:.3f}</small>" in page
+
+
+def test_undefined_values_are_counted(run, page):
+    means = evaluate.read(run, "model_metrics")
+    gaps = means[means["n_missing"] > 0]
+    assert len(gaps) > 0
+    for row in gaps.to_dict("records"):
+        cells = f'<td>{row["model"]}</td><td class="value">{row["n"]}</td><td class="value">{row["n_missing"]}</td>'
+        assert f"<td>{report.label(row['metric'])}</td>{cells}" in page
+
+
+def test_the_sessions_to_read_are_the_lowest_and_the_highest(run, page):
+    results = evaluate.read(run, "results").query("model == 'tracker'")
+    found = re.findall(r'href="trace/index.html#session=(\d+)&amp;model=tracker"', page)
+    assert found[0] in set(results.loc[results["item_tas"] == results["item_tas"].min(), "session_id"])
+    assert found[2] in set(results.loc[results["item_tas"] == results["item_tas"].max(), "session_id"])
+
+
+def test_the_contrasts_are_the_declared_ones_between_systems_of_the_run(page):
+    assert "oracle against tracker" in page
+    assert "amnesiac" not in page.split('id="figures"')[0]
+
+
+def test_the_same_files_give_the_same_bytes(run, page):
+    assert report.write(run).read_text(encoding="utf-8") == page
+
+
+def test_one_system_has_a_report_that_says_why_there_are_no_tests():
+    name = "report-one"
+    simulate.simulate(
+        simulate.SimulateConfig(run=name, systems=("tracker",), n_sessions=3, n_turns=8), progress=False
+    )
+    evaluate.evaluate(evaluate.EvaluateConfig(run=name))
+    text = report.write(name).read_text(encoding="utf-8")
+    assert "One system met 3 simulated users: 3 sessions" in text
+    assert "No tests: they compare systems, and the run has one." in text
+    assert "Declared contrasts" not in text
+
+
+def test_an_unknown_plan_and_an_unscored_run_are_refused(run):
+    with pytest.raises(InputError, match="no analysis plan 'guess'"):
+        report.write(run, "guess")
+    with pytest.raises(RunError, match="run 04_evaluate -p run nowhere"):
+        report.write("nowhere")
