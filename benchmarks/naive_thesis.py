@@ -75,7 +75,7 @@ class Sentences:
         key = (a, b) if a <= b else (b, a)
         if self.cache is not None and key in self.cache:
             return self.cache[key]
-        first, second = self.model.transform([a, b]).toarray()
+        first, second = self.model.transform([a]).toarray()[0], self.model.transform([b]).toarray()[0]
         lengths = (np.linalg.norm(first) or 1e-8) * (np.linalg.norm(second) or 1e-8)
         value = float(first @ second / lengths)
         if self.cache is not None:

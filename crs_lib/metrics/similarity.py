@@ -6,7 +6,7 @@ The baseline that the thesis compares its score with. Every space says in ``name
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -98,7 +98,7 @@ class TfidfSpace:
         joined = f" {_BREAK} ".join(text.replace(_BREAK, " ") for text in texts).lower()
         number = self._number
         found = _WORD.findall(joined)
-        ids = np.fromiter((number.get(w, _UNKNOWN) for w in found), dtype=np.int64, count=len(found))
+        ids = np.fromiter(map(number.get, found, repeat(_UNKNOWN)), dtype=np.int64, count=len(found))
         ids = ids[ids != _STOP]
         row = np.cumsum(ids == _TEXT)
         known = ids >= 0

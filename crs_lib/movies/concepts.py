@@ -1,6 +1,6 @@
 """The concepts that extractors may find: ``field=value`` by code, with how many films have them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -63,11 +63,11 @@ class ConceptSpace:
             return fields.concept(self.field[code], self.value[code])
         return f"{self.field[code]}={self.value[code]}"
 
+    @cached_property
+    def all_keys(self) -> tuple[str, ...]:
+        """The key of every concept, by code."""
+        return tuple(self.key(code) for code in range(len(self)))
+
     def keys(self, codes: Iterable[int]) -> list[str]:
         """The concept keys of codes, sorted."""
         return sorted(self.key(code) for code in codes)
-
-
-def restricted(space: ConceptSpace, codes: Iterable[int], names: Sequence[str]) -> frozenset[int]:
-    """Those of the codes whose field is among ``names``."""
-    return frozenset(code for code in codes if space.field[code] in names)

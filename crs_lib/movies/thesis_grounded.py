@@ -26,15 +26,17 @@ from crs_lib.movies.thesis_summary import ALIASES, MEANS, METRICS, detail, mean_
 
 __all__ = ["ALIASES", "METRICS", "GroundedScorer"]
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?")
+_KEPT = bytes(c if c in b"abcdefghijklmnopqrstuvwxyz0123456789'" else 32 for c in range(256))
 _SIGNALS = {"combined": ("topic_recovery_rate", "avg_recovery_delay"),
             "cosine": ("recovery_rate_cosine", "avg_recovery_delay_cosine")}  # fmt: skip
 
 
 class _Texts(NamedTuple):
-    """What is known of the distinct texts of a chunk, by text."""
+    """What is known of the distinct texts of a chunk, by text, and of its wishes, by field and value."""
 
     concepts: Mapping[str, frozenset[int]]
     words: Mapping[str, Sequence[str]]
+    wishes: Mapping[tuple[str, str], frozenset[int]]
 
 
 @dataclass(eq=False)
@@ -59,11 +61,14 @@ class GroundedScorer:
         """The scores of each dialogue; the answer does not depend on which are given together."""
         pairs = [dialogue.pairs() for dialogue in dialogues]
         said = list(dict.fromkeys(turn.text for d in pairs for p in d for turn in (p.user, p.system)))
-        wished = dict.fromkeys(value for d in pairs for p in d for _, value in _wishes(p))
-        looked_up = list(dict.fromkeys([*said, *wished]))
+        wished = dict.fromkeys(wish for d in pairs for p in d for wish in _wishes(p))
+        looked_up = list(dict.fromkeys([*said, *(value for _, value in wished)]))
+        concepts = dict(zip(looked_up, self.extractor.sets(looked_up), strict=True))
+        field = self.extractor.space.field
         texts = _Texts(
-            dict(zip(looked_up, self.extractor.sets(looked_up), strict=True)),
-            {text: _WORD.findall(text.lower()) for text in said},
+            concepts,
+            {text: words_of(text) for text in said},
+            {wish: frozenset(c for c in concepts[wish[1]] if field[c] == wish[0]) for wish in wished},
         )
         alike = iter(self._similarities(said, [p for d in pairs for p in d]))
         return [
@@ -114,7 +119,7 @@ class GroundedScorer:
         gold = self._gold(pair, texts)
         slots = overlap.agreement(gold, system)
         lost = overlap.difference(user, system)
-        keys = self.extractor.space.key
+        keys = self.extractor.space.all_keys.__getitem__
         return {
             "model": dialogue.model_name,
             "session_id": dialogue.session_id,
@@ -141,10 +146,8 @@ class GroundedScorer:
         """What the log says is wished, as the extractor sees it; without a log the user's own words."""
         if "constraints" not in pair.user.user_meta:
             return texts.concepts[pair.user.text]
-        field = self.extractor.space.field
-        return frozenset(
-            code for name, value in _wishes(pair) for code in texts.concepts[value] if field[code] == name
-        )
+        nothing: frozenset[int] = frozenset()
+        return nothing.union(*(texts.wishes[wish] for wish in _wishes(pair)))
 
     def _coverage(self, pairs: Sequence[Pair], texts: _Texts) -> float:
         """Share of all wishes of a session that some reply names, in [0, 1]; NaN without wishes."""
@@ -160,9 +163,13 @@ class GroundedScorer:
         titles = pair.system.meta.get("rec_titles") or ()
         if not gold or not titles:
             return 0.0
-        weight = sum(self._idf[code] for code in sorted(gold))
-        met = (gold & self._of_title.get(str(title), frozenset()) for title in titles)
-        return max((sum(self._idf[code] for code in sorted(codes)) / weight for codes in met), default=0.0)
+        nothing: frozenset[int] = frozenset()
+        met = (gold & self._of_title.get(str(title), nothing) for title in titles)
+        return max((self._weight(codes) for codes in met if codes), default=0.0) / self._weight(gold)
+
+    def _weight(self, codes: frozenset[int]) -> float:
+        """Sum of the idf weights of concepts."""
+        return sum(self._idf[code] for code in sorted(codes))
 
     def _shift(
         self, dialogue: Dialogue, found: Mapping[str, Sequence[recovery.Recovery]], place: int
@@ -231,6 +238,15 @@ class GroundedScorer:
         dot = sum(users[code] * systems[code] * idf[code] ** 2 for code in sorted(users) if code in systems)
         norms = [sum((n * idf[c]) ** 2 for c, n in sorted(side.items())) for side in (users, systems)]
         return dot / math.sqrt(norms[0] * norms[1]) if dot else 0.0
+
+
+def words_of(text: str) -> list[str]:
+    """The thesis's words for copying: runs of a–z and 0–9, lower case, with one apostrophe part at most."""
+    cut = text.lower().encode("ascii", "replace").translate(_KEPT).decode()
+    parts = cut.split()
+    if "'" not in cut:
+        return parts
+    return [word for part in parts for word in (_WORD.findall(part) if "'" in part else (part,))]
 
 
 def _wishes(pair: Pair) -> list[tuple[str, str]]:

@@ -64,8 +64,9 @@ class LegacyScorer:
         joined = [_joined(_texts(d, USER), firsts) for d, firsts in zip(dialogues, bounds, strict=True)]
         new = list(dict.fromkeys(text for parts in joined for text in parts if text not in topics))
         topics |= zip(new, self.topics.topics(new), strict=True)
-        kept = {text: admitted(found) for text, found in topics.items()}
-        self._learn(kept.values())
+        filtered = {found: admitted(found) for found in dict.fromkeys(topics.values())}
+        kept = {text: filtered[found] for text, found in topics.items()}
+        self._learn(filtered.values())
         return [
             self._score(d, [Segment(f, kept[t]) for f, t in zip(firsts, parts, strict=True)], kept, alike)
             for d, firsts, parts in zip(dialogues, bounds, joined, strict=True)
@@ -81,9 +82,9 @@ class LegacyScorer:
 
     def _learn(self, topics: Iterable[_Topics]) -> None:
         """Make the rows of all distinct topic lists at once; pairs of them are compared when asked for."""
-        self._lists = [found for found in dict.fromkeys(topics) if found]
-        self._rows = self.space.rows([" ".join(found) for found in self._lists])
-        self._place = {found: number for number, found in enumerate(self._lists)}
+        lists = [found for found in dict.fromkeys(topics) if found]
+        rows = self.space.rows([" ".join(found) for found in lists])
+        self._vectors = dict(zip(lists, map(_entries, rows), strict=True)) if lists else {}
         self._memo.clear()
 
     def match(self, reply: _Topics, wanted: _Topics) -> float:
@@ -93,7 +94,8 @@ class LegacyScorer:
             a, b = set(reply), set(wanted)
             overlap = len(a & b) / len(a | b)
             if overlap < WORDS_FROM:
-                overlap = float(cosines(self._rows, [self._place[reply]], [self._place[wanted]])[0])
+                first, second = self._vectors[reply], self._vectors[wanted]
+                overlap = sum(weight * second[key] for key, weight in first.items() if key in second)
             self._memo[pair] = overlap
         return self._memo[pair]
 
@@ -181,6 +183,13 @@ class LegacyScorer:
                 "shift_points": [shift.turn for shift in shifts],
             },
         }
+
+
+def _entries(row: Any) -> dict[int, float]:
+    """The entries of a row, sparse or dense, that are not zero."""
+    if hasattr(row, "indices"):
+        return dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
+    return {place: value for place, value in enumerate(row.tolist()) if value}
 
 
 def _late(shifts: Sequence[Shift]) -> int:

@@ -7,7 +7,7 @@ Source: Hoffman, Blei and Bach (2010), Online learning for latent Dirichlet allo
 
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from crs_lib import rng, tables
 from crs_lib.errors import InputError
-from crs_lib.movies.topic_words import FUNCTION_WORDS, MOST, lemma, singular, tokens
+from crs_lib.movies.topic_words import FUNCTION_WORDS, MOST, lemma, pieces, singular, token_of, tokens
 
 Floats = NDArray[np.float32]
 TRAIN = "python -m crs_lib topics --catalog FILE --out FOLDER"
@@ -25,6 +25,18 @@ _STARTS = 1009
 _SMALL = np.finfo(
     np.float32
 ).eps  # in the norm of φ: of two topics that share a text the likelier word's wins
+
+
+class _Numbers(dict[str, int]):
+    """The number of the model's word that a piece of text is, -1 for none; fills itself."""
+
+    def __init__(self, number: Mapping[str, int]) -> None:
+        self._number = number
+
+    def __missing__(self, piece: str) -> int:
+        token = token_of(piece)
+        self[piece] = self._number.get(lemma(token, self._number), -1) if token else -1
+        return self[piece]
 
 
 class TopicModel:
@@ -46,7 +58,7 @@ class TopicModel:
         self.number = {word: number for number, word in enumerate(self.words)}
         best = np.argsort(-exp_elog_beta, axis=1, kind="stable")[:, :MOST]
         self.top_words = [tuple(self.words[i] for i in row) for row in best.tolist()]
-        self._lemmas: dict[str, int] = {}
+        self._numbers = _Numbers(self.number)
 
     @classmethod
     def load(cls, folder: str | Path) -> "TopicModel":
@@ -76,16 +88,11 @@ class TopicModel:
 
     def bag(self, text: str) -> Bag:
         """The model's words in a text: number and count, ascending."""
-        lemmas, found = self._lemmas, []
-        if len(lemmas) > 200_000:
-            lemmas.clear()
-        for word in tokens(text):
-            number = lemmas.get(word)
-            if number is None:
-                number = lemmas[word] = self.number.get(lemma(word, self.number), -1)
-            if number >= 0:
-                found.append(number)
-        return tuple(sorted(Counter(found).items()))
+        if len(self._numbers) > 200_000:
+            self._numbers.clear()
+        found = Counter(map(self._numbers.__getitem__, pieces(text)))
+        found.pop(-1, None)
+        return tuple(sorted(found.items()))
 
     def shares(self, bags: Sequence[Bag], starts: Sequence[int], *, steps: int = 50) -> Floats:
         """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform.

@@ -6,14 +6,13 @@ dictionary but for four of 1,579 words.)
 """
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable
+from functools import lru_cache
+from operator import mul
 
-_EDGE = r"\s,:;@#$%&?!*()\[\]{}<>\"“”„‘’«»`"
-_TOKEN = re.compile(
-    rf"(?:^|(?<=[{_EDGE}])|(?<=--)|(?<=\.\.))"  # begins a word: not inside sci-fi, and/or, end.The
-    r"([^\W\d_]{3,}?)"
-    rf"(?=$|[{_EDGE}]|--|\.\.|\.$|\.['{_EDGE}]|(?:n't|'(?:s|m|d|ll|re|ve)?)\.?(?:$|[{_EDGE}]))"
-)
+_EDGES = str.maketrans(dict.fromkeys(",:;@#$%&?!*()[]{}<>\"“”„‘’«»`", " "))
+_TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
 _PLURALS = (
     ("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"),
     ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y"),
@@ -49,12 +48,24 @@ STEMS = re.compile("love|fear|sad|happy|romantic|tense|dark|futur|drama|emot|spa
 MOST = 5
 
 
+def pieces(text: str) -> list[str]:
+    """The lower-cased text cut at blanks and at the marks that a Treebank tokeniser takes off."""
+    lowered = text.lower().replace("--", " ").replace("..", " ")
+    return lowered.translate(_EDGES).split()
+
+
+def token_of(piece: str) -> str:
+    """The word of three letters or more in a piece, without contraction and full stop; else empty."""
+    found = _TOKEN.fullmatch(piece)
+    return found[1] if found else ""
+
+
 def tokens(text: str) -> list[str]:
     """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them, in order.
 
     "don't" gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
     """
-    return _TOKEN.findall(text.lower())
+    return [token for piece in pieces(text) if (token := token_of(piece))]
 
 
 def lemma(word: str, known: Container[str]) -> str:
@@ -80,6 +91,7 @@ def admitted(topics: Iterable[str]) -> tuple[str, ...]:
     return tuple(topic for topic in tidy if _counts(topic))[:MOST]
 
 
+@lru_cache(maxsize=100_000)
 def _counts(topic: str) -> bool:
     if len(topic) < 2 or topic in GENERIC:
         return False
@@ -91,25 +103,29 @@ def heuristic(text: str) -> list[str]:
 
     A word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
     """
-    score: dict[str, int] = {}
-    for word in re.sub(r"[^a-z0-9 -]", " ", text.lower()).split():
-        if word not in FUNCTION_WORDS and word not in _SHORT:
-            score[word] = score.get(word, 0) + _worth(word)
-    ranked: Sequence[str] = sorted(score, key=lambda word: -score[word])
-    return list(ranked[:MOST])
+    counts = Counter(_OTHER.sub(" ", text.lower()).split())
+    score = dict(zip(counts, map(mul, map(_WORTH.__getitem__, counts), counts.values()), strict=True))
+    ranked = sorted(score, key=score.__getitem__, reverse=True)
+    return [word for word in ranked[:MOST] if score[word]]
 
 
 _SHORT = frozenset("a an am as at be by do i if in is it me my no of on or s so t to up us we".split())
 
 
-def _worth(word: str) -> int:
-    known = _WORTH.get(word)
-    if known is None:
+_OTHER = re.compile("[^a-z0-9 -]+")
+
+
+class _Worth(dict[str, int]):
+    """What an occurrence of a word scores, 0 for function words; fills itself, up to 100,000 words."""
+
+    def __missing__(self, word: str) -> int:
         stem = STEMS.search(word)
-        known = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
-        if len(_WORTH) < 100_000:
-            _WORTH[word] = known
-    return known
+        worth = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
+        if word in FUNCTION_WORDS or word in _SHORT:
+            worth = 0
+        if len(self) < 100_000:
+            self[word] = worth
+        return worth
 
 
-_WORTH: dict[str, int] = {}
+_WORTH = _Worth()
