@@ -53,12 +53,14 @@ class FastMatcher:
         """All hits in many texts, overlaps included; cues count ``reach`` words both ways."""
         codes = _code_points(texts)
         table = fold_table(codes)
-        if (table[codes] == LONG).any():
-            long = {c for text in texts for c in set(text) if table[ord(c)] == LONG}
-            texts = [text.translate({ord(c): fold(c) for c in long}) for text in texts]
-            codes = _code_points(texts)
+        sizes = _lengths(texts)
+        long = np.flatnonzero(table[codes] == LONG)
+        if len(long):  # few texts have characters that fold to several: ß, ligatures, fractions
+            texts = list(texts)
+            for row in np.unique(np.searchsorted(np.cumsum(sizes), long, side="right")).tolist():
+                texts[row] = fold(texts[row])
+            codes, sizes = _code_points(texts), _lengths(texts)
             table = fold_table(codes)
-        sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
         capacity = max(1024, 2 * len(texts))
         while True:
             out = np.empty((5, capacity), dtype=np.int32)
@@ -69,6 +71,10 @@ class FastMatcher:
             if n <= capacity:
                 return Hits(*(column[:n] for column in out))
             capacity = int(n)
+
+
+def _lengths(texts: Sequence[str]) -> NDArray[np.int64]:
+    return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
 def _code_points(texts: Sequence[str]) -> NDArray[np.uint32]:

@@ -20,7 +20,7 @@ CATALOGS = st.lists(st.tuples(NAMES, NAMES), min_size=1, max_size=8).map(
     )
 )
 PIECES = st.sampled_from(
-    [*PARTS, "marrow", "marrows", "TINDAL", "Zoe\u0308lynn", "straße", "the", " ", ", ", "-", "_", "'", "\n", "ﬁ", "\u0301", BREAK, "\ue001"]
+    [*PARTS, "marrow", "marrows", "TINDAL", "Zoe\u0308lynn", "straße", "the", " ", ", ", "-", "_", "'", "\n", "ﬁ", "⑴", "½", "…", "\u0301", BREAK, "\ue001"]
 )  # fmt: skip
 TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join)
 

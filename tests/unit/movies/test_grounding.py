@@ -172,3 +172,10 @@ def test_two_grounders_of_one_catalogue_agree():
     other = Grounder(catalog())
     texts = ["a French drama by Zoe Tarn", "with Stig", "Her"]
     assert other.ground(texts).sets() == TEN.ground(texts).sets()
+
+
+def test_characters_that_fold_to_several_are_alike_in_batches_and_alone():
+    texts = ["Ada Quill⑴ in French", "½Stig", "a drama… with Zoe Tarn", "comedy ﬁlm", "plain comedy"]
+    alone = [TEN.concepts(text) for text in texts]
+    assert [TEN.keys(codes) for codes in alone[:2]] == [["actor=ada quill", "language=french"], []]
+    assert TEN.ground(texts).sets() == grounder(compiled=False).ground(texts).sets() == alone
