@@ -1,0 +1,52 @@
+"""The first notebook's helpers equal a real run, and the policy that it teaches to write works as printed."""
+
+import re
+
+import nbformat
+import pandas as pd
+import pytest
+
+from crs_lib import paths
+from crs_lib.movies import conventions, evaluate, simulate, sources, systems, tour, tracker
+from crs_lib.movies.grounding import Grounder
+
+
+@pytest.fixture(scope="module")
+def world():
+    catalog = sources.load("sample")
+    return systems.World(catalog, Grounder(catalog))
+
+
+def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
+    config = simulate.SimulateConfig(run="tour-unit", systems=("random", "tracker"), n_sessions=3, n_turns=10)
+    simulate.simulate(config, progress=False)
+    evaluate.evaluate(evaluate.EvaluateConfig(run="tour-unit"))
+    made = tour.conversations(world, config)
+    assert made == simulate.dialogues("tour-unit")
+    scores = tour.mean_scores(made, world, conventions.get("default"))
+    table = evaluate.read("tour-unit", "results")
+    wanted = table.groupby("model")[list(tour.COLUMNS)].mean()
+    assert scores["sessions"].tolist() == [3, 3]
+    assert scores["system"].tolist() == wanted.sort_values("item_tas", ascending=False).index.tolist()
+    pd.testing.assert_frame_equal(
+        scores.set_index("system")[list(tour.COLUMNS)].sort_index(), wanted, check_names=False
+    )
+
+
+def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkeypatch):
+    notebook = nbformat.read(paths.notebooks() / "00_start.ipynb", as_version=4)
+    code = [
+        found
+        for cell in notebook.cells
+        if cell.cell_type == "markdown"
+        for found in re.findall(r"```python\n(.*?)```", cell.source, re.DOTALL)
+    ]
+    assert len(code) == 1
+    monkeypatch.setattr(systems.SYSTEMS, "_entries", dict(systems.SYSTEMS._entries))
+    exec(code[0], {"SYSTEMS": systems.SYSTEMS, "Recommender": systems.Recommender, "tracker": tracker})
+    config = simulate.SimulateConfig(systems=("genre_only", "tracker"), n_sessions=2, n_turns=8)
+    made, full = (simulate.session(world, name, 1, config) for name in config.systems)
+    held = [pair.system.meta["constraints"] for pair in made.pairs()]
+    assert all(set(constraints) <= {"genre"} for constraints in held)
+    assert any(held)
+    assert any(set(pair.system.meta["constraints"]) - {"genre"} for pair in full.pairs())
