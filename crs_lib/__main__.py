@@ -40,6 +40,8 @@ COMMANDS = (
     Command("realtalk-evaluate", "score chats, the test split once", "crs_lib.realtalk.cli:evaluate"),
     Command("realtalk-ladder", "from BM25 to the fusion, step by step", "crs_lib.realtalk.cli:ladder"),
     Command("score-human", "score rated conversations with people", "crs_lib.movies.human_cli:score_human"),
+    Command("realtalk-compare", "one lever set in different ways", "crs_lib.realtalk.cli:compare"),
+    Command("cosrec-catalogue", "products from metas and reviews", "crs_lib.cosrec.cli:add_arguments"),
     Command("data", "list, get or verify the external files", "crs_lib.datasets_cli:data"),
     Command("refresh", "run the committed notebooks afresh and store them", "crs_lib.commands:refresh"),
 )

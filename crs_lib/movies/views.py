@@ -173,9 +173,8 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
 def _interval(row: Mapping[str, Any]) -> str:
     if pd.isna(row["mean"]):
         return "–"
-    if pd.isna(row["low"]):
-        return f"{row['mean']:.3f}"
-    return f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+    mean, low, high = (f"{row[key]:.3f}".replace("-0.000", "0.000") for key in ("mean", "low", "high"))
+    return mean if pd.isna(row["low"]) else f"{mean} [{low}, {high}]"
 
 
 def undefined_table(turns: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
