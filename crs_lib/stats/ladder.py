@@ -63,11 +63,14 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     the confirmatory family; every other pair and outcome is exploratory. Equivalence and power
     concern the primary outcome, whose smallest effect is declared.
 
-    Raises InputError for a plan that cannot be read, or columns or systems that the frame lacks.
+    Raises InputError for a plan that cannot be read, columns or systems that the frame lacks, or a
+    frame of fewer than two systems.
     """
     plan = read_plan(plan)
     check_columns(frame, plan.system, plan.scenario, *plan.outcomes, *plan.factors)
     systems = levels(frame[plan.system])
+    if len(systems) < 2:
+        raise InputError(f"the frame has {len(systems)} system ({systems}); a plan compares at least 2")
     unknown = {name for pair in plan.contrasts for name in pair} - set(systems)
     if unknown:
         raise InputError(f"contrasts name {sorted(unknown)}, the frame has {systems}; mend the plan")

@@ -274,3 +274,10 @@ def test_a_plan_that_lacks_a_key_names_it():
         stats.read_plan({"primary_outcome": "tas"})
     assert stats.read_plan(stats.read_plan(PLAN)) == stats.read_plan(PLAN)
     assert stats.read_plan(PLAN).families == {"confirmatory": "holm", "exploratory": "benjamini_hochberg"}
+
+
+def test_one_system_is_nothing_to_compare():
+    alone = sessions()
+    plan = {**PLAN, "contrasts": []}
+    with pytest.raises(ValueError, match=r"has 1 system .* compares at least 2"):
+        stats.ladder(alone[alone["system"] == "tracker"], plan)
