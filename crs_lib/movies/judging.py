@@ -211,13 +211,15 @@ def _work(
     try:
         for spec in config.judges:
             mine = {task: _key(task, config, places, inputs) for task in _tasks(config, bench, spec)}
+            keys |= mine
+            if ledger.finished().issuperset(mine.values()):
+                continue
             bench.tasks |= {key: task for task, key in mine.items()}
             batch.work(
                 ledger, list(mine.values()), _given(bench), (), threads=bench.pool.width([spec]),
                 progress=progress, label=spec,
             )  # fmt: skip
             bench.pool.unload(spec)
-            keys |= mine
     finally:
         bench.pool.close()
     batch.check(ledger, list(keys.values()))
