@@ -9,8 +9,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import browser as chromium
 
-from crs_lib import paths
-from crs_lib.movies import evaluate, report, simulate, trace
+from crs_lib import paths, runs
+from crs_lib.movies import evaluate, judge_records, report, simulate, trace
 
 PROGRAM = chromium.executable()
 pytestmark = [
@@ -231,6 +231,43 @@ def test_a_session_in_a_notebook_has_the_same_look_in_a_frame_of_its_own(page, i
     assert page.js("getComputedStyle(document.querySelector('#side')).display") == "none"
     page.key("n")
     assert page.js("document.querySelector('.pair.current').dataset.turn") == "1"
+
+
+def test_judges_are_shown_with_the_sentence_that_a_score_rests_on(page, index):
+    scores = [
+        {
+            "judge": "a",
+            "construct": "coherence",
+            "sample": 0,
+            "score": 4,
+            "flag": None,
+            "evidence": "It <b>stays</b> on topic.",
+        },
+        {
+            "judge": "b",
+            "construct": "coherence",
+            "sample": 0,
+            "score": None,
+            "flag": "unreadable",
+            "evidence": "",
+        },
+    ]
+    record = {
+        "model": "tracker", "session_id": "00001", "canary": "", "missing": 1, "scores": scores,
+        "judge": {"coherence": 4.0, "proactiveness": None},
+    }  # fmt: skip
+    made = runs.read_manifest("movies", "trace-e2e")["stages"]["simulate"]["outputs"]["dialogues.jsonl"]
+    with runs.stage(
+        "movies", "trace-e2e", judge_records.STAGE, {}, {"dialogues": made}, fixed=False
+    ) as stage:
+        stage.path(judge_records.SCORES).write_text(json.dumps(record) + "\n")
+    file = paths.results() / "judged.html"
+    file.write_text(trace.show("trace-e2e", "tracker", 1).page, encoding="utf-8")
+    page.open(file)
+    page.wait("document.querySelectorAll('.judge td').length > 0")
+    assert page.texts(".judge summary .score") == ["coherence 4.0", "proactiveness –"]
+    assert page.texts(".judge td")[:4] == ["coherence", "a", "4", "It <b>stays</b> on topic."]
+    assert page.texts(".judge td")[4:] == ["coherence", "b", "–", "not counted: unreadable"]
 
 
 def test_thousands_of_sessions_are_listed_without_thousands_of_elements(page, index, tmp_path):
