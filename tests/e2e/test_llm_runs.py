@@ -150,3 +150,16 @@ def test_a_run_is_replayed_without_any_model(results, spec):
     simulate.simulate(config, progress=False)
     heard = [d.turns for d in simulate.dialogues("whole") if d.model_name == f"ollama:{spec}"]
     assert [d.turns for d in simulate.dialogues("again")] == heard
+
+
+def test_a_server_that_speaks_openai_is_a_system_too(results):
+    with OllamaServer(["m0:1"]) as server:
+        config = simulate.SimulateConfig(
+            "openai", llm_job.catalogue(results), systems=["openai:m0:1"], n_sessions=2, n_turns=3,
+            llm={"host": server.url},
+        )  # fmt: skip
+        simulate.simulate(config, progress=False)
+        judging.judge_run("openai", ["openai:m0:1"], llm={"host": server.url}, progress=False)
+        assert server.counts["/api/tags"] == 0  # nothing of Ollama's was asked
+    assert [d.model_name for d in simulate.dialogues("openai")] == ["openai:m0:1"] * 2
+    assert len(judging.scores_of("openai")) == 2
