@@ -15,7 +15,7 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
 
     ``leaked`` is true where an earlier utterance names a value that the shift brings and that was no wish,
     was not to be avoided, and had not been said as part of the plan before. A person named before in
-    another role (wished for as a writer, now as a director) is no leak.
+    another role (wished for as a writer, now as a director) is no leak, nor is a word of a film's title.
     """
     rows = []
     for dialogue in dialogues:
@@ -31,7 +31,7 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
             said = codes(grounder, log["constraints"]) | codes(grounder, log["avoid"])
             planned |= {_value(grounder, code) for code in said}
             if log["stage"] != "aside":  # an aside names a value on purpose, and never as a wish
-                seen |= grounder.concepts(pair.user.text)
+                seen |= _named(grounder, pair.user.text)
     return pd.DataFrame(rows, columns=["system", "session", "turn", "type", "leaked"])
 
 
@@ -53,6 +53,13 @@ def codes(grounder: Grounder, values: Mapping[str, Any]) -> frozenset[int]:
     """The concept codes of ``field: value`` pairs that the catalogue has."""
     found = (grounder.catalog.code(name, str(value)) for name, value in values.items())
     return frozenset(code for code in found if code is not None)
+
+
+def _named(grounder: Grounder, text: str) -> frozenset[int]:
+    """The concepts that a text names outside the titles of films."""
+    titles = [(m.start, m.end) for m in grounder.titles(text)]
+    found = (m for m in grounder.audit(text) if not m.rejected)
+    return frozenset(m.code for m in found if not any(a <= m.start and m.end <= b for a, b in titles))
 
 
 def _value(grounder: Grounder, code: int) -> str:

@@ -1,0 +1,88 @@
+"""Tables and figures of the validity notebook: verdicts, dose-response, detectors, weights, human ratings."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from crs_lib.figures import style
+from crs_lib.movies import gate, human, logs, sources
+from crs_lib.movies.grounding import Grounder
+
+_LINES = ("-", "--", ":", "-.")
+
+
+def verdicts(table: pd.DataFrame) -> pd.DataFrame:
+    """The gate's verdicts as a reader takes them: metric, orderings passed of those asked, mark."""
+    of = table["passed"].astype(str) + " of " + table["asked"].astype(str)
+    shown = pd.DataFrame({"metric": table["metric"], "orderings": of, "mark": table["mark"].fillna("")})
+    share = table["passed"] / table["asked"].clip(lower=1)
+    return shown.loc[share.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
+
+
+def orderings(tests: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Every ordering of one metric with its paired difference, interval and verdict."""
+    mine = tests[tests["metric"] == metric]
+    return mine[["ordering", "diff", "low", "high", "n", "verdict"]].reset_index(drop=True)
+
+
+def dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
+    """Mean score by dose of noise with 95 % intervals, a panel a metric; the oracle is dose 0."""
+    made, axes = style.figure(2.4, columns=len(metrics))
+    for panel, name in zip(axes[0], metrics, strict=True):
+        mine = doses[doses["metric"] == name]
+        panel.fill_between(mine["dose"], mine["low"], mine["high"], color=style.GRID)
+        panel.plot(mine["dose"], mine["mean"], color=style.INK, marker="o", markersize=3)
+        panel.set(xlabel="share of random turns", title=style.titled(name))
+    style.note(made, f"Mean over n = {int(doses['n'].max())} scenarios, 95 % bootstrap intervals.")
+    return made
+
+
+def detector_figure(swept: pd.DataFrame) -> Any:
+    """F1 of each detector by threshold, and the share of turns in which it raises an alarm."""
+    made, axes = style.figure(2.6, columns=2)
+    for line, (name, mine) in zip(_LINES * 3, swept.groupby("detector", sort=False), strict=False):
+        for panel, column in zip(axes[0], ("f1", "alarm_rate"), strict=True):
+            panel.plot(mine["threshold"], mine[column], line, color=style.INK, label=name)
+    axes[0][1].axhline(float(swept["shift_rate"].iloc[0]), color=style.FAINT, linewidth=0.8)
+    axes[0][0].set(xlabel="threshold", title="F1 ↑", ylim=(0, 1))
+    axes[0][1].set(xlabel="threshold", title="share of turns with an alarm", ylim=(0, 1.05))
+    axes[0][0].legend(fontsize=style.SMALL, frameon=False)
+    style.note(made, "The thin line is the true share of shifts. A useful detector has alarms near it.")
+    return made
+
+
+def weights_figure(table: pd.DataFrame) -> Any:
+    """The lowest Kendall's tau to the default ranking by the weights of S* and of novelty."""
+    worst = table[~table["is_default"]].groupby(["alpha", "beta"])["tau"].min().reset_index()
+    made, axes = style.figure(3.2)
+    panel = axes[0][0]
+    for row in worst.itertuples():
+        panel.annotate(f"{row.tau:.2f}", (row.alpha, row.beta), ha="center", va="center")
+    panel.plot(worst["alpha"], worst["beta"], "s", markersize=24, color=style.GRID, zorder=0)
+    panel.set(xlabel="weight of S*", ylabel="weight of N·S", xlim=(0, 1.15), ylim=(-0.15, 0.9))
+    style.note(
+        made, "Lowest tau over the splits of the rest between leakage and copying; 1 is the same order."
+    )
+    return made
+
+
+def human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
+    """Agreement of our scores with human ratings; a note where no rated conversations were given."""
+    if not dialogues:
+        hint = "no rated conversations given: set human_dialogues and human_catalog"
+        return pd.DataFrame({"note": [hint]})
+    read = list(logs.read(dialogues))
+    rows = human.rate(read, Grounder(sources.load(catalog)))
+    return human.agreement(rows, [human.SCORE, "topic_adaptation_score", "satisfaction", "item_tas"])
+
+
+def failed(table: pd.DataFrame, metric: str) -> list[str]:
+    """The orderings that a metric fails, one a line."""
+    found = table.set_index("metric").loc[metric, "failed"]
+    return [] if pd.isna(found) or not found else str(found).split("; ")
+
+
+def marked(table: pd.DataFrame, run: str = "gate") -> pd.DataFrame:
+    """A table with a ``metric`` column, and what the gate says of each metric beside it."""
+    return table.assign(mark=table["metric"].map(gate.marks(run)).fillna(""))
