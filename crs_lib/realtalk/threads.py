@@ -27,9 +27,9 @@ def find(index: ChatIndex) -> list[Thread]:
     """The threads of a chat, earliest first; segments that join none are in no thread.
 
     A link needs different sessions, mutual membership in the five nearest, and a strength of at least
-    0.45 (0.25 for spelling vectors): the cosine of mean vectors plus 0.1 for each shared label word that at most three segments
-    have (at most two such words count). Links join groups from the strongest down, never beyond twelve
-    segments, so that one broad topic does not swallow the chat.
+    0.45 (0.25 for spelling vectors): the cosine of mean vectors plus 0.1 for each shared label word
+    that at most three segments have (at most two such words count). Links join groups from the
+    strongest down, never beyond twelve segments, so that one broad topic does not swallow the chat.
     """
     links = _links(index)
     if not links:
