@@ -63,8 +63,7 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     the confirmatory family; every other pair and outcome is exploratory. Equivalence and power
     concern the primary outcome, whose smallest effect is declared.
 
-    Raises InputError for a plan that cannot be read, columns or systems that the frame lacks, or a
-    frame of fewer than two systems.
+    Raises InputError for an unreadable plan, columns or systems that are absent, or one system only.
     """
     plan = read_plan(plan)
     check_columns(frame, plan.system, plan.scenario, *plan.outcomes, *plan.factors)
