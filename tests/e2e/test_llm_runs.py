@@ -8,6 +8,7 @@ import pytest
 from ollama_server import NOISE, Faults, OllamaServer
 
 from crs_lib import llm
+from crs_lib.errors import RunError
 from crs_lib.llm import template
 from crs_lib.llm.pool import Service
 from crs_lib.movies import judging, simulate
@@ -163,3 +164,23 @@ def test_a_server_that_speaks_openai_is_a_system_too(results):
         assert server.counts["/api/tags"] == 0  # nothing of Ollama's was asked
     assert [d.model_name for d in simulate.dialogues("openai")] == ["openai:m0:1"] * 2
     assert len(judging.scores_of("openai")) == 2
+
+
+def test_what_is_missing_is_said_before_the_first_session(results):
+    with OllamaServer(["m0:1"]) as server:
+        config = simulate.SimulateConfig(
+            "missing", llm_job.catalogue(results), systems=["ollama:m0:1", "ollama:m1:1"], n_sessions=1,
+            user_llm="ollama:user:1", llm={"host": server.url},
+        )  # fmt: skip
+        with pytest.raises(
+            RunError, match=r"2 things are missing(.|\n)*ollama pull m1:1(.|\n)*ollama pull user:1"
+        ):
+            simulate.simulate(config, progress=False)
+        assert server.chats == 0
+    small = simulate.SimulateConfig(
+        "small", llm_job.catalogue(results), systems=["template"], llm={"num_ctx": 700, "num_predict": 100}
+    )
+    with pytest.raises(
+        RunError, match=r"prompts of template may take \d+ tokens, 600 are free; set num_ctx to"
+    ):
+        simulate.simulate(small, progress=False)
