@@ -8,6 +8,7 @@ library's (the original's were slower).
 """
 
 import math
+import random
 import re
 from itertools import pairwise
 
@@ -228,3 +229,10 @@ def recommend(catalog: ThesisCatalog, constraints: dict[str, object]) -> set[int
     if not pools:
         return set(range(len(catalog)))
     return set.intersection(*pools) or set.union(*pools)
+
+
+def recommend_films(catalog: ThesisCatalog, constraints: dict[str, object]) -> list[dict[str, object]]:
+    """The pool, shuffled, and the records of its first thirty films, as the original answered."""
+    pool = list(recommend(catalog, constraints))
+    random.shuffle(pool)
+    return [{"title": catalog.titles[n], **catalog.records[n][1]} for n in pool[:30]]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,28 +11,17 @@ from numpy.typing import NDArray
 
 from crs_lib import rng, tables
 from crs_lib.movies import fields
+from crs_lib.movies.answers import Answers, Constraints, Found
 from crs_lib.movies.cleaning import CleaningReport, Item, clean
 from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER
 from crs_lib.movies.index import Codes, invert, item_facts, vocabulary
 from crs_lib.text import fold
 
-Constraints = Mapping[str, str | int | Sequence[str | int]]
+__all__ = ["Catalog", "Constraints", "Found"]
 _DENSE_SHARE = 64  # values in more than one item of 64 also get a column of booleans
 
 if TYPE_CHECKING:
     from crs_lib.movies.titles import Titles
-
-
-class Found(NamedTuple):
-    """Answer of a query: item indices in order, and the fields that were given up to find any."""
-
-    items: Codes
-    dropped: tuple[str, ...]
-
-    @property
-    def exact(self) -> bool:
-        """True where every constraint holds for every item."""
-        return not self.dropped
 
 
 class Catalog:
@@ -51,6 +40,7 @@ class Catalog:
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
         self._columns: dict[int, NDArray[np.bool_]] = {}
+        self._answers = Answers(self._search)
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
 
@@ -185,6 +175,9 @@ class Catalog:
         film has first, until an item is found; ``dropped`` names them. No constraint: every
         recommendable item. Raises InputError for an unknown field.
         """
+        return self._answers(constraints, relax)
+
+    def _search(self, constraints: Constraints, relax: bool) -> Found:
         known = {fields.get(name).name: value for name, value in constraints.items()}
         wanted = {name: self._codes(name, value) for name, value in known.items() if value}
         items = self._all_of(list(wanted.values()))

@@ -97,10 +97,10 @@ class _Group:
 
 
 def _at_boundaries(joined: str, start: int, pattern: str) -> bool:
-    """Whether a word begins or ends at both ends of an occurrence."""
+    """Whether an occurrence cuts no word in two, neither where it begins nor where it ends."""
     end = start + len(pattern)
-    before = start > 0 and _word(joined[start - 1])
-    return before != _word(pattern[0]) and _word(joined[end]) != _word(pattern[-1])
+    inside = start > 0 and _word(joined[start - 1]) and _word(pattern[0])
+    return not inside and not (_word(joined[end]) and _word(pattern[-1]))
 
 
 def _word(character: str) -> bool:

@@ -7,7 +7,6 @@ docs/metrics.md, section 8, shows what they do to the numbers.
 
 import math
 import re
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from crs_lib.movies.conventions import Convention
 from crs_lib.movies.extractors import Extractor
 from crs_lib.movies.scoring import BOTH_EMPTY, Scores
 from crs_lib.movies.thesis_catalog import ThesisCatalog
-from crs_lib.movies.thesis_summary import ALIASES, MEANS, METRICS, detail, mean_of
+from crs_lib.movies.thesis_summary import ALIASES, MEANS, METRICS, detail, mean_of, spread_of
 
 __all__ = ["ALIASES", "METRICS", "GroundedScorer"]
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?")
@@ -168,8 +167,8 @@ class GroundedScorer:
         return max((self._weight(codes) for codes in met if codes), default=0.0) / self._weight(gold)
 
     def _weight(self, codes: frozenset[int]) -> float:
-        """Sum of the idf weights of concepts."""
-        return sum(self._idf[code] for code in sorted(codes))
+        """Sum of the idf weights of concepts, rounded once: their order does not matter."""
+        return math.fsum(map(self._idf.__getitem__, codes))
 
     def _shift(
         self, dialogue: Dialogue, found: Mapping[str, Sequence[recovery.Recovery]], place: int
@@ -204,7 +203,7 @@ class GroundedScorer:
         record |= {alias: record[name] for alias, name in ALIASES.items()}
         scores = [turn["topic_adaptation_score"] for turn in turns]
         known_scores = [score for score in scores if not math.isnan(score)]
-        record["tas_volatility"] = statistics.pstdev(known_scores) if known_scores else math.nan
+        record["tas_volatility"] = spread_of(known_scores)
         record["judge"] = dict.fromkeys(("proactiveness", "coherence", "personalization"))
         record["detail"] = detail(turns, len(found["combined"]))
         return record

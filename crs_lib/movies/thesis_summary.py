@@ -57,6 +57,14 @@ def mean_of(values: Sequence[float]) -> float:
     return math.nan if values else 0.0
 
 
+def spread_of(values: Sequence[float]) -> float:
+    """Standard deviation of the values as a population; NaN where there is none."""
+    if not values:
+        return math.nan
+    middle = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - middle) ** 2 for value in values) / len(values))
+
+
 def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
     """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added."""
     missing = Counter(concept for turn in turns for concept in turn["missing_concepts"])

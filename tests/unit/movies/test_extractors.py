@@ -100,6 +100,13 @@ def test_the_default_over_the_sample_finds_nothing_inside_words():
     assert extractor.sets([text for _, text in IN_WORD]) == [frozenset()] * len(IN_WORD)
 
 
+def test_a_value_that_ends_in_a_full_stop_is_whole():
+    found = SubstringMatcher(["lind jr."]).find(
+        ["with lind jr. and others", "with lind jr.x", "blind jr."], whole=True
+    )
+    assert found == [{0}, {0}, set()]
+
+
 def test_rules_take_years_of_two_centuries_only():
     assert found("rules", "from 1999 or 975") == {"year=1999"}
     assert found("substring", "from 1999 or 975") == {"year=1999", "year=975"}
