@@ -29,8 +29,10 @@ _EXACT = 8  # systems up to which every permutation is tried
 def rate(dialogues: Sequence[Dialogue], grounder: Grounder, head: Head | None = None) -> pd.DataFrame:
     """One row per reply: our scores, the human rating where there is one (else null), the dialogue's rating.
 
-    With a ``head`` its prediction stands beside them as ``learned_head``.
+    With a ``head`` its prediction stands beside them as ``learned_head``. InputError where no reply is.
     """
+    if not any(dialogue.pairs() for dialogue in dialogues):
+        raise InputError("no reply to score; give at least one conversation in which the system answers")
     rows = pd.DataFrame([row for scored in human_scores.score(dialogues, grounder) for row in scored])
     turn, whole = _ratings(dialogues)
     rows[RATING] = pd.array(
@@ -167,7 +169,8 @@ def against_baselines(
     out = []
     for name, x in candidates.items():
         gaps = own - np.array([spearman(x[pick], y[pick]) for pick in picks])
-        low, high = np.nanquantile(gaps, [0.025, 0.975])
+        known = gaps[np.isfinite(gaps)]
+        low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
         base = spearman(x, y)
         whole = spearman(mine, y)
         row = {"score": score, "baseline": name, "spearman": whole, "of_baseline": base}

@@ -10,6 +10,7 @@ from films import grounder
 from scipy import stats as scipy_stats
 
 from crs_lib import paths
+from crs_lib.__main__ import main
 from crs_lib.errors import InputError
 from crs_lib.movies import adaptation_model, human, human_scores, human_wishes, logs, sources
 from crs_lib.movies.grounding import Grounder
@@ -236,6 +237,37 @@ def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):
     ]
     assert found.items[1].values["actor"] == ("Stig",)
     assert found.items[0].values["genre"] == ("Drama",)
+
+
+def films_file(tmp_path):
+    path = tmp_path / "films.json"
+    path.write_text(
+        json.dumps({item.title: TEN.catalog.record(i) for i, item in enumerate(TEN.catalog.items)})
+    )
+    return path
+
+
+def test_the_command_writes_a_run_file_with_and_without_ratings(tmp_path, capsys):
+    talks = [talk(i, *GOOD, relevance=(2, i % 3), overall=3, system=f"s{i % 2}") for i in range(24)]
+    plain = [{**one, "dialogue": [{k: v for k, v in t.items() if k != "turn_level_aggregated"} for t in one["dialogue"]]}
+             for one in talks]  # fmt: skip
+    for name, records in (("rated", talks), ("plain", plain)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(records))
+    at = ["--catalog", str(films_file(tmp_path)), "--out", str(tmp_path / "run.json")]
+    head = str(tmp_path / "head.npz")
+    common = ["score-human", *at, "--dialogues"]
+    assert main([*common, str(tmp_path / "rated.json"), "--train", head, "--folds", "3"]) == 0
+    assert "reply, within systems" in capsys.readouterr().out
+    unsupervised = json.loads((tmp_path / "run.json").read_text())
+    assert main([*common, str(tmp_path / "plain.json"), "--head", head]) == 0
+    assert "learned_head" in capsys.readouterr().out
+    by_head = json.loads((tmp_path / "run.json").read_text())
+    assert [one["conv_id"] for one in by_head] == [one["conv_id"] for one in unsupervised]
+    assert unsupervised[0]["turns"][0] == {"turn_ind": 1, "turn_level_pred": {"relevance": 1.0}}
+    assert by_head[0]["turns"][0]["turn_level_pred"]["relevance"] != 1.0
+    (tmp_path / "none.json").write_text("[]")
+    assert main([*common, str(tmp_path / "none.json")]) == 2
+    assert "no reply to score" in capsys.readouterr().err
 
 
 @pytest.mark.external
