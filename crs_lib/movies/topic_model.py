@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib import rng, tables
+from crs_lib import paths, rng, tables
 from crs_lib.errors import InputError
 from crs_lib.movies.topic_words import FUNCTION_WORDS, MOST, lemma, pieces, singular, token_of, tokens
 
@@ -69,8 +69,9 @@ class TopicModel:
             lines = (place / "dictionary.tsv").read_text(encoding="utf-8").splitlines()
             rows = [(int(number), word, int(df)) for number, word, df in (li.split("\t") for li in lines)]
         except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(
-                f"no topic model in {str(folder)!r} ({error}); train one on a catalogue's plots with: "
+                f"no topic model in {paths.shown(place)} ({reason}); train one on a catalogue's plots with: "
                 f"{TRAIN}; the thesis's own: python -m crs_lib data get thesis-lda"
             ) from error
         if sorted(number for number, _, _ in rows) != list(range(len(rows))):
