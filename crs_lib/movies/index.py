@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,12 @@ class Vocabulary:
 
     def key(self, code: int) -> str:
         """``field=value`` of a code, folded."""
-        return fields.concept(self.field[code], self.value[code])
+        return self.keys[code]
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """``field=value`` of every code, folded, in the order of the codes."""
+        return tuple(self.code_of)
 
     def __len__(self) -> int:
         return len(self.value)

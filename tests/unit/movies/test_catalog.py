@@ -105,6 +105,8 @@ def test_facts_and_postings_are_each_other():
         items = TEN.items_with(code)
         assert items.tolist() == [i for i in range(len(TEN)) if code in TEN.fact_sets[i]]
         assert TEN.document_frequency[code] == len(items) > 0
+        field, value = TEN.vocabulary.field[code], TEN.vocabulary.value[code]
+        assert TEN.vocabulary.key(code) == fields.concept(field, value)
         assert TEN.code(TEN.vocabulary.field[code], TEN.vocabulary.value[code]) == code
 
 
