@@ -64,9 +64,9 @@ def one(n_sessions: int, n_turns: int, workers: int) -> dict[str, float]:
     simulated = time.perf_counter()
     evaluate.evaluate(EvaluateConfig(run="bench"))
     scored = time.perf_counter()
+    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     assert len(evaluate.read("bench", "results")) == n_sessions
     assert len(evaluate.read("bench", "turns")) == n_sessions * n_turns
-    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     unit = 1024 if sys.platform != "darwin" else 1024**2
     return {
         "simulate": simulated - start,
