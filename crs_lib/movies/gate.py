@@ -40,7 +40,6 @@ TESTS, VERDICTS, DOSE_TABLE = "gate.csv", "gate_metrics.csv", "gate_doses.csv"
 _TESTS = tables.Contract(TESTS, ("metric", "ordering", "verdict"), ("metric", "ordering"))
 _VERDICTS = tables.Contract(VERDICTS, ("metric", "mark", "passed", "asked"), ("metric",))
 _DOSES = tables.Contract(DOSE_TABLE, ("metric", "dose", "mean"), ("metric", "dose"))
-_NOTEBOOK = "31_metric_validity"
 
 
 @dataclass(frozen=True)
