@@ -35,8 +35,10 @@ def copied_share(
         reply = [word for word in reply if word not in ignore]
         request = [word for word in request if word not in ignore]
     largest = 0.0
-    for order in orders:
+    for order in sorted(orders):
         said = ngrams(reply, order)
-        if said:
-            largest = max(largest, len(said & ngrams(request, order)) / len(said))
+        shared = said & ngrams(request, order) if said else said
+        if not shared:  # then no longer n-gram is shared either
+            break
+        largest = max(largest, len(shared) / len(said))
     return largest

@@ -1,5 +1,6 @@
 """Scores into files: turns, shifts, session results and model metrics, each carrying how it came about."""
 
+import gc
 import itertools
 import math
 from collections import deque
@@ -37,7 +38,7 @@ def stream(
     chunks = _batched(dialogues)
     if workers == 1 or choice is None:
         for chunk in chunks:
-            yield from scorer.score_many(chunk)
+            yield from _scored(scorer, chunk)
         return
     with ProcessPoolExecutor(workers, get_context("spawn"), _start, (choice,)) as pool:
         waiting: deque[Future[list[Scores]]] = deque()
@@ -60,7 +61,18 @@ def _start(choice: Choice) -> None:
 
 
 def _score(chunk: Sequence[Dialogue]) -> list[Scores]:
-    return _SCORER[0].score_many(chunk)
+    return _scored(_SCORER[0], chunk)
+
+
+def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
+    """The scores of a chunk; the search for cyclic garbage, of which there is none, waits until then."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return scorer.score_many(chunk)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def write(scored: Iterator[Scores], target: Callable[[str], Path], told: Provenance) -> pd.DataFrame:
