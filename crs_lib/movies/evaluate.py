@@ -10,7 +10,7 @@ from crs_lib import paths, runs, tables
 from crs_lib.dialogue import Dialogue
 from crs_lib.errors import InputError, RunError
 from crs_lib.metrics import base
-from crs_lib.movies import conventions, score_tables, simulate, sources
+from crs_lib.movies import conventions, judging, score_tables, simulate, sources
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.scorers import Choice, ItemsScorer
@@ -58,7 +58,8 @@ def score_all(
 def evaluate(config: EvaluateConfig) -> Path:
     """Score a run's dialogues into its folder; returns the folder.
 
-    Raises RunError if the run has no finished dialogues. Derived data: a repeated evaluation writes
+    Scores that judges gave the run (``python -m crs_lib judge``) join its results. Raises RunError if
+    the run has no finished dialogues, or judges read older ones. Derived data: a repeated evaluation writes
     its files anew, atomically.
     """
     made = runs.finished(simulate.STUDY, config.run, "simulate", "03_simulate")
@@ -68,7 +69,9 @@ def evaluate(config: EvaluateConfig) -> Path:
     ready = choice.make()
     settings = choice.rule.parameters() | ready.provenance.columns()
     with runs.stage(simulate.STUDY, config.run, "evaluate", settings, inputs, fixed=False) as stage:
+        judged = judging.scores_of(config.run)  # empty where nobody judged
         scored = score_tables.stream(simulate.iter_dialogues(config.run), ready.scorer)
+        scored = (one._replace(session=judging.add(one.session, judged)) for one in scored)
         sessions = score_tables.write(scored, stage.path, ready.provenance)
         table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
         tables.write_csv(stage.path("model_metrics.csv"), table)
