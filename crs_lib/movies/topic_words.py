@@ -11,7 +11,7 @@ from collections.abc import Container, Iterable
 from functools import lru_cache
 from operator import mul
 
-_EDGES = str.maketrans(dict.fromkeys(",:;@#$%&?!*()[]{}<>\"“”„‘’«»`", " "))
+_EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
 _TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
 _PLURALS = (
     ("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"),
