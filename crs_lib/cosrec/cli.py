@@ -10,7 +10,10 @@ from crs_lib.cosrec.catalogue import OUTPUTS, Settings, build
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.epilog = "Reads Amazon-Reviews-2023 in bounded memory. A killed run continues with the same command. The filters: docs/cosrec.md."
+    parser.epilog = (
+        "Reads Amazon-Reviews-2023 in bounded memory. A killed run continues with the same command. "
+        "The filters: docs/cosrec.md."
+    )
     parser.add_argument("--metas", type=Path, required=True, help="folder of meta_<category>.jsonl[.gz|.zst]")
     parser.add_argument("--reviews", type=Path, required=True, help="folder of <category>.jsonl[.gz|.zst]")
     parser.add_argument("--out", type=Path, required=True, help=f"output file ({', '.join(OUTPUTS)})")
