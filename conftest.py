@@ -16,6 +16,14 @@ for _name in ("JPY_SESSION_NAME", "CRS_PREFIX", "CRS_DATA"):
     os.environ.pop(_name, None)
 
 
+def pytest_configure():
+    """A property is about values; how long one example takes on a busy machine is no failure."""
+    from hypothesis import settings
+
+    settings.register_profile("crs", deadline=None)
+    settings.load_profile("crs")
+
+
 def pytest_unconfigure():
     """Remove what the tests wrote; kernels that are just ending may still hold a file."""
     shutil.rmtree(_TEMPORARY, ignore_errors=True)
