@@ -136,16 +136,24 @@ def test_a_failing_cell_is_one_plain_message_and_the_notebook_is_kept(results, t
         assert kept in (folder / "01_hello.failed.ipynb").read_text()
 
 
+def _can_be_interrupted():
+    """A shell starts background jobs with SIGINT ignored, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_path):
     sign = tmp_path / "kernel"
     slow = f"import os, time\nPath({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
     path = books.write(tmp_path, "01_hello", replace={"work": slow})
     process = subprocess.Popen(
-        [sys.executable, "-m", "crs_lib", "run", str(path)], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "crs_lib", "run", str(path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_can_be_interrupted,
     )
     _wait(lambda: sign.exists() and sign.read_text())
     process.send_signal(signal.SIGINT)
-    message = process.communicate()[1]
+    message = process.communicate(timeout=120)[1]
     assert process.returncode == 130
     assert "the same command continues" in message
     assert "Traceback" not in message
