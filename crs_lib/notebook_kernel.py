@@ -48,6 +48,7 @@ def execute(
                 dict(values),
                 kernel_name="python3",
                 progress_bar=False,
+                start_timeout=300,  # a busy machine may take its time over a kernel's imports
                 cwd=folder,
                 kernel_manager_class=_kernel_of_this_environment(_environment(settings, variables)),
                 extra_arguments=["--log-level=50"],
