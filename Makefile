@@ -32,7 +32,7 @@ test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/dev.stamp  ## all tests, the committed notebooks against their outputs, other parameters
 	$(PY) -m pytest tests -n 3 --dist worksteal --ignore=tests/notebooks/test_smoke.py
 	$(PY) -m pytest $(NBVAL) notebooks -p no:cacheprovider
-	$(PY) -m pytest tests/notebooks/test_smoke.py -n 2 --dist loadgroup
+	$(PY) -m pytest tests/notebooks/test_smoke.py
 
 lint: $(VENV)/dev.stamp  ## ruff, formatting, types
 	$(PY) -m ruff check
