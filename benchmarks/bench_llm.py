@@ -5,42 +5,17 @@
 """
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+from model_server import server
 
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Reply, Request
 
-ROOT = Path(__file__).resolve().parent.parent
 PROMPT = "The user wants a quiet drama.\n" * 40 + "Choose:\n- Heat (1995)\n- Ronin (1998)\n"
-
-
-@contextmanager
-def server(delay: float, slots: int) -> Iterator[str]:
-    """The test server's address, in a process of its own."""
-    command = [
-        sys.executable,
-        str(ROOT / "tests" / "ollama_server.py"),
-        "--delay",
-        str(delay),
-        "--slots",
-        str(slots),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
 
 
 def requests(n: int, round_: int) -> list[Request]:

@@ -8,16 +8,13 @@ time in which the 8 slots of a server that takes 50 ms an answer work while a ba
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+from model_server import server
 
 from crs_lib.llm import LLM, Cache, Recorder, Request
 from crs_lib.llm.pool import Pool
@@ -27,7 +24,6 @@ from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 
-ROOT = Path(__file__).resolve().parent.parent
 SESSIONS, TURNS = 3, 20
 
 
@@ -52,26 +48,6 @@ def per_turn(world: World, spec: str, folder: Path) -> float:
     cache.close()
     log.close()
     return spent
-
-
-@contextmanager
-def server(delay: float, slots: int) -> Iterator[str]:
-    """The test server's address, in a process of its own."""
-    words = [
-        sys.executable,
-        str(ROOT / "tests" / "ollama_server.py"),
-        "--delay",
-        str(delay),
-        "--slots",
-        str(slots),
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
 
 
 def busy(url: str, seed: int) -> float:
