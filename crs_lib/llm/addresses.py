@@ -2,6 +2,7 @@
 
 import ipaddress
 from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from crs_lib.errors import InputError
 
@@ -42,3 +43,10 @@ def is_local(address: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return name == "localhost"
+
+
+def has_proxy(address: str) -> bool:
+    """Whether calls to the address go through a proxy: HTTP_PROXY, ALL_PROXY and NO_PROXY say."""
+    parts, known = urlsplit(address), getproxies()
+    asked = not is_local(address) and bool({parts.scheme, "all"} & known.keys())
+    return asked and not proxy_bypass(parts.netloc)

@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 from crs_lib.registry import Registry
@@ -42,11 +43,12 @@ class Request:
         head = (Message("system", system),) if system is not None else ()
         return cls((*head, Message("user", prompt)), role, **rest)
 
+    @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of everything that may change the answer, the model left aside."""
         return fingerprint(
             {
-                "messages": [asdict(message) for message in self.messages],
+                "messages": [{"role": one.role, "content": one.content} for one in self.messages],
                 "seed": self.seed,
                 "options": dict(self.options),
                 "schema": self.schema,
@@ -109,9 +111,9 @@ class Backend(Protocol):
 
 
 BACKENDS: Registry[Backend] = Registry("LLM backend")
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def fingerprint(value: Any) -> str:
     """Hex SHA-256 of a JSON value, whatever the order of its keys."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(_JSON.encode(value).encode()).hexdigest()

@@ -5,7 +5,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
 
     Neither the role nor the session is part of it: equal questions share an answer.
     """
-    return fingerprint([digest, dict(settings), request.digest()])
+    return fingerprint([digest, dict(settings), request.digest])
 
 
 def open_wal(path: Path, schema: str, what: str) -> sqlite3.Connection:
@@ -60,11 +60,11 @@ class Cache:
         if not rows:
             return None
         stored = {name: value for name, value in json.loads(rows[0][0]).items() if name in _KEPT}
-        return replace(Reply(**stored), cache_hit=True, seconds=0.0, attempts=0)
+        return Reply(**{**stored, "seconds": 0.0}, cache_hit=True, attempts=0)
 
     def put(self, address: str, reply: Reply) -> None:
         """Store a reply; nothing happens where one is stored already."""
-        body = {name: value for name, value in asdict(reply).items() if name in _KEPT}
+        body = {name: getattr(reply, name) for name in _KEPT}
         self._do("INSERT OR IGNORE INTO replies (key, reply) VALUES (?, ?)", (address, json.dumps(body)))
 
     def __len__(self) -> int:

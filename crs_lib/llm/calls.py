@@ -36,7 +36,7 @@ def row(
         "role": request.role,
         "model": spec,
         "digest": reply.digest if reply else digest,
-        "request": request.digest(),
+        "request": request.digest,
         "replicate": request.replicate,
         "seed": request.seed,
         "options": dict(request.options),

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any
 
 from crs_lib.errors import InputError
 from crs_lib.llm import cache as caches
@@ -12,9 +12,7 @@ from crs_lib.llm import calls, loop
 from crs_lib.llm.base import BACKENDS, Backend, Reply, Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.limits import DEFAULTS, Endpoints, check_fits
-from crs_lib.llm.retry import Course, Retry, attempts
-
-T = TypeVar("T")
+from crs_lib.llm.retry import Course, Retry, persist
 
 
 class LLM:
@@ -120,7 +118,7 @@ class LLM:
         if self.cache is not None and (known := self.cache.get(address)):
             return known
         course = Course(request, self._retry)
-        reply = await self._persist(course, lambda: self._attempt(course.request))
+        reply = await persist(course, lambda: self._attempt(course.request))
         reply = replace(
             reply, digest=reply.digest or digest, attempts=len(course.tried) + 1, tried=tuple(course.tried)
         )
@@ -135,15 +133,4 @@ class LLM:
 
     async def _digest(self) -> str:
         """The weights' digest, with the same patience as a call."""
-        return await self._persist(Course(Request((), "digest"), self._retry), self.backend.digest)
-
-    async def _persist(self, course: Course, action: Callable[[], Awaitable[T]]) -> T:
-        """Do it until it succeeds or the policy gives up; the error then says how often it was tried."""
-        try:
-            async for attempt in attempts(course):
-                with attempt:
-                    found = await action()
-        except LLMError as error:
-            error.attempts, error.tried = len(course.tried) + 1, tuple(course.tried)
-            raise
-        return found
+        return await persist(Course(Request((), "digest"), self._retry), self.backend.digest)

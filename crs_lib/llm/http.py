@@ -18,6 +18,7 @@ from crs_lib.llm.errors import (
     TimedOut,
     Unreachable,
 )
+from crs_lib.llm.transport import NoCookies, PlainHTTP
 from crs_lib.text import shorten
 
 
@@ -55,14 +56,20 @@ def check_timeout(seconds: float) -> float:
 
 
 def connection(address: str, timeout: float, auth: httpx.Auth) -> dict[str, object]:
-    """The keywords of an httpx client for one server: bounded in time, no proxy on this machine."""
-    return {
+    """The keywords of an httpx client for one server: bounded in time, no proxy on this machine.
+
+    Plain HTTP without a proxy goes through our own transport, all else through httpx's.
+    """
+    settings: dict[str, object] = {
         "timeout": httpx.Timeout(timeout, connect=min(10.0, timeout), pool=None),
         "auth": auth,
         "follow_redirects": False,
-        "trust_env": not addresses.is_local(address),
-        "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
+        "cookies": NoCookies(),
     }
+    if address.startswith("http:") and not addresses.has_proxy(address):
+        return {**settings, "transport": PlainHTTP()}
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+    return {**settings, "trust_env": not addresses.is_local(address), "limits": limits}
 
 
 def from_transport(error: Exception, address: str, timeout: float) -> LLMError:

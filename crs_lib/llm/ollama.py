@@ -6,7 +6,8 @@ import os
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import httpx
 
@@ -75,6 +76,8 @@ class Ollama:
 
     async def digest(self) -> str:
         """The model's digest on the servers, asked once; Refused where two servers hold different weights."""
+        if self._digest:
+            return self._digest
         self._asking = self._asking or asyncio.Lock()
         async with self._asking:
             if not self._digest:
@@ -105,22 +108,21 @@ class Ollama:
         started = time.perf_counter()
         async with self._translated(address):
             answer = await self._chat(address, request)
-        text, stop, thinking, used, made = _parts(answer)
-        if answer.get("done") is not True:
+        if answer.done is not True:
             raise Dropped(f"{address}: the answer ended before the server said that it was done")
-        check_read(request, used)
-        said = split_thinking(text, thinking)
+        check_read(request, answer.used)
+        said = split_thinking(answer.text, answer.thinking)
         return Reply(
-            text=checked(said.text, stop, request.schema), stop=stop, tokens_in=used, tokens_out=made,
-            seconds=time.perf_counter() - started, thinking=said.thinking, digest=self._digest,
-            endpoint=address,
+            text=checked(said.text, answer.stop, request.schema), stop=answer.stop,
+            tokens_in=answer.used, tokens_out=answer.made, seconds=time.perf_counter() - started,
+            thinking=said.thinking, digest=self._digest, endpoint=address,
         )  # fmt: skip
 
     def complete(self, request: Request) -> Reply:
         """The same, waiting for it."""
         return loop.run(self.acomplete(request))
 
-    async def _chat(self, address: str, request: Request) -> dict[str, Any]:
+    async def _chat(self, address: str, request: Request) -> "_Answer":
         options = checked_options({**DEFAULTS, **request.options})
         if request.seed is not None:
             options["seed"] = request.seed
@@ -131,15 +133,15 @@ class Ollama:
             stream=self.stream,
         )  # fmt: skip
         answer = await call
-        if not self.stream:
-            return dict(answer.model_dump())
-        parts = [part.model_dump() async for part in answer]
-        whole = dict(parts[-1]) if parts else {}
-        whole["message"] = {
-            name: "".join((part.get("message") or {}).get(name) or "" for part in parts)
-            for name in ("content", "thinking")
-        }
-        return whole
+        parts = [part async for part in answer] if self.stream else [answer]
+        if not parts:
+            raise Dropped(f"{address}: the answer ended before it began")
+        last = parts[-1]
+        return _Answer(
+            "".join(part.message.content or "" for part in parts),
+            "".join(part.message.thinking or "" for part in parts),
+            last.done, last.done_reason or "stop", last.prompt_eval_count, last.eval_count,
+        )  # fmt: skip
 
     async def version(self, address: str) -> str:
         """The server's version, as it says it."""
@@ -188,20 +190,28 @@ class Ollama:
             raise Garbled(f"{address} answered with something that is no Ollama reply ({error})") from error
 
 
-def _parts(answer: Mapping[str, Any]) -> tuple[str, str, str, int | None, int | None]:
-    message = answer.get("message") or {}
-    return (
-        message.get("content") or "", answer.get("done_reason") or "stop", message.get("thinking") or "",
-        answer.get("prompt_eval_count"), answer.get("eval_count"),
-    )  # fmt: skip
+class _Answer(NamedTuple):
+    """What is read of an answer, its pieces put together."""
+
+    text: str
+    thinking: str
+    done: bool | None
+    stop: str
+    used: int | None
+    made: int | None
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options if Ollama knows all of them: it would ignore a misspelt one without a word."""
-    from ollama import Options
-
-    known = {*Options.model_fields, *_MORE_OPTIONS}
+    known = _known_options()
     for name in options:
         if name not in known:
             raise InputError(f"unknown LLM option {name!r}{did_you_mean(name, known)}")
     return dict(options)
+
+
+@cache
+def _known_options() -> frozenset[str]:
+    from ollama import Options
+
+    return frozenset((*Options.model_fields, *_MORE_OPTIONS))

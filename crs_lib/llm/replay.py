@@ -51,7 +51,7 @@ class Replay:
 
         Raises NotRecorded where there is none, or where models disagreed and none was named.
         """
-        found = self._replies.get(request.digest(), {})
+        found = self._replies.get(request.digest, {})
         if len(found) != 1:
             raise NotRecorded(
                 f"{self.spec} holds {len(found)} different replies to this {request.role} call"

@@ -1,14 +1,18 @@
 """How often and when a failed call is tried again; the reasons are in the error classes."""
 
-from collections.abc import Callable
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TypeVar
 
 from crs_lib.errors import InputError
 from crs_lib.llm.base import Request
 from crs_lib.llm.errors import CutReply, LLMError
 from crs_lib.llm.limits import DEFAULTS, room, tokens_at_most
 from crs_lib.rng import address_seed
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,17 @@ class Course:
         self.tried.append(error.kind)
         return True
 
+    def pause(self, error: LLMError) -> float:
+        """Seconds before the next attempt; 0 where waiting would not help.
+
+        The random part brings callers that failed together back apart.
+        """
+        if error.remedy != "wait":
+            return 0.0
+        grown = min(self.policy.first * 2.0 ** (self.waits - 1), self.policy.longest)
+        asked = min(error.pause, self.policy.longest)
+        return max(grown, asked) + random.uniform(0, self.policy.first)
+
 
 def with_seed_of_attempt(request: Request, attempt: int) -> Request:
     """The request with the seed of its nth repetition; unchanged where it has no seed."""
@@ -75,18 +90,18 @@ def _with_more_room(request: Request) -> Request | None:
     return replace(request, options=enlarged)
 
 
-def attempts(course: Course) -> Any:
-    """Tenacity's async retry loop for one call."""
-    import tenacity
+async def persist(course: Course, action: Callable[[], Awaitable[T]]) -> T:
+    """What the action gives, tried again until it does or the policy gives up.
 
-    grows = tenacity.wait_exponential(multiplier=course.policy.first, max=course.policy.longest)
-    apart = tenacity.wait_random(0, course.policy.first)  # callers that failed together come back apart
-
-    def pause(state: Any) -> float:
-        error = state.outcome.exception()
-        if not isinstance(error, LLMError) or error.remedy != "wait":
-            return 0.0
-        return max(grows(state), min(error.pause, course.policy.longest)) + apart(state)
-
-    decide: Callable[[BaseException], bool] = course.again
-    return tenacity.AsyncRetrying(retry=tenacity.retry_if_exception(decide), wait=pause, reraise=True)
+    Raises the last error, which then says how often it was tried.
+    """
+    while True:
+        try:
+            return await action()
+        except LLMError as error:
+            if not course.again(error):
+                error.attempts, error.tried = len(course.tried) + 1, tuple(course.tried)
+                raise
+            pause = course.pause(error)
+        if pause:
+            await asyncio.sleep(pause)

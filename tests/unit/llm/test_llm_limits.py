@@ -61,6 +61,18 @@ def test_waiting_errors_are_retried_with_the_same_request() -> None:
     assert course.request.seed == 1 and course.tried == ["busy", "busy"]
 
 
+def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> None:
+    course = Course(ask("a"), Retry(waits=6, first=0.5, longest=4.0))
+    for low in (0.5, 1.0, 2.0, 4.0, 4.0):  # each with up to 0.5 s by chance
+        assert course.again(Busy("b")) and low <= course.pause(Busy("b")) <= low + 0.5
+    course = Course(ask("a"), Retry(waits=6, first=0.5, longest=4.0))
+    assert course.again(Busy("b")) and 3.0 <= course.pause(Busy("b", pause=3.0)) <= 3.5
+    assert 4.0 <= course.pause(Busy("b", pause=99.0)) <= 4.5
+    assert course.pause(EmptyReply("e")) == 0.0  # waiting would not help
+    still = Course(ask("a"), Retry(first=0.0, longest=0.0))
+    assert still.again(Busy("b")) and still.pause(Busy("b")) == 0.0
+
+
 def test_unusable_replies_are_retried_with_the_seeds_of_a_fixed_sequence() -> None:
     seeds = []
     course = Course(ask("a", seed=1), Retry(seeds=2))
