@@ -1,7 +1,8 @@
 r"""Words: one tokenisation for grounding, copying and retrieval.
 
-A word is a run of ``\w`` characters after folding: compatibility decomposition (NFKD), case folding,
-accents dropped. "Amélie's" has the words ``amelie`` and ``s``; "ＡＢＣ" is ``abc``.
+A word is a run of letters and digits after folding: compatibility decomposition (NFKD), case folding,
+accents dropped, strokes too. "Amélie's" has the words ``amelie`` and ``s``; "ＡＢＣ" is ``abc``, "Brøndby"
+is ``brondby``. An underscore is no letter: Markdown's _Alien_ is ``alien``.
 """
 
 import re
@@ -12,7 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-_WORD = re.compile(r"\w")
+_WORD = re.compile(r"[^\W_]")
+# Letters that Unicode does not decompose, as keyboards without them write them.
+_PLAIN = str.maketrans(
+    {"ø": "o", "ł": "l", "ı": "i", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "æ": "ae", "œ": "oe", "þ": "th"}
+)
 _RUN = re.compile(r"\S+")
 _BETWEEN = "\ue001"
 BREAK = "\ue000"  # a private character: no white space to split(), and no text's own after folding
@@ -23,7 +28,8 @@ _LOOKUP: list[NDArray[np.uint32]] = []
 def _fold_character(character: str) -> str:
     """What one character contributes: its folded letters, a blank, or nothing (an accent)."""
     out = []
-    for part in unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold()):
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", character).casefold())
+    for part in folded.translate(_PLAIN):
         if unicodedata.combining(part) or unicodedata.category(part) in ("Mn", "Me"):
             continue
         out.append(part if _WORD.match(part) else " ")

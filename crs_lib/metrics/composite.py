@@ -29,11 +29,14 @@ class TasWeights:
 
 @dataclass(frozen=True)
 class ItemWeights:
-    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1."""
+    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1.
+
+    γ is small enough that a random film is worth more than silence (docs/validity.md, section 1).
+    """
 
     alpha: float = 0.6
     beta: float = 0.4
-    gamma: float = 0.5
+    gamma: float = 0.25
     delta: float = 0.5
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from crs_lib.movies import lexicon
+from crs_lib.movies.matching import cued
 from crs_lib.text import fold, spans
 
 _OPEN = "\"'“‘«*_`[("
@@ -45,7 +46,11 @@ class Context:
 
 
 Rule = Callable[[Context, int, int], str]
-FILM_CUES = _CUES | _GENRE_WORDS
+# Words that vouch for a weak genre beside them: film words and genres at once (true), another weak genre
+# only where it is vouched for itself (false): "family history" is no genre, "a war and crime story" is two.
+FILM_CUES = dict.fromkeys(_GENRE_WORDS & lexicon.WEAK_GENRES, False) | dict.fromkeys(
+    _CUES | (_GENRE_WORDS - lexicon.WEAK_GENRES), True
+)
 
 
 def has_marks(text: str) -> bool:
@@ -107,8 +112,7 @@ def capital(near: Context, first: int, last: int) -> str:
 
 def film_word(near: Context, first: int, last: int) -> str:
     """A genre that is also an everyday noun: needs a film word or another genre within two words."""
-    beside = (*near.tokens[max(0, first - REACH) : first], *near.tokens[last : last + REACH])
-    if any(word in FILM_CUES for word in beside):
+    if cued(near.tokens, first, last, FILM_CUES, REACH):
         return ""
     if in_marks(near.text, " ".join(near.tokens[first:last])):
         return ""

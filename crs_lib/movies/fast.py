@@ -4,7 +4,7 @@ Words and forms are compared by 64-bit hashes of their folded code points; two f
 an error when the matcher is built, and a text's word run is taken for a form on an equal hash.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,9 +29,10 @@ class Hits(NamedTuple):
 class FastMatcher:
     """A compiled :class:`Matcher`; made from numba's cache, after some seconds the first time."""
 
-    def __init__(self, matcher: Matcher, cues: Collection[str] = (), reach: int = 0) -> None:
+    def __init__(self, matcher: Matcher, cues: Mapping[str, bool] | None = None, reach: int = 0) -> None:
         self._kernel, self._reach = compiled(), reach
-        self._cues = _table([_hash(word) for word in sorted(cues)], list(range(len(cues))))
+        words = sorted(cues or {})
+        self._cues = _table([_hash(word) for word in words], [int((cues or {})[word]) for word in words])
         forms = [form.split(" ") for form in matcher.forms]
         hashes = {word: _hash(word) for form in forms for word in form}
         keys = [_run_hash([hashes[word] for word in form]) for form in forms]

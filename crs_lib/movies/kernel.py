@@ -74,7 +74,12 @@ def scan(
                         out[0, n], out[1, n], out[2, n], out[3, n] = text, start, end, form
                         out[4, n] = 0
                         for w in range(max(0, start - reach), min(count, end + reach)):
-                            if (w < start or w >= end) and lookup(c_slots, c_held, words[w]) >= 0:
+                            cue = -1 if start <= w < end else lookup(c_slots, c_held, words[w])
+                            if cue > 0:
                                 out[4, n] = 1
+                            elif cue == 0:  # vouches only beside one that does so by itself
+                                for v in range(max(0, w - reach), min(count, w + 1 + reach)):
+                                    if (v < start or v >= end) and lookup(c_slots, c_held, words[v]) > 0:
+                                        out[4, n] = 1
                     n += 1
     return n

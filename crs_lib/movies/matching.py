@@ -1,7 +1,7 @@
 """Find many word sequences in many texts: whole folded words, all overlapping matches."""
 
 from collections import Counter
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -47,13 +47,13 @@ class Matcher:
         self,
         words: Sequence[str],
         watched: Container[int] = (),
-        cues: Collection[str] = (),
+        cues: Mapping[str, bool] | None = None,
         reach: int = 0,
     ) -> list[tuple[int, int, int, int, int]]:
         """Hits in one long list of many texts' words, told apart by the word ``BREAK``.
 
         Gives ``(text, start, end, form, near)``, positions within the text; ``near`` is 1 for a watched
-        form with a cue word at most ``reach`` words away, else 0.
+        form with a cue at most ``reach`` words away (:func:`cued`), else 0.
         """
         anchors, form_of, n = self.anchors, self.forms.get, len(words)
         present = np.fromiter(map(self._known.__contains__, words), dtype=bool, count=n)
@@ -72,19 +72,35 @@ class Matcher:
                     continue
                 form = form_of(word if length == 1 else " ".join(words[start:end]))
                 if form is not None:
-                    near = form in watched and _cued(words, start, end, first, cues, reach)
+                    near = form in watched and cued(words, start, end, cues or {}, reach, first)
                     found.append((text, start - first, end - first, form, int(near)))
         return found
 
 
-def _cued(words: Sequence[str], start: int, end: int, first: int, cues: Collection[str], reach: int) -> bool:
-    """Whether a cue word stands at most ``reach`` words before or after, within the text."""
-    for word in words[max(first, start - reach) : start]:
-        if word in cues:
+def cued(
+    words: Sequence[str], start: int, end: int, cues: Mapping[str, bool], reach: int, first: int = 0
+) -> bool:
+    """Whether a cue stands at most ``reach`` words before or after a run of words, within its text.
+
+    ``cues`` maps a word to whether it vouches by itself; one that does not needs such a word at most
+    ``reach`` words from it, outside the run. The text begins at ``first`` and ends before ``BREAK``.
+    """
+    for place in _around(words, start, end, reach, first):
+        strong = cues.get(words[place])
+        if strong:
             return True
-    for word in words[end : end + reach]:
-        if word in cues:
-            return True
-        if word == BREAK:
-            return False
+        if strong is False:
+            beside = _around(words, place, place + 1, reach, first)
+            if any(cues.get(words[other]) for other in beside if not start <= other < end):
+                return True
     return False
+
+
+def _around(words: Sequence[str], start: int, end: int, reach: int, first: int) -> list[int]:
+    """The places of the words at most ``reach`` before and after a run, within its text."""
+    after = []
+    for place in range(end, min(len(words), end + reach)):
+        if words[place] == BREAK:
+            break
+        after.append(place)
+    return [*range(max(first, start - reach), start), *after]

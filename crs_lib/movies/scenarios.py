@@ -5,7 +5,7 @@ system: every system meets the same users, and sessions are paired by design.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,12 @@ import numpy as np
 from crs_lib import rng
 from crs_lib.errors import InputError
 from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.shift_plan import refinements, shift_turns, type_order
 from crs_lib.movies.shifts import SHIFTS, Shift, State, new_value, propose, wish_fields
 
 NO_SHIFT = "none"
 ALL_TYPES = tuple(SHIFTS.names())
 QUESTIONS = ("question_cast", "question_maker", "question_plot", "question_mood")
-_FIRST_SHIFT, _GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
-_TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class Step:
-    """One user turn of the plan: the act, the state it leaves, and the shift if it is one."""
+    """One user turn of the plan: the act, the state it leaves, and the shift if it is one.
+
+    ``planned`` is the shift type that was due at this turn, also where another type or none happened.
+    """
 
     turn: int
     act: str
@@ -46,6 +48,7 @@ class Step:
     n_answers: int
     shift: Shift | None = None
     event: Mapping[str, Any] | None = None
+    planned: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,6 @@ class Scenario:
     arm: str
     true_genre: str
     steps: tuple[Step, ...]
-    unmet: tuple[str, ...] = field(default=())
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
@@ -78,7 +80,7 @@ def plan(
     """The scenario of one session.
 
     Turn 1 asks for a genre, the next turns refine it to two or three wishes; shifts come at random
-    turns, their types balanced over every block of as many sessions as there are types; between them
+    turns, their types balanced over every block of sessions (:func:`shift_plan.type_order`); between them
     the user asks about films, asks for more, hesitates, or contradicts in words only. Every wish set
     has an answer in the catalogue, and the answer set's size is logged. The twin of arm "none" equals
     its session up to the first shift and never shifts.
@@ -89,56 +91,35 @@ def plan(
         SHIFTS.get(kind)
     rates = rates or Rates()
     turns = shift_turns(seed, session, n_turns) if arm != NO_SHIFT else []
-    kinds = list(type_order(seed, session, types, len(turns)))
+    order = type_order(seed, session, types, n_turns) if turns else []
+    kinds, planned = list(order), dict(zip(turns, order, strict=False))
     state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"))
     genre = state.wishes["genre"]
     steps = [_step(catalog, 1, "initial", state)]
-    unmet: list[str] = []
-    refinements = int(rng.stream(seed, "movies", session, "refinements").integers(1, 3))
+    opening = refinements(seed, session)
     after_shift = False
     for turn in range(2, n_turns + 1):
         draw = rng.stream(seed, "movies", session, "turn", turn)
-        if turn in turns and kinds:
+        due = planned.get(turn, "")
+        if due and kinds:
             shift, kind = _next_shift(
                 catalog, state, kinds, types, rng.stream(seed, "movies", session, "shift", turn)
             )
             if shift is not None:
-                event = _event(catalog, turn, kind, state, shift)
+                event = _event(catalog, turn, kind, due, state, shift)
                 state = shift.state
-                steps.append(_step(catalog, turn, f"shift_{shift.section}", state, shift, event))
+                step = _step(catalog, turn, f"shift_{shift.section}", state, due)
+                steps.append(replace(step, shift=shift, event=event))
                 after_shift = True
                 continue
-            unmet.append(f"turn {turn}")
-        if turn - 1 <= refinements and (finer := _refined(catalog, state, draw)) is not None:
+        if turn - 1 <= opening and (finer := _refined(catalog, state, draw)) is not None:
             state = finer
             steps.append(_step(catalog, turn, "refine", state))
             continue
         act = "follow_up" if after_shift else _ordinary(draw, rates)
         after_shift = False
-        steps.append(_step(catalog, turn, act, state))
-    return Scenario(seed, session, arm, genre, tuple(steps), tuple(unmet))
-
-
-def shift_turns(seed: int, session: int, n_turns: int) -> list[int]:
-    """The turns at which a session shifts: random first turn, random gaps, none near the end."""
-    draw = rng.stream(seed, "movies", session, "shift-turns")
-    turns, turn = [], int(draw.integers(_FIRST_SHIFT[0], _FIRST_SHIFT[1] + 1))
-    while turn + _TURNS_AFTER <= n_turns:
-        turns.append(turn)
-        turn += int(draw.integers(_GAP[0], _GAP[1] + 1))
-    return turns
-
-
-def type_order(seed: int, session: int, types: tuple[str, ...], n: int) -> list[str]:
-    """The types of a session's shifts in order: a Latin square over each block of sessions.
-
-    Over a block of ``len(types)`` sessions every type comes equally often at every place.
-    """
-    if not types:
-        return []
-    block, row = divmod(session, len(types))
-    order = rng.stream(seed, "movies", "shift-types", block).permutation(len(types))
-    return [types[int(order[(row + place) % len(types)])] for place in range(n)]
+        steps.append(_step(catalog, turn, act, state, due))
+    return Scenario(seed, session, arm, genre, tuple(steps))
 
 
 def _next_shift(
@@ -190,15 +171,8 @@ def _ordinary(draw: np.random.Generator, rates: Rates) -> str:
     return "follow_up"
 
 
-def _step(
-    catalog: Catalog,
-    turn: int,
-    act: str,
-    state: State,
-    shift: Shift | None = None,
-    event: Mapping[str, Any] | None = None,
-) -> Step:
-    return Step(turn, act, state, len(state.answers(catalog)), shift, event)
+def _step(catalog: Catalog, turn: int, act: str, state: State, planned: str = "") -> Step:
+    return Step(turn, act, state, len(state.answers(catalog)), planned=planned)
 
 
 def stratum(n_answers: int) -> str:
@@ -208,7 +182,7 @@ def stratum(n_answers: int) -> str:
     return "1-9" if n_answers < 10 else "10-49" if n_answers < 50 else "50+"
 
 
-def _event(catalog: Catalog, turn: int, kind: str, old: State, shift: Shift) -> dict[str, Any]:
+def _event(catalog: Catalog, turn: int, kind: str, due: str, old: State, shift: Shift) -> dict[str, Any]:
     """The ground truth of a shift: the thesis's keys first, then ours."""
     new = shift.state
     n = len(new.answers(catalog))
@@ -221,6 +195,7 @@ def _event(catalog: Catalog, turn: int, kind: str, old: State, shift: Shift) -> 
         "from_anchor": catalog.items[old.anchor].title,
         "to_anchor": catalog.items[new.anchor].title,
         "type": kind,
+        "planned_type": due,
         "added": dict(shift.added),
         "dropped": dict(shift.dropped),
         "avoid": dict(new.avoid),

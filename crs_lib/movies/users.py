@@ -138,6 +138,7 @@ class User:
             "shift_event": step.event is not None,
             "shift_event_obj": dict(step.event) if step.event else None,
             "planned_act": step.act,
+            "planned_shift": step.planned or None,
             "asks": act in _ASKS or step.shift is not None,
             "avoid": dict(state.avoid),
             "n_answers": step.n_answers,

@@ -29,8 +29,8 @@ def test_tas_is_undefined_where_an_overlap_is(clip):
 
 
 def test_item_tas_written_out():
-    # 0.6·0.5 + 0.4·(1/3)·0.75 − 0.5·0.2 − 0.5·0.1 = 0.3 + 0.1 − 0.1 − 0.05
-    assert item_tas(0.5, 0.75, 1 / 3, 0.2, 0.1, ItemWeights()) == pytest.approx(0.25)
+    # 0.6·0.5 + 0.4·(1/3)·0.75 − 0.25·0.2 − 0.5·0.1 = 0.3 + 0.1 − 0.05 − 0.05
+    assert item_tas(0.5, 0.75, 1 / 3, 0.2, 0.1, ItemWeights()) == pytest.approx(0.3)
     assert item_tas(1, 1, 1, 0, 0, ItemWeights()) == pytest.approx(1)
 
 

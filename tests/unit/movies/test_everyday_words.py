@@ -35,7 +35,8 @@ def test_a_one_word_name_needs_its_capital_inside_a_sentence_or_quotes(text, rea
     [
         ("a war film", True), ("films about war", True), ("films about the war", False), ("something with war", True), ("a war and crime story", True),
         ("they went to war", False), ("the war was long", False), ("a film on the long cold war", False), ('I said "war"', True),
-        ("comedy or war", True),
+        ("comedy or war", True), ("a family war", False), ("my family history of war", False),
+        ("war or crime, no story", True), ("war and mystery", False), ("war or mystery or comedy", True),
     ],
 )  # fmt: skip
 def test_a_weak_genre_needs_a_film_word_within_two_words(text, accepted):

@@ -91,7 +91,7 @@ def test_item_scores_turn_by_turn():
     # drama is dropped at turn 2: Harbour Lights still has Ada Quill, Cold Orchard only leaks
     assert column("topic_interference_leakage") == [None, 0, 1]
     assert column("copying") == [0, 0, 0]
-    item = [0.6 + 0.4, 0.6 * chance[1] + 0.4 * (1 / 2) * (3 / 4), 0.6 * chance[2] + 0 - 0.5]
+    item = [0.6 + 0.4, 0.6 * chance[1] + 0.4 * (1 / 2) * (3 / 4), 0.6 * chance[2] + 0 - 0.25]
     assert column("item_tas") == [close(value) for value in item]
     assert column("n_items") == [1, 2, 1]
     assert column("n_wishes") == [2, 2, 2]
