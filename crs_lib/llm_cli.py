@@ -17,7 +17,7 @@ def estimate(parser: ArgumentParser) -> None:
     """``estimate -p NAME VALUE … | --sweep FILE [--judges a,b] [--log RUN]``."""
     batch_cli.add_values(parser)
     parser.add_argument("--judges", default="", metavar="A,B", help="specs of judges, with commas between")
-    parser.add_argument("--samples", type=int, default=1, help="how often each judge is asked (default: 1)")
+    parser.add_argument("--samples", type=int, default=0, help="how often each judge is asked (default: 1)")
     parser.add_argument(
         "--log", action="append", default=[], metavar="RUN", help="a finished run whose calls were like these"
     )
@@ -52,10 +52,11 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
         calls = turns if one.role == "crs" else turns * len(config.systems)
         yield costs.Work(one.role, one.spec, calls, slots)
     judges = [spec for spec in arguments.judges.split(",") if spec] or list(cell.get("judges") or [])
+    samples = arguments.samples or int(cell.get("samples", 1))
     sessions = config.n_sessions * len(config.systems)
     for spec in judges:
         llm_roles.check_spec(spec, "judges")
-        yield costs.Work("judge", spec, sessions * _JUDGE_CALLS * arguments.samples, slots)
+        yield costs.Work("judge", spec, sessions * _JUDGE_CALLS * samples, slots)
 
 
 def summed(work: list[costs.Work]) -> list[costs.Work]:

@@ -8,11 +8,20 @@ from crs_lib.errors import InputError
 from crs_lib.registry import did_you_mean
 
 HIGHER, LOWER, NEITHER = "higher is better", "lower is better", "no better or worse"
+NOT_VALID, DESCRIPTIVE = "not valid for ranking", "no direction, not for ranking"
+DAGGER = "†"
+DAGGER_NOTE = (
+    f"{DAGGER} not valid for ranking: fails orderings of control policies (docs/validity.md, section 1)"
+)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A quantity as tables name it. ``short`` is its name in figures; ``low``/``high`` its range."""
+    """A quantity as tables name it. ``short`` is its name in figures; ``low``/``high`` its range.
+
+    ``gate`` says whether it orders the control policies as it must (``python -m crs_lib gate``, defaults)
+    and may rank systems; None where no gate is declared for it.
+    """
 
     name: str
     short: str
@@ -23,6 +32,19 @@ class Metric:
     source: str
     version: int = 1
     headline: bool = False
+    gate: bool | None = None
+
+    @property
+    def mark(self) -> str:
+        """Why the metric may not rank systems; empty where it may, or where there is no gate for it."""
+        if self.gate is None:
+            return ""
+        return "" if self.gate else DESCRIPTIVE if self.direction == NEITHER else NOT_VALID
+
+    @property
+    def label(self) -> str:
+        """The short name, with a dagger where the metric is not valid for ranking."""
+        return f"{self.short} {DAGGER}" if self.mark == NOT_VALID else self.short
 
 
 METRICS: dict[str, Metric] = {}
@@ -45,7 +67,7 @@ def get(name: str) -> Metric:
 
 
 def describe(level: str | None = None) -> pd.DataFrame:
-    """One row a metric, sorted: name, short name, level, range, direction, version, source."""
+    """One row a metric, sorted: name, short name, level, range, direction, mark, version, source."""
     rows = [
         {
             "metric": m.name,
@@ -53,6 +75,7 @@ def describe(level: str | None = None) -> pd.DataFrame:
             "level": m.level,
             "range": f"[{m.low:g}, {m.high:g}]",
             "direction": m.direction,
+            "mark": m.mark,
             "version": m.version,
             "source": m.source,
         }

@@ -11,10 +11,10 @@ from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
 _LOWEST, _HIGHEST = float("-inf"), float("inf")
 _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 declare(
-    Metric("topic_adaptation_score", "TAS", "turn", -1, 2, HIGHER, _TAS, headline=True),
-    Metric("item_tas", "item TAS", "turn", _LOWEST, 1, HIGHER, _ITEM, headline=True),
-    Metric("context_adaptation_score", "CAS", "session", 0, 1, HIGHER, _CAS),
-    Metric("tas_volatility", "volatility", "session", 0, _HIGHEST, LOWER, _TAS),
+    Metric("topic_adaptation_score", "TAS", "turn", -1, 2, HIGHER, _TAS, headline=True, gate=False),
+    Metric("item_tas", "item TAS", "turn", _LOWEST, 1, HIGHER, _ITEM, headline=True, gate=True),
+    Metric("context_adaptation_score", "CAS", "session", 0, 1, HIGHER, _CAS, gate=False),
+    Metric("tas_volatility", "volatility", "session", 0, _HIGHEST, LOWER, _TAS, gate=False),
 )
 
 

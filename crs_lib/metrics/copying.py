@@ -6,9 +6,10 @@ from crs_lib.metrics.base import LOWER, Metric, declare
 from crs_lib.text import ngrams, words
 
 ORDERS = (3, 4)
+_PENALTY, _CLEAN = (f"copying {what} (docs/metrics.md, section 3)" for what in ("penalty", "without values"))
 declare(
-    Metric("topic_interference", "I", "turn", 0, 1, LOWER, "copying penalty (docs/metrics.md, section 3)"),
-    Metric("copying", "copying", "turn", 0, 1, LOWER, "copying without values (docs/metrics.md, section 3)"),
+    Metric("topic_interference", "I", "turn", 0, 1, LOWER, _PENALTY, gate=False),
+    Metric("copying", "copying", "turn", 0, 1, LOWER, _CLEAN, gate=False),
 )
 
 

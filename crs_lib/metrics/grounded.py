@@ -14,11 +14,11 @@ from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, Metric, declare
 _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
 _NEGATIVE = float("-inf")
 declare(
-    Metric("satisfaction", "S", "turn", 0, 1, HIGHER, _SOURCE),
-    Metric("satisfaction_corrected", "S*", "turn", _NEGATIVE, 1, HIGHER, _SOURCE, headline=True),
-    Metric("satisfaction_popular", "S* (popular)", "turn", _NEGATIVE, 1, HIGHER, _SOURCE),
-    Metric("novelty", "N", "turn", 0, 1, NEITHER, _SOURCE),
-    Metric("topic_interference_leakage", "L", "turn", 0, 1, LOWER, _SOURCE),
+    Metric("satisfaction", "S", "turn", 0, 1, HIGHER, _SOURCE, gate=True),
+    Metric("satisfaction_corrected", "S*", "turn", _NEGATIVE, 1, HIGHER, _SOURCE, headline=True, gate=True),
+    Metric("satisfaction_popular", "S* (popular)", "turn", _NEGATIVE, 1, HIGHER, _SOURCE, gate=True),
+    Metric("novelty", "N", "turn", 0, 1, NEITHER, _SOURCE, gate=False),
+    Metric("topic_interference_leakage", "L", "turn", 0, 1, LOWER, _SOURCE, gate=False),
 )
 
 

@@ -9,14 +9,14 @@ from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, Metric, declare
 EMPTY_RULES = ("skip", "zero", "one")
 _SOURCE = "concept overlap (docs/metrics.md, section 2)"
 declare(
-    Metric("cross_coherence", "CC", "turn", 0, 1, HIGHER, _SOURCE),
-    Metric("context_retention", "CR", "turn", 0, 1, HIGHER, _SOURCE),
+    Metric("cross_coherence", "CC", "turn", 0, 1, HIGHER, _SOURCE, gate=False),
+    Metric("context_retention", "CR", "turn", 0, 1, HIGHER, _SOURCE, gate=False),
     Metric("missing_concepts", "missing", "turn", 0, float("inf"), LOWER, _SOURCE),
     Metric("hallucinated_concepts", "added", "turn", 0, float("inf"), NEITHER, _SOURCE),
-    Metric("slot_precision", "slot P", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline"),
-    Metric("slot_recall", "slot R", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline"),
-    Metric("slot_f1", "slot F1", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline"),
-    Metric("slot_joint", "joint", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline"),
+    Metric("slot_precision", "slot P", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline", gate=False),
+    Metric("slot_recall", "slot R", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline", gate=False),
+    Metric("slot_f1", "slot F1", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline", gate=False),
+    Metric("slot_joint", "joint", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline", gate=False),
 )
 
 

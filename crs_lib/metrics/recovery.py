@@ -8,11 +8,11 @@ from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
 
 _SOURCE = "recovery after shifts (docs/metrics.md, section 5)"
 declare(
-    Metric("topic_recovery_rate", "recovery (text)", "session", 0, 1, HIGHER, _SOURCE),
-    Metric("avg_recovery_delay", "delay (text)", "session", 0, float("inf"), LOWER, _SOURCE),
-    Metric("item_recovery_rate", "recovery", "session", 0, 1, HIGHER, _SOURCE, headline=True),
-    Metric("item_recovery_most", "recovery (most)", "session", 0, 1, HIGHER, _SOURCE),
-    Metric("item_recovery_delay", "delay", "session", 0, float("inf"), LOWER, _SOURCE),
+    Metric("topic_recovery_rate", "recovery (text)", "session", 0, 1, HIGHER, _SOURCE, gate=False),
+    Metric("avg_recovery_delay", "delay (text)", "session", 0, float("inf"), LOWER, _SOURCE, gate=False),
+    Metric("item_recovery_rate", "recovery", "session", 0, 1, HIGHER, _SOURCE, headline=True, gate=False),
+    Metric("item_recovery_most", "recovery (most)", "session", 0, 1, HIGHER, _SOURCE, gate=False),
+    Metric("item_recovery_delay", "delay", "session", 0, float("inf"), LOWER, _SOURCE, gate=False),
 )
 
 

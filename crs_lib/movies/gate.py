@@ -5,7 +5,7 @@ Every session metric is put through every ordering of :mod:`crs_lib.movies.gate_
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import pandas as pd
 from crs_lib import paths, runs, stats, tables
 from crs_lib.errors import InputError, RunError
 from crs_lib.metrics import base
+from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
 from crs_lib.movies import evaluate, simulate, sources
 from crs_lib.movies.gate_orderings import (
     ABOVE,
@@ -35,7 +36,6 @@ from crs_lib.movies.gate_orderings import (
 )
 from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS
 
-NOT_VALID, DESCRIPTIVE = "not valid for ranking", "no direction, not for ranking"
 TESTS, VERDICTS, DOSE_TABLE = "gate.csv", "gate_metrics.csv", "gate_doses.csv"
 _TESTS = tables.Contract(TESTS, ("metric", "ordering", "verdict"), ("metric", "ordering"))
 _VERDICTS = tables.Contract(VERDICTS, ("metric", "mark", "passed", "asked"), ("metric",))
@@ -221,9 +221,14 @@ def read(run: str, table: str = "metrics") -> pd.DataFrame:
 
 
 def marks(run: str = "gate") -> dict[str, str]:
-    """What a table prints beside each metric: empty where it may rank systems, else why it may not.
+    """What the gate of a run says of each metric: empty where it may rank systems, else why it may not.
 
     Raises RunError with the command that makes the gate, where the run has none.
     """
     found = read(run)
     return dict(zip(found["metric"], found["mark"].fillna(""), strict=True))
+
+
+def unlike(marks: Mapping[str, str]) -> dict[str, str]:
+    """The metrics whose mark is not the declared one, which tables show; with the declared one."""
+    return {name: base.get(name).mark for name, mark in marks.items() if mark != base.get(name).mark}

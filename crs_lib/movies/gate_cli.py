@@ -1,4 +1,4 @@
-"""``python -m crs_lib gate``: every metric against every ordering that it must show."""
+"""``gate`` and ``sensitivity``: what a metric must show, and how far a ranking hangs on choices."""
 
 from argparse import ArgumentParser, Namespace
 
@@ -32,4 +32,27 @@ def _gate(arguments: Namespace) -> None:
     print(shown[["metric", "orderings", "mark"]].fillna("").to_string(index=False))
     for row in found[found["failed"].fillna("") != ""].itertuples():
         print(f"\n{row.metric} fails: {row.failed}")
+    for name, mark in gates.unlike(gates.marks(arguments.run)).items():
+        print(f"\n{name}: tables say {mark or 'fit to rank'!r}, this run says otherwise")
     print(f"\ntables: {paths.shown(folder / gates.TESTS)}, {gates.VERDICTS}, {gates.DOSE_TABLE}")
+
+
+def sensitivity(parser: ArgumentParser) -> None:
+    """``sensitivity [--run R] [--sessions N]``: rank stability over conventions and catalogue sizes."""
+    parser.add_argument("--run", default="demo", help="a run whose dialogues are finished (default: demo)")
+    parser.add_argument(
+        "--sessions", type=int, default=10, help="scenarios scored and simulated anew (default: 10)"
+    )
+    parser.set_defaults(do=_sensitivity)
+
+
+def _sensitivity(arguments: Namespace) -> None:
+    from crs_lib.movies import sensitivity_stage as stages
+    from crs_lib.movies.sensitivity import stability
+
+    folder = stages.make(stages.SensitivityConfig(arguments.run, arguments.sessions))
+    for name, by in (("choices", "choice"), ("catalogue", "share")):
+        table = stages.read(arguments.run, name)
+        if len(table):
+            print(f"{stability(table, by).round(3).to_string(index=False)}\n")
+    print(f"tables: {paths.shown(folder)}/  ({', '.join(stages.FILES.values())})")

@@ -7,7 +7,7 @@ import pandas as pd
 
 from crs_lib import llm, paths, runs, tables
 from crs_lib.errors import RunError
-from crs_lib.movies import judge, simulate
+from crs_lib.movies import judge, judge_scores, simulate
 from crs_lib.movies.llm_roles import stage_before
 
 STAGE, SCORES = "judge", "judge_scores.jsonl"
@@ -53,6 +53,16 @@ def add(session: Mapping[str, Any], scores: Mapping[tuple[str, str], Mapping[str
 def score_table(run: str) -> pd.DataFrame:
     """Every single score of a judged run, as agreement, self-preference and canary reports take them."""
     return judge.score_table(records(run))
+
+
+def shown_scores(run: str) -> pd.DataFrame:
+    """Scores asked for, given and missing by reason, a row for judge and construct; a note where none was.
+
+    Canaries count too. Raises RunError for scores of older dialogues.
+    """
+    if stage_before(simulate.STUDY, run, STAGE).get("status") != "finished":
+        return pd.DataFrame({"note": [f"run {run!r} was not judged"]})
+    return judge_scores.flag_counts(score_table(run))
 
 
 def usage(run: str) -> pd.DataFrame:

@@ -24,6 +24,7 @@ from crs_lib.movies.judge_records import (
     records,
     score_table,
     scores_of,
+    shown_scores,
     shown_usage,
     usage,
 )  # fmt: skip
@@ -38,6 +39,7 @@ __all__ = [
     "records",
     "score_table",
     "scores_of",
+    "shown_scores",
     "shown_usage",
     "usage",
 ]

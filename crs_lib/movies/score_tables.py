@@ -114,7 +114,8 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     """One row a model and metric: mean over sessions, 95 % bootstrap interval, n and n missing.
 
     Sessions are resampled by scenario (the session's number), so that the interval is that of the
-    unit of inference. A metric that no session defines has a null mean and n 0. ``columns`` are added.
+    unit of inference. A metric that no session defines has a null mean and n 0; ``mark`` says which may
+    not rank systems. ``columns`` are added.
     """
     parts = []
     for name in metrics:
@@ -131,10 +132,11 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     table = pd.concat(parts, ignore_index=True).rename(columns={"system": "model"})
     order = {model: place for place, model in enumerate(dict.fromkeys(sessions["model"]))}
     table["direction"] = [base.get(name).direction for name in table["metric"]]
+    table["mark"] = [base.get(name).mark for name in table["metric"]]
     table = table.assign(**columns)
     places = {name: place for place, name in enumerate(metrics)}
     table = table.sort_values(
         ["metric", "model"], key=lambda c: c.map(order if c.name == "model" else places), ignore_index=True
     )
-    head = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction", *columns]
+    head = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction", "mark", *columns]
     return table[head]

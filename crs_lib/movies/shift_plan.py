@@ -91,5 +91,6 @@ def _block(seed: int, block: int, types: tuple[str, ...], n_turns: int) -> list[
 def _rarest(types: tuple[str, ...], state: Outline, given: Counter[str], draw: np.random.Generator) -> str:
     """The type given least often that can happen; where none can, of all."""
     options = [kind for kind in types if state.allows(kind)] or list(types)
-    order = draw.permutation(len(options)).tolist()
-    return min((options[place] for place in order), key=given.__getitem__)
+    drawn = (options[place] for place in draw.permutation(len(options)).tolist())
+    rarest: str = min(drawn, key=lambda kind: given[kind])
+    return rarest

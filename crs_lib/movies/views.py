@@ -159,14 +159,17 @@ def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
-    """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined."""
+    """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined.
+
+    A dagger marks the metrics that are not valid for ranking (docs/validity.md, section 1).
+    """
     names = [base.get(m).name for m in metrics or HEADLINE]
     frame = model_metrics[model_metrics["metric"].isin(names)].copy()
     frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]
     wide = frame.pivot_table(index="model", columns="metric", values="shown", aggfunc="first")[names]
     means = frame[frame["metric"] == names[0]].set_index("model")["mean"]
     order = means.sort_values(ascending=base.get(names[0]).direction == base.LOWER, kind="stable").index
-    wide = wide.loc[order].rename(columns={name: base.get(name).short for name in names})
+    wide = wide.loc[order].rename(columns={name: base.get(name).label for name in names})
     return wide.rename_axis(columns=None).rename_axis("system").reset_index()
 
 

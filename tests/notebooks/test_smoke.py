@@ -13,6 +13,7 @@ from crs_lib.errors import InputError
 BOOKS = notebooks.committed()
 OTHER = {
     "n_sessions": 4, "n_turns": 6, "seed": 11, "workers": 2, "top": 3, "sessions": 4, "n_boot": 200, "samples": 1,
+    "judges": ["template"],
 }  # fmt: skip
 FULL = {"31_metric_validity": {"seed": 3}}  # asserts orderings that four short sessions cannot show
 

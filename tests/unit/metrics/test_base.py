@@ -27,3 +27,11 @@ def test_describe_shows_every_metric_once_and_by_level():
     assert len(sessions) + len(base.describe("turn")) <= len(table)
     row = table.set_index("metric").loc["topic_adaptation_score"]
     assert (row["range"], row["short"], row["direction"]) == ("[-1, 2]", "TAS", base.HIGHER)
+    assert row["mark"] == base.NOT_VALID
+
+
+def test_what_fails_the_gate_is_marked_and_what_has_none_is_not():
+    assert (base.get("item_tas").mark, base.get("item_tas").label) == ("", "item TAS")
+    assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
+    assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "N")
+    assert base.get("missing_concepts").mark == ""

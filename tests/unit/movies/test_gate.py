@@ -129,6 +129,7 @@ def test_on_real_sessions_the_item_grounded_score_passes_and_the_plain_one_does_
     doses = gate.read(finished, "doses").query("metric == 'item_tas'")
     assert doses["dose"].tolist() == [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]
     assert set(marks) == {*gate.TURN_METRICS, *gate.SESSION_METRICS}
+    assert gate.unlike({"item_tas": gate.NOT_VALID, "copying": gate.NOT_VALID}) == {"item_tas": ""}
     assert len(POLICIES) == 14
 
 

@@ -139,6 +139,7 @@ def test_scores_of_other_dialogues_are_refused(run, server):
 def test_no_judges_no_work(run, tmp_path):
     judging.judge_run(run, [])
     assert judging.scores_of(run) == {}
+    assert judging.shown_scores(run)["note"].tolist() == ["run 'judged' was not judged"]
     assert "judge" not in runs.read_manifest("movies", run)["stages"]
 
 
