@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -17,8 +19,9 @@ SAMPLE = "sample"
 def load(source: str | Path = SAMPLE) -> Catalog:
     """Load a catalogue: ``sample`` (ours), a JSON file, or a Parquet file.
 
-    JSON is an object title -> record (the OpenDialKG form) or item id -> record (that of iEvaLM).
-    Raises InputError naming the file, and where it applies the record and the field.
+    JSON is an object title -> record (the OpenDialKG form; a title may come twice, for two films) or item
+    id -> record (that of iEvaLM). Raises InputError naming the file, and where it applies the record and
+    the field.
     """
     if str(source) == SAMPLE:
         return _from_json(paths.samples() / "movies.json", SAMPLE)
@@ -35,7 +38,7 @@ def load(source: str | Path = SAMPLE) -> Catalog:
 
 def _from_json(path: Path, name: str) -> Catalog:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
         raise InputError(f"{path.name} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
     except json.JSONDecodeError as error:
@@ -45,8 +48,29 @@ def _from_json(path: Path, name: str) -> Catalog:
         ) from error
     if not isinstance(data, dict) or not data:
         raise InputError(f"{path.name} must hold an object title -> record with at least one film")
-    films = foreign_catalog.records(data) if foreign_catalog.keyed_by_id(data) else data.items()
-    return Catalog.from_records(films, name)
+    pairs = data.pairs if isinstance(data, _Repeated) else list(data.items())
+    for title, record in pairs:
+        if isinstance(record, _Repeated):
+            raise InputError(f"{path.name}: {title!r} has the field {record.twice!r} twice; give it once")
+    if not foreign_catalog.keyed_by_id(data):
+        return Catalog.from_records(pairs, name)
+    if isinstance(data, _Repeated):
+        raise InputError(f"{path.name} has the id {data.twice!r} twice; give every item its own")
+    return Catalog.from_records(foreign_catalog.records(data), name)
+
+
+class _Repeated(dict[str, Any]):
+    """A JSON object with a key that comes twice: ``pairs`` has all of them, the mapping the last."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+        self.twice = next(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    return made if len(made) == len(pairs) else _Repeated(pairs)
 
 
 def _from_parquet(path: Path) -> Catalog:

@@ -30,6 +30,8 @@ def written(folder, text, name="films.json"):
         ('{"A": {"year": "soon"}}', r"record 1 \('A'\): field 'year': year 'soon' is no number"),
         ('{"A": {}, "": {}}', r"record 2 \(''\): field 'title' is empty"),
         (b'{"A": "\xff"}', r"films.json is not UTF-8 text"),
+        ('{"A": {"year": "1980", "year": "1981"}}', r"films.json: 'A' has the field 'year' twice; give it once"),
+        ('{"1": {"name": "A"}, "1": {"name": "B"}}', r"films.json has the id '1' twice"),
     ],
 )  # fmt: skip
 def test_a_bad_json_file_is_refused_by_name(tmp_path, content, message):
@@ -85,6 +87,17 @@ def test_a_json_file_is_read_with_its_own_titles(tmp_path):
     found = sources.load(path)
     assert [(item.title, item.year) for item in found.items] == [("Amélie", 2001), ("Beta", None)]
     assert found.source == "films.json"
+
+
+def test_two_films_of_one_title_are_both_kept_and_the_same_film_merged(tmp_path):
+    film = '"Solaris": {{"year": "{year}", "genre": "Drama"}}'
+    films = ", ".join(film.format(year=year) for year in (1972, 2002, 2002))
+    path = written(tmp_path, f"{{{films}}}")
+    catalog = sources.load(path)
+    assert [(item.title, item.values["year"]) for item in catalog.items] == [
+        ("Solaris", ("1972",)), ("Solaris", ("2002",)),
+    ]  # fmt: skip
+    assert catalog.report.films_read == 3
 
 
 def test_a_relative_path_is_looked_up_here_and_then_in_the_repository(tmp_path, monkeypatch):
