@@ -1,7 +1,7 @@
 """Find many word sequences in many texts: whole folded words, all overlapping matches."""
 
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -85,22 +85,34 @@ def cued(
     ``cues`` maps a word to whether it vouches by itself; one that does not needs such a word at most
     ``reach`` words from it, outside the run. The text begins at ``first`` and ends before ``BREAK``.
     """
-    for place in _around(words, start, end, reach, first):
+    weak = []
+    for place in range(max(first, start - reach), start):
         strong = cues.get(words[place])
         if strong:
             return True
         if strong is False:
-            beside = _around(words, place, place + 1, reach, first)
-            if any(cues.get(words[other]) for other in beside if not start <= other < end):
-                return True
-    return False
-
-
-def _around(words: Sequence[str], start: int, end: int, reach: int, first: int) -> list[int]:
-    """The places of the words at most ``reach`` before and after a run, within its text."""
-    after = []
+            weak.append(place)
     for place in range(end, min(len(words), end + reach)):
-        if words[place] == BREAK:
+        word = words[place]
+        if word == BREAK:
             break
-        after.append(place)
-    return [*range(max(first, start - reach), start), *after]
+        strong = cues.get(word)
+        if strong:
+            return True
+        if strong is False:
+            weak.append(place)
+    return any(
+        cues.get(words[other])
+        for place in weak
+        for other in _around(words, place, reach, first)
+        if not start <= other < end
+    )
+
+
+def _around(words: Sequence[str], place: int, reach: int, first: int) -> Iterator[int]:
+    """The places at most ``reach`` words before and after one, within its text."""
+    yield from range(max(first, place - reach), place)
+    for other in range(place + 1, min(len(words), place + 1 + reach)):
+        if words[other] == BREAK:
+            return
+        yield other
