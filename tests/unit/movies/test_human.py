@@ -270,6 +270,31 @@ def test_the_command_writes_a_run_file_with_and_without_ratings(tmp_path, capsys
     assert "no reply to score" in capsys.readouterr().err
 
 
+def test_the_command_scores_dialoguekit_files_utterance_by_utterance(tmp_path, capsys):
+    said = [
+        ("AGENT", "What kind of movies do you like?"),  # an opening: it asks while nothing is known
+        ("USER", "Hello,"), ("USER", "I would like a comedy."),  # merged into one turn
+        ("AGENT", "Sure!"), ("AGENT", "Try \"Cold Orchard\" (1962)."),  # one reply in two parts
+        ("USER", "Thanks"), ("AGENT", ""),
+    ]  # fmt: skip
+    talks = [{
+        "conversation_id": "c1",
+        "conversation": [{"participant": who, "utterance": text} for who, text in said],
+    }]  # fmt: skip
+    (tmp_path / "kit.json").write_text(json.dumps({"agent": {"id": "MovieBot"}, "dialogues": talks}))
+    out = tmp_path / "run.json"
+    at = ["--catalog", str(films_file(tmp_path)), "--out", str(out)]
+    assert main(["score-human", "--dialogues", str(tmp_path / "kit.json"), *at]) == 0
+    assert "1 dialogues, 2 replies" in capsys.readouterr().out
+    (found,) = json.loads(out.read_text())
+    scores = [(turn["turn_ind"], turn["turn_level_pred"]["relevance"]) for turn in found["turns"]]
+    assert found["conv_id"] == "c1"
+    assert [place for place, _ in scores] == [0, 3, 4, 6]  # every utterance of the agent, by its place
+    assert scores[0] == (0, 1.0)
+    assert scores[1][1] == scores[2][1] > scores[3][1] == 0
+    assert found["dial_level_pred"]["dialogue_overall"] == pytest.approx((scores[1][1] + 0) / 2)
+
+
 @pytest.mark.external
 def test_people_agree_with_the_unsupervised_score():
     mirror = paths.mirror()
