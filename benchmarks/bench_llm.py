@@ -1,17 +1,16 @@
 """What our own code costs per LLM call, and whether it keeps a server busy.
 
 ``python benchmarks/bench_llm.py`` starts the test server in a process of its own (no model: it waits 0 or
-50 ms and answers by rule) and prints milliseconds per call and the share of time in which 8 slots work.
+50 ms and answers by rule) and prints milliseconds per call and the share of time in which 8 slots work, for
+several numbers of calls that are sent at once (a run sends twice as many as there are slots).
 """
 
-import json
-import statistics
 import tempfile
 import time
 from pathlib import Path
 
 import httpx
-from model_server import server
+from model_server import server, shown, stats
 
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Reply, Request
 
@@ -59,24 +58,15 @@ def overhead(url: str, folder: Path, n: int, round_: int) -> dict[str, float]:
     return found
 
 
-def busy(url: str, slots: int, n: int, round_: int) -> float:
-    """Share of the server's 8 slots that work, from 0 to 1, while ``slots`` calls are sent at once."""
-    with LLM("ollama:tiny", host=url, slots=slots) as llm:
+def busy(url: str, at_once: int, n: int, round_: int) -> float:
+    """Share of the server's 8 slots that work, from 0 to 1, while so many calls are sent at once."""
+    with LLM("ollama:tiny", host=url, slots=at_once) as llm:
         check(llm.gather(requests(8, -round_ - 1)))
-        before = stats(url)
+        before = stats(url)["busy"]
         started = time.perf_counter()
         check(llm.gather(requests(n, round_)))
         wall = time.perf_counter() - started
-        return (stats(url) - before) / (8 * wall)
-
-
-def stats(url: str) -> float:
-    return float(json.loads(httpx.get(f"{url}/stats", trust_env=False).text)["busy"])
-
-
-def shown(name: str, values: list[float], unit: str) -> None:
-    low, middle, high = statistics.quantiles(values, n=4)
-    print(f"{name:>30}  {middle:8.3f} {unit}   quartiles {low:.3f} to {high:.3f}")
+        return (stats(url)["busy"] - before) / (8 * wall)
 
 
 def main(rounds: int = 7) -> None:
@@ -93,12 +83,12 @@ def main(rounds: int = 7) -> None:
     shown("ours beyond the HTTP client", own, "ms")
     print("share of the time in which 8 slots of a server work that takes 50 ms an answer")
     with server(0.05, 8) as url:
-        shares: dict[int, list[float]] = {8: [], 10: []}
+        shares: dict[int, list[float]] = {8: [], 10: [], 16: []}
         for round_ in range(rounds):
-            for slots, values in shares.items():
-                values.append(100 * busy(url, slots, 400, 2 * round_ + slots % 8))
-    for slots, values in shares.items():
-        shown(f"slots={slots}", values, "% ")
+            for place, (at_once, values) in enumerate(shares.items()):
+                values.append(100 * busy(url, at_once, 400, len(shares) * round_ + place))
+    for at_once, values in shares.items():
+        shown(f"{at_once} calls sent at once", values, "% ")
 
 
 if __name__ == "__main__":

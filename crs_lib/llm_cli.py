@@ -46,17 +46,17 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
     from crs_lib.movies.simulate import SimulateConfig
 
     config = SimulateConfig(**batch_cli.of_simulate(dict(cell)))
-    slots = LLMSettings.read(config.llm).slots
+    at_once = LLMSettings.read(config.llm).service().at_once
     turns = config.n_sessions * config.n_turns
     for one in config.roles():
         calls = turns if one.role == "crs" else turns * len(config.systems)
-        yield costs.Work(one.role, one.spec, calls, slots)
+        yield costs.Work(one.role, one.spec, calls, at_once)
     judges = [spec for spec in arguments.judges.split(",") if spec] or list(cell.get("judges") or [])
     samples = arguments.samples or int(cell.get("samples", 1))
     sessions = config.n_sessions * len(config.systems)
     for spec in judges:
         llm_roles.check_spec(spec, "judges")
-        yield costs.Work("judge", spec, sessions * _JUDGE_CALLS * samples, slots)
+        yield costs.Work("judge", spec, sessions * _JUDGE_CALLS * samples, at_once)
 
 
 def summed(work: list[costs.Work]) -> list[costs.Work]:
@@ -65,7 +65,7 @@ def summed(work: list[costs.Work]) -> list[costs.Work]:
     for row in work:
         before = rows.get((row.role, row.spec))
         calls = row.calls + (before.calls if before else 0)
-        rows[row.role, row.spec] = costs.Work(row.role, row.spec, calls, row.slots)
+        rows[row.role, row.spec] = costs.Work(row.role, row.spec, calls, row.at_once)
     return list(rows.values())
 
 
@@ -82,7 +82,7 @@ def judge(parser: ArgumentParser) -> None:
     parser.add_argument("--samples", type=int, default=1, help="how often each judge is asked (default: 1)")
     parser.add_argument("--canaries", default="", metavar="A,B", help="dialogues spoilt on purpose, too")
     parser.add_argument("--host", default="", help="the servers, commas between (default: OLLAMA_HOST)")
-    parser.add_argument("--slots", type=int, default=4, help="calls each server gets at once (default: 4)")
+    parser.add_argument("--slots", type=int, default=2, help="calls a server works on at once (default: 2)")
     parser.set_defaults(do=_judge)
 
 

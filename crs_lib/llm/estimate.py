@@ -14,16 +14,16 @@ from crs_lib.llm.client import LLM
 
 @dataclass(frozen=True)
 class Work:
-    """What a run asks of one model in one role: so many calls, which take ``slots`` at once."""
+    """What a run asks of one model in one role: so many calls, of which ``at_once`` are under way."""
 
     role: str
     spec: str
     calls: int
-    slots: int = 4
+    at_once: int = 4
 
 
 class Cost(NamedTuple):
-    """What one call takes on average: tokens read and written, and seconds in a slot."""
+    """What one call takes on average: tokens read and written, and seconds till its answer is there."""
 
     tokens_in: float
     tokens_out: float
@@ -81,7 +81,7 @@ def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.
         if cost := known.get((part.role, part.spec)):
             row["tokens_in"] = part.calls * cost.tokens_in / 1e6
             row["tokens_out"] = part.calls * cost.tokens_out / 1e6
-            row["hours"] = part.calls * cost.seconds / part.slots / 3600
+            row["hours"] = part.calls * cost.seconds / part.at_once / 3600
         rows.append(row)
     columns = ["role", "model", "calls", "tokens_in", "tokens_out", "hours"]
     frame = pd.DataFrame(rows, columns=columns)

@@ -27,14 +27,22 @@ class Service:
     """How models are reached: what never changes what is asked, so that it may differ when a run goes on.
 
     ``host`` is an address or several with commas between ("" is the backend's default); ``slots`` is how
-    many calls each of them gets at once. ``backend`` are further keywords of backends that take them.
+    many calls each of them works on at once. ``backend`` are further keywords of backends that take them.
     """
 
     host: str = ""
     timeout: float = 300.0
-    slots: int = 4
+    slots: int = 2
     retry: Retry = field(default_factory=Retry)
     backend: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def at_once(self) -> int:
+        """Calls that each server gets at once: one in each of its slots, and one that waits for it there.
+
+        A slot that comes free then finds its next call on the server, and need not wait for us.
+        """
+        return 2 * self.slots
 
     def settings_for(self, spec: str) -> dict[str, Any]:
         """Those of the settings that this spec's backend takes."""
@@ -97,7 +105,7 @@ class Pool:
             if spec not in self._made:
                 self._made[spec] = LLM(
                     spec, cache=self.cache, recorder=self.recorder, retry=self.service.retry,
-                    slots=self.service.slots, **self.service.settings_for(spec),
+                    slots=self.service.at_once, **self.service.settings_for(spec),
                 )  # fmt: skip
             return self._made[spec]
 
@@ -107,7 +115,7 @@ class Pool:
 
     def width(self, specs: Iterable[str]) -> int:
         """How many sessions at once keep all slots of these models' servers busy; at least 1."""
-        return max((self.service.slots * len(self(spec).backend.endpoints) for spec in specs), default=1)
+        return max((self.service.at_once * len(self(spec).backend.endpoints) for spec in specs), default=1)
 
     def halt(self) -> None:
         """Refuse all further calls, so that threads which make them come to an end."""

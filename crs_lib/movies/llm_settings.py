@@ -20,7 +20,8 @@ class LLMSettings:
     from its text. ``enforce`` asks once more for a reply that names films the catalogue does not have,
     then cuts those sentences. ``offered`` films are given to choose from, of which a reply recommends
     ``most``. ``num_ctx`` is the same for all calls, another one would reload the model. ``host``,
-    ``timeout`` and ``slots`` say how servers are reached and may differ when a run goes on.
+    ``timeout`` and ``slots`` say how servers are reached and may differ when a run goes on; ``slots`` is
+    how many calls each server works on at once (it gets twice as many, see ``Service.at_once``).
     """
 
     structured: bool = True
@@ -33,7 +34,7 @@ class LLMSettings:
     think: bool | None = None
     host: str = ""
     timeout: float = 300.0
-    slots: int = 4
+    slots: int = 2
 
     def __post_init__(self) -> None:
         room({"num_ctx": self.num_ctx, "num_predict": self.num_predict})

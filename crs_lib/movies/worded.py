@@ -94,18 +94,18 @@ class Worded(Tracker):
         if world.llms is None:
             raise InputError(f"system {spec!r} needs language models; give the World a Pool as llms")
         self.llms, self.rule = world.llms, world.wording
-        self.lines: list[tuple[str, str]] = []
+        self.lines: list[worded_prompt.Line] = []
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
         """Offer films for the tracked wishes and let the model answer."""
         draw = rng.stream(self.seed, "movies", self.session, "system", "offered", turn)
         wishes, avoid = self.believe(turn, text, user_meta)
         offered = rank(self.world.catalog, wishes, avoid, self.seen, draw, self.rule.offered)
-        self.lines.append((USER, text))
+        self.lines.append(worded_prompt.quote(USER, text))
         asked = Asked(offered, text)
         prompt = worded_prompt.prompt(self.world.catalog, wishes, offered, self.lines, self.rule)
         said, extra = self._say(turn, prompt, asked)
-        self.lines.append((SYSTEM, said.text))
+        self.lines.append(worded_prompt.quote(SYSTEM, said.text))
         self.seen += [item for item in said.items if item not in self.seen]
         return Reply(
             said.text, said.items, wishes, tuple(one.title for one in said.foreign),

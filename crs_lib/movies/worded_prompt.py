@@ -1,6 +1,7 @@
 """What a model that words replies reads: the tracked wishes, the films on offer, the quoted conversation."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from crs_lib import prompts
@@ -27,17 +28,29 @@ class Prompt(NamedTuple):
         return {"utterances_left_out": self.lines_left_out} if self.lines_left_out else {}
 
 
+class Line(NamedTuple):
+    """An utterance as a prompt quotes it, and the tokens that it may take with its line end."""
+
+    text: str
+    tokens: int
+
+
+def quote(speaker: str, text: str) -> Line:
+    """An utterance as one JSON string of at most 2,000 characters."""
+    line = f"{speaker}: {one_line(shorten(text, TURN_LIMIT))}"
+    return Line(line, tokens_of(line) + 1)
+
+
 def prompt(
     catalog: Catalog,
     wishes: Mapping[str, str],
     offered: Sequence[int],
-    lines: Sequence[tuple[str, str]],
+    lines: Sequence[Line],
     rule: LLMSettings,
 ) -> Prompt:
-    """The prompt for the next reply. ``lines`` are (speaker, text), oldest first, the user's last.
+    """The prompt for the next reply. ``lines`` are the utterances, oldest first, the user's last.
 
-    As many of the latest utterances as fit into the context are quoted, each one JSON string of at most
-    2,000 characters; the last one always is.
+    As many of the latest utterances as fit into the context are quoted; the last one always is.
     """
     name = "movies/crs_reply_json" if rule.structured else "movies/crs_reply"
     values: dict[str, str | int] = {
@@ -45,17 +58,18 @@ def prompt(
         "candidates": "\n".join(film(catalog, item, with_id=rule.structured) for item in offered),
         "most": min(rule.most, len(offered)),
     }
-    quoted = [f"{speaker}: {one_line(shorten(text, TURN_LIMIT))}" for speaker, text in lines]
     bare = prompts.render(name, **values, conversation="", fence="0" * 16)
     free = room(rule.options) - tokens_at_most([Message("user", bare)])
-    shown = len(quoted)
-    while shown > 1 and sum(tokens_of(line) + 1 for line in quoted[-shown:]) > free:
+    shown, needed = len(lines), sum(line.tokens for line in lines)
+    while shown > 1 and needed > free:
+        needed -= lines[-shown].tokens
         shown -= 1
-    kept = quoted[-shown:]
+    kept = [line.text for line in lines[-shown:]]
     text = prompts.render(name, **values, conversation="\n".join(kept), fence=fence(kept))
-    return Prompt(text, len(quoted) - shown)
+    return Prompt(text, len(lines) - shown)
 
 
+@lru_cache(maxsize=4096)
 def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     """A film on offer as one line: id, title, year, then what is known of it."""
     one = catalog.items[item]

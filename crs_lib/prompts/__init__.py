@@ -9,6 +9,7 @@ import hashlib
 from functools import cache
 from pathlib import Path
 from string import Template
+from typing import NamedTuple
 
 from crs_lib.errors import InputError
 from crs_lib.registry import did_you_mean
@@ -46,10 +47,20 @@ def wanted(name: str) -> list[str]:
 
     Raises InputError for a file with a stray dollar sign.
     """
+    return list(_read(name).names)
+
+
+class _Prompt(NamedTuple):
+    template: Template
+    names: tuple[str, ...]
+
+
+@cache
+def _read(name: str) -> _Prompt:
     template = Template(source(name))
     if not template.is_valid():
         raise InputError(f"prompt {name!r} has a '$' that starts no name; write '$$' for a dollar sign")
-    return template.get_identifiers()
+    return _Prompt(template, tuple(template.get_identifiers()))
 
 
 def render(name: str, **values: str | int | float) -> str:
@@ -57,7 +68,7 @@ def render(name: str, **values: str | int | float) -> str:
 
     Raises InputError naming what is missing, and what was given but stands nowhere in the file.
     """
-    needs = wanted(name)
+    template, needs = _read(name)
     missing = [key for key in needs if key not in values]
     unused = [key for key in values if key not in needs]
     if missing or unused:
@@ -67,4 +78,4 @@ def render(name: str, **values: str | int | float) -> str:
             f"prompt {name!r} was given other names than it holds ({'; '.join(said)}); "
             f"it takes {', '.join(needs) or 'none'}"
         )
-    return Template(source(name)).substitute(values)
+    return template.substitute(values)

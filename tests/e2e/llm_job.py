@@ -45,10 +45,10 @@ def work(folder, url, run, n_models, n_sessions, n_turns, llm=None):
     os.environ["CRS_RESULTS"] = str(folder)
     config = SimulateConfig(
         run, catalogue(folder), systems=[f"ollama:m{i}:1" for i in range(n_models)], n_sessions=n_sessions, n_turns=n_turns,
-        user_llm="ollama:user:1", llm={"host": url, "slots": 8, **(llm or {})},
+        user_llm="ollama:user:1", llm={"host": url, "slots": 4, **(llm or {})},
     )  # fmt: skip
     simulate.simulate(config, progress=False)
-    judging.judge_run(run, ["ollama:judge:1"], llm={"host": url, "slots": 8}, progress=False)
+    judging.judge_run(run, ["ollama:judge:1"], llm={"host": url, "slots": 4}, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run))
     return simulate.run_folder(run)
 

@@ -37,7 +37,7 @@ def test_killed_ten_times_it_ends_as_if_nothing_had_happened_and_asks_nothing_tw
         assert llm_job.contents(folder) == whole
         for name in llm_job.FILES:
             assert llm_job.duplicates(folder, name) == (0, 4)
-        # Only calls under way when the process died are made again: at most 8 slots a kill.
+        # Only calls under way when the process died are made again: at most 8 a kill.
         assert n <= server.chats <= n + 10 * 8
 
         before = server.chats

@@ -35,7 +35,7 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     (results / "old" / "llm_calls.jsonl").write_text("".join(json.dumps(call) + "\n" for call in calls))
     words = ["-p", "systems", "ollama:a", "-p", "n_sessions", "1800", "-p", "n_turns", "20"]
     assert main(["estimate", *words, "--log", "old"]) == 0
-    # 36,000 calls of 1,000 and 100 tokens; 36,000 x 2 s in 4 slots are 18,000 s
+    # 36,000 calls of 1,000 and 100 tokens; 36,000 x 2 s, 4 at once (2 slots), are 18,000 s
     assert capsys.readouterr().out.splitlines()[1].split() == [
         "crs",
         "ollama:a",

@@ -12,9 +12,9 @@ from crs_lib.llm.estimate import Cost, Work, costs, estimate, probe
 ROW = {"role": "crs", "model": "m", "cache_hit": False, "error": None, "tokens_in": 400, "tokens_out": 50}
 
 
-def test_hours_are_calls_times_seconds_over_slots() -> None:
+def test_hours_are_calls_times_seconds_over_those_at_once() -> None:
     known = {("crs", "m"): Cost(500.0, 60.0, 2.0), ("judge", "j"): Cost(2000.0, 80.0, 6.0)}
-    work = [Work("crs", "m", 20_000, slots=8), Work("judge", "j", 3_000, slots=5)]
+    work = [Work("crs", "m", 20_000, at_once=8), Work("judge", "j", 3_000, at_once=5)]
     crs, judge, everything = estimate(work, known).to_dict("records")
     assert crs["hours"] == pytest.approx(20_000 * 2 / 8 / 3600)  # 1.39
     assert judge["hours"] == pytest.approx(3_000 * 6 / 5 / 3600)  # 1.00

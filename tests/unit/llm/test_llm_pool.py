@@ -4,6 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from ollama_server import OllamaServer
 
 from crs_lib.errors import InputError, RunError
 from crs_lib.llm import LLM, Recorder, Request
@@ -50,10 +51,18 @@ def test_backends_get_the_settings_they_take() -> None:
         service.settings_for("olama:a")
 
 
-def test_as_many_sessions_as_the_servers_have_slots() -> None:
+def test_twice_as_many_sessions_as_the_servers_have_slots() -> None:
     with Pool(None, Service("gpu1,gpu2", slots=5)) as pool:
-        assert pool.width(["ollama:a", "template"]) == 10
+        assert pool.width(["ollama:a", "template"]) == 20
         assert pool.width([]) == 1
+
+
+def test_a_slot_that_comes_free_finds_its_next_call_on_the_server() -> None:
+    service = Service(slots=3)
+    with OllamaServer(delay=0.05) as server, Pool(None, Service(server.url, slots=3)) as pool:
+        requests = [Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)]
+        pool("ollama:tiny").gather(requests)
+    assert service.at_once == 6 == server.most_at_once
 
 
 def test_scratch_is_this_users_own_and_is_drained_once(
