@@ -1,8 +1,10 @@
 """The whole LLM experiment as one job for a process that may be killed: simulate, judge, evaluate.
 
-``python tests/e2e/llm_job.py`` runs the size of the issue once, killed ten times, and says what came out.
+``python tests/e2e/llm_job.py`` runs 6 models, 20 sessions and 20 turns once, and killed ten times, and says
+what came out; with ``--faults 0.2`` it runs them once against a server that fails in 20 % of the calls.
 """
 
+import argparse
 import json
 import multiprocessing
 import os
@@ -16,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from crs_lib import paths
+from crs_lib.errors import RunError
 from crs_lib.movies import evaluate, judging, simulate
 from crs_lib.movies.simulate import SimulateConfig
 
@@ -84,11 +87,79 @@ def duplicates(folder, name):
     return len(keys) - len(set(keys)), len(keys)
 
 
+def under_faults(folder, size, share, starts=5):
+    """The job against a server that fails in a share of the calls, started again where sessions failed.
+
+    Returns the run's folder, how often it was started, and the server with its counts.
+    """
+    from ollama_server import Faults, OllamaServer
+
+    names = models(size[0])
+    faults = {name: Faults(rate=share, seed=number) for number, name in enumerate(names)}
+    with OllamaServer(names, faults=faults) as server:
+        start = 1
+        while True:
+            try:
+                return work(folder, server.url, "faults", *size), start, server
+            except RunError as error:
+                print(f"start {start}: {error}", flush=True)
+                if start == starts:
+                    raise
+                start += 1
+
+
+def log_of(folder):
+    """The rows of a run's call log."""
+    return [json.loads(line) for line in (Path(folder) / "llm_calls.jsonl").read_text().splitlines()]
+
+
+def stand_ins(folder, rows):
+    """Texts of a run's dialogues that no model wrote, and the utterances that are flagged as the template's."""
+    written = {}
+    for row in rows:
+        if not row["error"]:
+            written.setdefault((row["role"], row["model"]), set()).add(row["text"])
+    unknown, flagged = [], 0
+    for dialogue in simulate.dialogues(Path(folder).name):
+        replies = {json.loads(text)["reply"].strip() for text in written["crs", dialogue.model_name]}
+        unknown += [turn.text for turn in dialogue.turns[1::2] if turn.text not in replies]
+        for turn in dialogue.turns[0::2]:
+            flagged += turn.user_meta["worded_by"] == "template"
+            if (
+                turn.user_meta["worded_by"] != "template"
+                and turn.text not in written["user", "ollama:user:1"]
+            ):
+                unknown.append(turn.text)
+    return unknown, flagged
+
+
 def main():
-    """6 models x 20 sessions x 20 turns and a judge, in one piece and killed ten times."""
+    """6 models x 20 sessions x 20 turns and a judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--faults", type=float, default=0.0, help="share of the calls that fail")
+    given = parser.parse_args()
+    size = (6, 20, 20)
+    return shaken(size, given.faults) if given.faults else killed(size)
+
+
+def shaken(size, share):
+    """One run under faults, and what its files say of them."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = time.time()
+        found, starts, server = under_faults(folder, size, share)
+        rows = log_of(found)
+        failures = sum(len(row["tried"]) + bool(row["error"]) for row in rows)
+        unknown, flagged = stand_ins(found, rows)
+        print(f"{server.chats} requests, {sum(server.given.values())} of them failed: {dict(server.given)}")
+        print(f"{starts} starts, {time.time() - started:.0f} s; {failures} failures in the log")
+        print(f"doubles and lines of each file: { {name: duplicates(found, name) for name in FILES} }")
+        print(f"texts that no model wrote: {len(unknown)}; utterances flagged as the template's: {flagged}")
+
+
+def killed(size):
+    """In one piece, killed ten times, and again without its ledgers."""
     from ollama_server import OllamaServer
 
-    size = (6, 20, 20)
     with tempfile.TemporaryDirectory() as folder:
         with OllamaServer(models(6)) as server:
             started = time.time()

@@ -77,20 +77,15 @@ def test_with_a_fifth_of_the_calls_failing_no_session_is_lost_and_nothing_stands
     monkeypatch.setattr(
         LLMSettings, "service", lambda self: Service(self.host, slots=self.slots, retry=at_once)
     )
-    models = llm_job.models(2)
-    faults = {name: Faults(rate=0.2, seed=number) for number, name in enumerate(models)}
-    with OllamaServer(models, faults=faults) as server:
-        folder = llm_job.work(results, server.url, "faults", 2, 3, 5)
-        failed = sum(server.given.values())
-        assert failed > 0.1 * server.chats
+    folder, starts, server = llm_job.under_faults(results, (2, 3, 5), 0.2)
+    failed = sum(server.given.values())
+    assert starts == 1 and failed > 0.1 * server.chats
     assert [llm_job.duplicates(folder, name) for name in llm_job.FILES] == [(0, 6)] * 3
-    calls = [json.loads(line) for line in (folder / "llm_calls.jsonl").read_text().splitlines()]
+    calls = llm_job.log_of(folder)
     assert sum(len(row["tried"]) for row in calls) == failed  # every failure is on record
-    written = {row["text"] for row in calls if row["role"] == "crs" and not row["error"]}
-    for dialogue in simulate.dialogues("faults"):
-        assert len(dialogue.turns) == 10
-        for pair in dialogue.pairs():
-            assert any(pair.system.text == json.loads(text)["reply"] for text in written)
+    assert all(len(dialogue.turns) == 10 for dialogue in simulate.dialogues("faults"))
+    unknown, _ = llm_job.stand_ins(folder, calls)
+    assert unknown == []
     usage = judging.usage("faults")
     assert usage["failed"].sum() == 0
     assert usage["attempts"].sum() == usage["calls"].sum() - usage["cache_hits"].sum() + failed
