@@ -1,43 +1,40 @@
-"""The latest answers of a catalogue, kept: in a conversation the same wishes return again and again."""
+"""What a catalogue keeps of earlier queries: in a conversation the same wishes return again and again."""
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from crs_lib.movies.index import Codes
+from crs_lib.movies.search import Found
 
-Constraints = Mapping[str, str | int | Sequence[str | int]]
+Wanted = str | int | Sequence[str | int]
+Constraints = Mapping[str, Wanted]
+Pair = tuple[str, Wanted]
+K = TypeVar("K")
+V = TypeVar("V")
 _KEPT, _LONGEST = 4096, 4096  # how many answers, and of how many items at most
-
-
-class Found(NamedTuple):
-    """Answer of a query: item indices in order, and the fields that were given up to find any."""
-
-    items: Codes
-    dropped: tuple[str, ...]
-
-    @property
-    def exact(self) -> bool:
-        """True where every constraint holds for every item."""
-        return not self.dropped
+_REMEMBERED = 65_536
 
 
 class Answers:
     """Remembers what ``search`` found; answers cannot be written to. Long ones are searched for anew."""
 
-    def __init__(self, search: Callable[[Constraints, bool], Found]) -> None:
+    def __init__(self, search: Callable[[Iterable[Pair], bool], Found]) -> None:
         self._search = search
         self._kept: dict[tuple[object, ...], Found] = {}
 
     def __call__(self, constraints: Constraints, relax: bool) -> Found:
-        key = (relax, *((name, _hashable(value)) for name, value in constraints.items()))
-        found = self._kept.get(key)
+        pairs: tuple[Pair, ...] = tuple(constraints.items())
+        try:
+            found = self._kept.get((relax, pairs))
+        except TypeError:  # several values: a list has no hash
+            pairs = tuple([(name, _hashable(value)) for name, value in pairs])
+            found = self._kept.get((relax, pairs))
         if found is None:
-            found = self._search(constraints, relax)
-            found.items.flags.writeable = False
+            found = self._search(pairs, relax)
+            found.items.setflags(write=False)
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
             if len(found.items) <= _LONGEST:
-                self._kept[key] = found
+                self._kept[relax, pairs] = found
         return found
 
     def forget(self) -> None:
@@ -45,6 +42,20 @@ class Answers:
         self._kept.clear()
 
 
-def _hashable(value: str | int | Sequence[str | int]) -> object:
+class Remembered(dict[K, V]):
+    """What ``make`` makes of a key, made when first asked for; all of it is dropped once it is much."""
+
+    def __init__(self, make: Callable[[K], V]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, key: K) -> V:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        value = self[key] = self._make(key)
+        return value
+
+
+def _hashable(value: Wanted) -> Wanted:
     """A key for a value or several: whole numbers and their texts are different keys."""
     return value if isinstance(value, str | int) else tuple(value or ())

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from crs_lib import rng, tables
 from crs_lib.movies import fields
-from crs_lib.movies.answers import Answers, Constraints, Found
+from crs_lib.movies.answers import Answers, Constraints, Pair, Remembered
 from crs_lib.movies.cleaning import CleaningReport, Item, clean
 from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER
 from crs_lib.movies.index import Codes, invert, item_facts, vocabulary
+from crs_lib.movies.search import Found, Group, Wish, all_of, most_of
 from crs_lib.text import fold
 
 __all__ = ["Catalog", "Constraints", "Found"]
-_DENSE_SHARE = 64  # values in more than one item of 64 also get a column of booleans
+_PLACE = {name: place for place, name in enumerate(RELAXATION_ORDER)}
 
 if TYPE_CHECKING:
     from crs_lib.movies.titles import Titles
@@ -39,8 +40,9 @@ class Catalog:
         )
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
-        self._columns: dict[int, NDArray[np.bool_]] = {}
         self._answers = Answers(self._search)
+        self._wish_of = Remembered(self._wish)
+        self._group_of = Remembered(self._group)
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
 
@@ -177,76 +179,50 @@ class Catalog:
         """
         return self._answers(constraints, relax)
 
-    def _search(self, constraints: Constraints, relax: bool) -> Found:
-        known = {fields.get(name).name: value for name, value in constraints.items()}
-        wanted = {name: self._codes(name, value) for name, value in known.items() if value}
-        items = self._all_of(list(wanted.values()))
-        dropped: list[str] = []
-        if relax and not len(items):
-            order = sorted(wanted, key=lambda name: (bool(wanted[name]), RELAXATION_ORDER.index(name)))
-            for name in order:
-                dropped.append(name)
-                del wanted[name]
-                items = self._all_of(list(wanted.values()))
-                if len(items):
-                    break
-        return Found(items, tuple(dropped))
+    def _search(self, constraints: Iterable[Pair], relax: bool) -> Found:
+        wishes = []
+        for pair in constraints:
+            wish = self._wish_of[pair] if pair[1].__class__ is str else self._wish(pair)
+            if wish is not None:
+                wishes.append(wish)
+        if relax:
+            return most_of(wishes, self._recommendable_items)
+        return Found(all_of([wish.group for wish in wishes], self._recommendable_items), ())
+
+    def _wish(self, constraint: Pair) -> Wish | None:
+        """The items with one of these values of a field; None where no value is given."""
+        field, value = constraint
+        place = _PLACE[fields.get(field).name]
+        if not value:
+            return None
+        several = (value,) if isinstance(value, str | int) else value
+        codes = {code for one in several if (code := self.code(field, str(one))) is not None}
+        rank = place + len(FIELDS) * bool(codes)
+        return Wish(rank, field, self._group_of[codes.pop()] if len(codes) == 1 else self._group(*codes))
 
     def query_codes(self, codes: Sequence[int]) -> Codes:
         """The recommendable items that have every one of these concepts, ascending."""
-        return self._all_of([(code,) for code in codes])
+        return all_of([self._group_of[code] for code in codes], self._recommendable_items)
 
-    def _codes(self, field: str, value: str | int | Sequence[str | int]) -> tuple[int, ...]:
-        several = (value,) if isinstance(value, str | int) else value
-        found = (self.code(field, str(one)) for one in several)
-        return tuple(dict.fromkeys(code for code in found if code is not None))
-
-    def _all_of(self, groups: Sequence[Sequence[int]]) -> Codes:
-        """Intersection over groups of the union within a group; the smallest group goes first."""
-        if not groups:
-            return np.flatnonzero(self.recommendable).astype(np.int32)
-        if not all(groups):
-            return self._postings[:0]
-        ends = self._ends
-        if len(groups) > 1:
-            groups = sorted(groups, key=lambda g: sum(int(ends[c + 1] - ends[c]) for c in g))
-        items = self._union(groups[0])
-        items = items[self.recommendable[items]]
-        for group in groups[1:]:
-            if not len(items):
-                break
-            items = items[self._has(items, group)]
-        return items
+    def _group(self, *codes: int) -> Group:
+        """The recommendable items that have one of these concepts, ascending."""
+        parts = [self._postings[:0], *map(self.items_with, codes)]
+        items = np.unique(np.concatenate(parts)) if len(codes) > 1 else parts[-1]
+        return Group(items[self.recommendable[items]], len(self.items))
 
     @cached_property
     def _recommendable_items(self) -> Codes:
-        items = np.flatnonzero(self.recommendable).astype(np.int32)
-        items.flags.writeable = False
-        return items
+        return np.flatnonzero(self.recommendable).astype(np.int32)
 
-    def _union(self, codes: Sequence[int]) -> Codes:
-        if len(codes) == 1:
-            return self.items_with(codes[0])
-        return np.unique(np.concatenate([self.items_with(code) for code in codes]))
+    def forget_answers(self) -> None:
+        """Drop the answers that are kept from earlier queries."""
+        self._answers.forget()
 
-    def _has(self, items: Codes, codes: Sequence[int]) -> NDArray[np.bool_]:
-        keep: NDArray[np.bool_] = np.logical_or.reduce([self._one(items, code) for code in codes])
-        return keep
-
-    def _one(self, items: Codes, code: int) -> NDArray[np.bool_]:
-        """Which of these items have a concept: a column of booleans if it is frequent, else a search."""
-        column = self._columns.get(code)
-        posting = self.items_with(code)
-        if column is None and len(posting) * _DENSE_SHARE > len(self.items):
-            column = np.zeros(len(self.items), dtype=bool)
-            column[posting] = True
-            self._columns[code] = column
-        if column is not None:
-            return column[items]
-        place = np.searchsorted(posting, items)
-        place[place == len(posting)] = 0
-        found: NDArray[np.bool_] = posting[place] == items
-        return found
+    def forget(self) -> None:
+        """Drop all that is kept from earlier queries: answers, and what values and concepts stand for."""
+        self.forget_answers()
+        self._wish_of.clear()
+        self._group_of.clear()
 
     # ── names that users of the original know ──────────────────────────────────────────────────
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:
