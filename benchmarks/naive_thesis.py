@@ -10,6 +10,7 @@ library's (the original's were slower).
 import math
 import random
 import re
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -19,7 +20,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from crs_lib.dialogue import Dialogue
 from crs_lib.movies.thesis_catalog import ThesisCatalog, normalise
 from crs_lib.movies.topic_model import TopicModel, start_of
-from crs_lib.movies.topic_words import admitted, heuristic
+from crs_lib.movies.topic_words import FUNCTION_WORDS, HINTS, MOST, SHORT_WORDS, STEMS, admitted
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 
@@ -141,6 +142,16 @@ def segments(dialogue: Dialogue, concepts: Concepts) -> list[tuple[float, float]
             sides.append((named, sum(concepts.vector(text) for text in texts)))
         found.append((jaccard(sides[0][0], sides[1][0]), cosine(sides[0][1], sides[1][1])))
     return found
+
+
+def heuristic(text: str) -> list[str]:
+    counts = Counter(re.sub("[^a-z0-9 -]+", " ", text.lower()).split())
+    score = {}
+    for word, n in counts.items():
+        stem = STEMS.search(word)
+        worth = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
+        score[word] = 0 if word in FUNCTION_WORDS or word in SHORT_WORDS else n * worth
+    return [word for word in sorted(score, key=lambda w: -score[w])[:MOST] if score[word]]
 
 
 class Topics:

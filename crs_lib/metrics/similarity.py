@@ -21,9 +21,11 @@ declare(
     Metric("reply_similarity", "reply", "turn", -1, 1, NEITHER, "similarity of consecutive replies"),
 )
 MAX_FEATURES = 4096
-_WORD = re.compile(r"\b\w\w+\b|\x00")
+_WORD = re.compile(r"\b\w\w+\b")
 _BREAK = "\x00"
 _STOP, _UNKNOWN, _TEXT = -1, -2, -3
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789_"  # words of one letter are none
+_BYTES = bytes(c if c > 127 or chr(c).isalnum() or c in b"_\x00" else 32 for c in range(256)).lower()
 
 
 class SentenceSpace(Protocol):
@@ -78,16 +80,17 @@ class TfidfSpace:
     def _index(self) -> None:
         """Numbers for all words that occur in the vocabulary, and the columns of words and pairs."""
         parts = sorted({word for term in self.vocabulary for word in term.split(" ")})
-        self._number = dict.fromkeys(self._stop, _STOP) | {_BREAK: _TEXT}
-        self._number |= {word: number for number, word in enumerate(parts)}
+        number = {word: place for place, word in enumerate(parts)}
         self._column = np.full(len(parts), -1, dtype=np.int64)
         pairs = {}
         for column, term in enumerate(self.vocabulary):
             first, _, second = term.partition(" ")
             if second:
-                pairs[self._number[first] * len(parts) + self._number[second]] = column
+                pairs[number[first] * len(parts) + number[second]] = column
             else:
-                self._column[self._number[first]] = column
+                self._column[number[first]] = column
+        number |= dict.fromkeys([*self._stop, *_LETTERS], _STOP) | {_BREAK: _TEXT}
+        self._number = {_encoded(word): place for word, place in number.items()}
         self._pairs = np.array(sorted(pairs), dtype=np.int64)
         self._pair_column = np.array([pairs[pair] for pair in sorted(pairs)], dtype=np.int64)
 
@@ -95,10 +98,9 @@ class TfidfSpace:
         """A sparse (texts, terms) matrix; rows have length 1, or 0 where a text has no known term."""
         from scipy.sparse import csr_array
 
-        joined = f" {_BREAK} ".join(text.replace(_BREAK, " ") for text in texts).lower()
-        number = self._number
-        found = _WORD.findall(joined)
-        ids = np.fromiter(map(number.get, found, repeat(_UNKNOWN)), dtype=np.int64, count=len(found))
+        found = _words(texts)
+        numbers = map(self._number.get, found, repeat(_UNKNOWN))
+        ids = np.fromiter(numbers, dtype=np.int64, count=len(found))
         ids = ids[ids != _STOP]
         row = np.cumsum(ids == _TEXT)
         known = ids >= 0
@@ -126,6 +128,19 @@ class TfidfSpace:
         rank = np.minimum(np.searchsorted(self._pairs, keys), len(self._pairs) - 1)
         hit = self._pairs[rank] == keys
         return row[both[hit]], self._pair_column[rank[hit]]
+
+
+def _words(texts: Sequence[str]) -> list[bytes]:
+    """The lower-cased words of all texts in UTF-8, single ASCII letters among them; a break between texts."""
+    plain = [
+        text if text.isascii() else " ".join(_WORD.findall(text.lower()))
+        for text in (text.replace(_BREAK, " ") for text in texts)
+    ]
+    return _encoded(f" {_BREAK} ".join(plain)).translate(_BYTES).split()
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 class EmbeddingSpace:

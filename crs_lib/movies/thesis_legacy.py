@@ -84,7 +84,7 @@ class LegacyScorer:
         """Make the rows of all distinct topic lists at once; pairs of them are compared when asked for."""
         lists = [found for found in dict.fromkeys(topics) if found]
         rows = self.space.rows([" ".join(found) for found in lists])
-        self._vectors = dict(zip(lists, map(_entries, rows), strict=True)) if lists else {}
+        self._vectors = dict(zip(lists, _entries(rows), strict=True))
         self._memo.clear()
 
     def match(self, reply: _Topics, wanted: _Topics) -> float:
@@ -185,11 +185,12 @@ class LegacyScorer:
         }
 
 
-def _entries(row: Any) -> dict[int, float]:
-    """The entries of a row, sparse or dense, that are not zero."""
-    if hasattr(row, "indices"):
-        return dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
-    return {place: value for place, value in enumerate(row.tolist()) if value}
+def _entries(rows: Any) -> list[dict[int, float]]:
+    """The entries of every row, sparse or dense, that are not zero."""
+    if not hasattr(rows, "indptr"):
+        return [{place: value for place, value in enumerate(row) if value} for row in rows.tolist()]
+    places, values = rows.indices.tolist(), rows.data.tolist()
+    return [dict(zip(places[a:b], values[a:b], strict=True)) for a, b in pairwise(rows.indptr.tolist())]
 
 
 def _late(shifts: Sequence[Shift]) -> int:

@@ -6,10 +6,11 @@ dictionary but for four of 1,579 words.)
 """
 
 import re
-from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
-from operator import mul
+from itertools import islice
+
+import numpy as np
 
 _EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
 _TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
@@ -87,45 +88,60 @@ def admitted(topics: Iterable[str]) -> tuple[str, ...]:
     Kept is what has two letters or more, is not generic, and contains a hint of the film domain or the stem
     of an emotion. (Of the thesis's 50 LDA topics seven have such a word among their five.)
     """
-    tidy = dict.fromkeys(topic.strip().lower() for topic in topics)
-    return tuple(topic for topic in tidy if _counts(topic))[:MOST]
+    kept = dict.fromkeys(map(_tidy, topics))
+    kept.pop("", None)
+    return tuple(kept)[:MOST]
 
 
 @lru_cache(maxsize=100_000)
-def _counts(topic: str) -> bool:
-    if len(topic) < 2 or topic in GENERIC:
-        return False
-    return any(hint in topic for hint in HINTS) or STEMS.search(topic) is not None
+def _tidy(topic: str) -> str:
+    """The topic in lower case without blanks around it; empty where it does not count."""
+    tidy = topic.strip().lower()
+    if len(tidy) < 2 or tidy in GENERIC:
+        return ""
+    return tidy if any(hint in tidy for hint in HINTS) or STEMS.search(tidy) else ""
 
 
-def heuristic(text: str) -> list[str]:
-    """At most five words by how often they occur, those that hint at films or feelings counting more.
+def heuristics(texts: Sequence[str]) -> list[tuple[str, ...]]:
+    """Of every text at most five words by how often they occur, those that hint at films or feelings first.
 
     A word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
     """
-    counts = Counter(_OTHER.sub(" ", text.lower()).split())
-    score = dict(zip(counts, map(mul, map(_WORTH.__getitem__, counts), counts.values()), strict=True))
-    ranked = sorted(score, key=score.__getitem__, reverse=True)
-    return [word for word in ranked[:MOST] if score[word]]
+    joined = f" {_BREAK} ".join(text.replace(_BREAK, " ") for text in texts).lower()
+    found = joined.encode("ascii", "replace").translate(_KEPT).decode().split()
+    if len(_CODES) > 100_000:
+        _CODES.clear()
+    codes = np.fromiter(map(_CODES.__getitem__, found), dtype=np.int64, count=len(found))
+    place = np.flatnonzero(codes & _WORTH)
+    pairs = np.cumsum(codes == 0)[place] << 32 | codes[place]
+    pairs, first, times = np.unique(pairs, return_index=True, return_counts=True)
+    text, score = pairs >> 32, times * (pairs & _WORTH)
+    order = np.lexsort((first, -score, text))
+    start = np.searchsorted(text, np.arange(len(texts) + 1))
+    best = order[np.arange(len(order)) < start[text] + MOST]
+    named = iter([found[i] for i in place[first[best]].tolist()])
+    return [tuple(islice(named, n)) for n in np.minimum(np.diff(start), MOST).tolist()]
 
 
-_SHORT = frozenset("a an am as at be by do i if in is it me my no of on or s so t to up us we".split())
+SHORT_WORDS = frozenset("a an am as at be by do i if in is it me my no of on or s so t to up us we".split())
+_BREAK = "\x00"
+_KEPT = bytes(c if c in b"abcdefghijklmnopqrstuvwxyz0123456789 -\x00" else 32 for c in range(256))
+_WORTH = 7
 
 
-_OTHER = re.compile("[^a-z0-9 -]+")
+class _Codes(dict[str, int]):
+    """A number for every word, made up as they come; its last three bits are what an occurrence scores.
 
-
-class _Worth(dict[str, int]):
-    """What an occurrence of a word scores, 0 for function words; fills itself, up to 100,000 words."""
+    Function words score 0; the break between texts has the number 0.
+    """
 
     def __missing__(self, word: str) -> int:
         stem = STEMS.search(word)
         worth = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
-        if word in FUNCTION_WORDS or word in _SHORT:
+        if word in FUNCTION_WORDS or word in SHORT_WORDS:
             worth = 0
-        if len(self) < 100_000:
-            self[word] = worth
-        return worth
+        code = self[word] = 0 if word == _BREAK else 8 * (len(self) + 1) + worth
+        return code
 
 
-_WORTH = _Worth()
+_CODES = _Codes()

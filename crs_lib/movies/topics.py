@@ -67,7 +67,7 @@ class Heuristic:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text."""
-        return [topic_words.admitted(topic_words.heuristic(text)) for text in texts]
+        return [topic_words.admitted(found) for found in topic_words.heuristics(texts)]
 
 
 @TOPICS.register("llm", filtered=True, needs="a model: --llm ollama:mistral:7b")

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from crs_lib.errors import InputError
@@ -93,6 +95,16 @@ def test_the_sentence_space_equals_scikit_learn(vocabulary):
     pairs = cosines(ours.rows(TEXTS), [0, 0, 2], [4, 0, 0])
     dense = theirs.transform(TEXTS).toarray()
     np.testing.assert_allclose(pairs, [dense[0] @ dense[4], dense[0] @ dense[0], 0.0], atol=1e-12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.text(alphabet="seaSEA x_1éİΣς’'-\n\x00\x1f中", max_size=30), min_size=1, max_size=4))
+def test_words_are_cut_as_scikit_learn_cuts_them(texts):
+    vocabulary = ["sea", "sea sea", "11", "1_", "éa", "as", "ea", "éé sea", "中中", "σς", "s1"]
+    ours = TfidfSpace(["sea sea 11", "1_ éa as", "éé sea"], vocabulary)
+    theirs = TfidfVectorizer(stop_words="english", ngram_range=(1, 2), vocabulary=vocabulary)
+    theirs.fit(["sea sea 11", "1_ éa as", "éé sea"])
+    np.testing.assert_allclose(ours.rows(texts).toarray(), theirs.transform(texts).toarray(), atol=1e-12)
 
 
 def test_of_equally_frequent_terms_the_first_by_alphabet_is_taken():

@@ -1,15 +1,28 @@
 """Topics: tokens, lemmas, the filter, inference against a plain loop, training, and every extractor's contract."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.special import psi
 
 from crs_lib.errors import InputError
 from crs_lib.llm import LLM
 from crs_lib.movies import topic_model, topics
-from crs_lib.movies.topic_words import admitted, heuristic, lemma, singular, tokens
+from crs_lib.movies.topic_words import (
+    FUNCTION_WORDS,
+    HINTS,
+    SHORT_WORDS,
+    STEMS,
+    admitted,
+    heuristics,
+    lemma,
+    singular,
+    tokens,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -43,7 +56,31 @@ def test_the_filter_keeps_hints_and_stems_once_and_at_most_five():
 
 def test_the_heuristic_counts_and_prefers():
     """house 2·1 = 2; ghost 1·(1+2+2) = 5; dark 1·(1+2) = 3; quiet 1."""
-    assert heuristic("The house, the house: a dark quiet ghost") == ["ghost", "dark", "house", "quiet"]
+    texts = ["The house, the house: a dark quiet ghost", "", "of the", "space-age\x00space"]
+    best = [("ghost", "dark", "house", "quiet"), (), (), ("space-age", "space")]
+    assert heuristics(texts) == best
+    assert heuristics([]) == []
+
+
+def plain_heuristic(text: str) -> tuple[str, ...]:
+    """The second opinion: one text, word by word."""
+    score: dict[str, int] = {}
+    for word in re.sub("[^a-z0-9 -]", " ", text.lower()).split():
+        stem = STEMS.search(word)
+        worth = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
+        if word not in FUNCTION_WORDS | SHORT_WORDS:
+            score[word] = score.get(word, 0) + worth
+    return tuple(sorted(score, key=lambda word: -score[word])[:5])
+
+
+WORDS = st.sampled_from(
+    "the of Sea sea ghost GHOSTLY sci-fi future dark love x İ Ⅸ é \x00 -- 7 in-love".split(" ")
+)
+
+
+@given(st.lists(st.lists(WORDS, max_size=14).map(" ".join), max_size=4))
+def test_many_texts_at_once_are_each_text_alone(texts):
+    assert heuristics(texts) == [plain_heuristic(text) for text in texts]
 
 
 def small_model(n_topics: int = 4, n_words: int = 30) -> topic_model.TopicModel:
