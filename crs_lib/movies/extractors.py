@@ -6,6 +6,7 @@ All answer for many texts at once and see concepts as codes of one :class:`Conce
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 from crs_lib.llm import LLM
@@ -107,7 +108,7 @@ class _ByValue:
 
     def _sets(self, texts: Sequence[str], *, whole: bool) -> Sets:
         found = self._matcher.find([text.lower() for text in texts], whole=whole)
-        return [frozenset(code for number in row for code in self._codes[number]) for row in found]
+        return [frozenset(chain.from_iterable(map(self._codes.__getitem__, row))) for row in found]
 
 
 @EXTRACTORS.register("substring", embedder="", inside_words=True)

@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
+from functools import cached_property, partial
+from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from crs_lib.dialogue import Dialogue, Pair
@@ -30,12 +30,22 @@ _SIGNALS = {"combined": ("topic_recovery_rate", "avg_recovery_delay"),
             "cosine": ("recovery_rate_cosine", "avg_recovery_delay_cosine")}  # fmt: skip
 
 
+_Wish = tuple[str, str]
+
+
 class _Texts(NamedTuple):
-    """What is known of the distinct texts of a chunk, by text, and of its wishes, by field and value."""
+    """What is known of the distinct texts of a chunk, by text."""
 
     concepts: Mapping[str, frozenset[int]]
     words: Mapping[str, Sequence[str]]
-    wishes: Mapping[tuple[str, str], frozenset[int]]
+
+
+class _Look(NamedTuple):
+    """A turn, what is wished in it, as concepts, and how alike its two texts are."""
+
+    pair: Pair
+    gold: frozenset[int]
+    alike: float
 
 
 @dataclass(eq=False)
@@ -59,20 +69,36 @@ class GroundedScorer:
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue; the answer does not depend on which are given together."""
         pairs = [dialogue.pairs() for dialogue in dialogues]
-        said = list(dict.fromkeys(turn.text for d in pairs for p in d for turn in (p.user, p.system)))
-        wished = dict.fromkeys(wish for d in pairs for p in d for wish in _wishes(p))
-        looked_up = list(dict.fromkeys([*said, *(value for _, value in wished)]))
+        every = [pair for several in pairs for pair in several]
+        said = list(dict.fromkeys(turn.text for pair in every for turn in (pair.user, pair.system)))
+        wished = [_wishes(pair) for pair in every]
+        values = dict.fromkeys(value for wishes in wished for _, value in wishes or ())
+        looked_up = list(dict.fromkeys([*said, *values]))
         concepts = dict(zip(looked_up, self.extractor.sets(looked_up), strict=True))
-        field = self.extractor.space.field
-        texts = _Texts(
-            concepts,
-            {text: words_of(text) for text in said},
-            {wish: frozenset(c for c in concepts[wish[1]] if field[c] == wish[0]) for wish in wished},
-        )
-        alike = iter(self._similarities(said, [p for d in pairs for p in d]))
+        texts = _Texts(concepts, {text: words_of(text) for text in said})
+        golds = self._golds(every, wished, concepts)
+        looks = map(_Look, every, golds, self._similarities(said, every))
         return [
-            self._score(dialogue, mine, texts, [next(alike) for _ in mine])
+            self._score(dialogue, list(islice(looks, len(mine))), texts)
             for dialogue, mine in zip(dialogues, pairs, strict=True)
+        ]
+
+    def _golds(
+        self,
+        pairs: Sequence[Pair],
+        wished: Sequence[tuple[_Wish, ...] | None],
+        concepts: Mapping[str, frozenset[int]],
+    ) -> list[frozenset[int]]:
+        """What the log says is wished, as the extractor sees it; without a log the user's own words."""
+        field = self.extractor.space.field
+        meant = {
+            wishes: frozenset(c for name, value in wishes for c in concepts[value] if field[c] == name)
+            for wishes in dict.fromkeys(wished)
+            if wishes is not None
+        }
+        return [
+            concepts[pair.user.text] if wishes is None else meant[wishes]
+            for pair, wishes in zip(pairs, wished, strict=True)
         ]
 
     def _similarities(self, said: Sequence[str], pairs: Sequence[Pair]) -> list[float]:
@@ -83,10 +109,8 @@ class GroundedScorer:
         found: list[float] = cosines(self.space.rows(said), users, systems).tolist()
         return found
 
-    def _score(
-        self, dialogue: Dialogue, pairs: Sequence[Pair], texts: _Texts, alike: Sequence[float]
-    ) -> Scores:
-        turns = [self._turn(dialogue, p, texts, one) for p, one in zip(pairs, alike, strict=True)]
+    def _score(self, dialogue: Dialogue, looks: Sequence[_Look], texts: _Texts) -> Scores:
+        turns = [self._turn(dialogue, look, texts) for look in looks]
         shifts = [turn for turn in dialogue.shift_turns() if 1 <= turn <= len(turns)]
         met = {
             "combined": [self._met(t["cross_coherence"], t["context_retention"]) for t in turns],
@@ -100,24 +124,25 @@ class GroundedScorer:
         }
         rows = [self._shift(dialogue, found, place) for place in range(len(shifts))]
         session = self._session(dialogue, turns, found)
-        session["preference_coverage"] = self._coverage(pairs, texts)
-        session["detail"]["segments"] = self._segments(pairs, texts, turns, shifts)
+        session["preference_coverage"] = self._coverage(looks, texts)
+        session["detail"]["segments"] = self._segments([look.pair for look in looks], texts, turns, shifts)
         session["detail"]["shift_points"] = shifts
         return Scores(turns, rows, session)
 
     def _met(self, cc: float, cr: float) -> bool:
         return cc >= self.rule.recovery_cc or cr >= self.rule.recovery_cr
 
-    def _turn(self, dialogue: Dialogue, pair: Pair, texts: _Texts, alike: float) -> dict[str, Any]:
+    def _turn(self, dialogue: Dialogue, look: _Look, texts: _Texts) -> dict[str, Any]:
+        pair, gold, alike = look
         user, system = texts.concepts[pair.user.text], texts.concepts[pair.system.text]
         cc = overlap.jaccard(user, system, empty=self.rule.empty)
         cr = overlap.idf_cosine(user, system, self._idf, empty=self.rule.empty)
         words = texts.words
         echo = copying.copied_share(words[pair.system.text], words[pair.user.text], self.rule.copy_orders)
-        score = composite.tas(cc, cr, echo, self.rule.tas)
-        gold = self._gold(pair, texts)
+        tas = partial(composite.tas, cc, cr, echo, self.rule.tas)
+        score = tas()
+        clipped = self.rule.clip and abs(score) > 1
         slots = overlap.agreement(gold, system)
-        lost = overlap.difference(user, system)
         keys = self.extractor.space.all_keys.__getitem__
         return {
             "model": dialogue.model_name,
@@ -127,8 +152,8 @@ class GroundedScorer:
             "cross_coherence": cc,
             "context_retention": cr,
             "topic_interference": echo,
-            "topic_adaptation_score": composite.tas(cc, cr, echo, self.rule.tas, clip=self.rule.clip),
-            "clipped": self.rule.clip and abs(score) > 1,
+            "topic_adaptation_score": tas(clip=True) if clipped else score,
+            "clipped": clipped,
             "both_empty": not user and not system,
             "undefined": BOTH_EMPTY if math.isnan(cc) else "",
             "semantic_similarity": alike,
@@ -137,21 +162,14 @@ class GroundedScorer:
             "slot_f1": slots.f1,
             "slot_joint": slots.joint,
             "recommendation_satisfaction": self._satisfaction(pair, gold),
-            "missing_concepts": sorted(map(keys, lost.missing)),
-            "hallucinated_concepts": sorted(map(keys, lost.hallucinated)),
+            "missing_concepts": sorted(map(keys, user - system)),
+            "hallucinated_concepts": sorted(map(keys, system - user)),
         }
 
-    def _gold(self, pair: Pair, texts: _Texts) -> frozenset[int]:
-        """What the log says is wished, as the extractor sees it; without a log the user's own words."""
-        if "constraints" not in pair.user.user_meta:
-            return texts.concepts[pair.user.text]
-        nothing: frozenset[int] = frozenset()
-        return nothing.union(*(texts.wishes[wish] for wish in _wishes(pair)))
-
-    def _coverage(self, pairs: Sequence[Pair], texts: _Texts) -> float:
+    def _coverage(self, looks: Sequence[_Look], texts: _Texts) -> float:
         """Share of all wishes of a session that some reply names, in [0, 1]; NaN without wishes."""
-        wished = frozenset().union(*(self._gold(pair, texts) for pair in pairs))
-        named = frozenset().union(*(texts.concepts[pair.system.text] for pair in pairs))
+        wished = frozenset().union(*(look.gold for look in looks))
+        named = frozenset().union(*(texts.concepts[look.pair.system.text] for look in looks))
         return len(wished & named) / len(wished) if wished else math.nan
 
     def _satisfaction(self, pair: Pair, gold: frozenset[int]) -> float:
@@ -163,8 +181,8 @@ class GroundedScorer:
         if not gold or not titles:
             return 0.0
         nothing: frozenset[int] = frozenset()
-        met = (gold & self._of_title.get(str(title), nothing) for title in titles)
-        return max((self._weight(codes) for codes in met if codes), default=0.0) / self._weight(gold)
+        met = [gold & self._of_title.get(str(title), nothing) for title in titles]
+        return max(map(self._weight, met)) / self._weight(gold)
 
     def _weight(self, codes: frozenset[int]) -> float:
         """Sum of the idf weights of concepts, rounded once: their order does not matter."""
@@ -220,8 +238,8 @@ class GroundedScorer:
         rows = []
         for first, after in pairwise(edges):
             part = pairs[first - 1 : after - 1]
-            users = Counter(code for p in part for code in texts.concepts[p.user.text])
-            systems = Counter(code for p in part for code in texts.concepts[p.system.text])
+            users = Counter(chain.from_iterable(texts.concepts[p.user.text] for p in part))
+            systems = Counter(chain.from_iterable(texts.concepts[p.system.text] for p in part))
             cc = overlap.jaccard(users.keys(), systems.keys(), empty=self.rule.empty)
             cr = self._summed_cosine(users, systems)
             echo = mean_of([turn["topic_interference"] for turn in turns[first - 1 : after - 1]])
@@ -242,18 +260,19 @@ class GroundedScorer:
 def words_of(text: str) -> list[str]:
     """The thesis's words for copying: runs of a–z and 0–9, lower case, with one apostrophe part at most."""
     cut = text.lower().encode("ascii", "replace").translate(_KEPT).decode()
-    parts = cut.split()
-    if "'" not in cut:
-        return parts
-    return [word for part in parts for word in (_WORD.findall(part) if "'" in part else (part,))]
+    return _WORD.findall(cut) if "'" in cut else cut.split()
 
 
-def _wishes(pair: Pair) -> list[tuple[str, str]]:
-    """Field and value of every logged wish of a turn."""
-    constraints = pair.user.user_meta.get("constraints") or {}
-    return [
-        (name, str(one))
-        for name, value in constraints.items()
-        for one in (value if isinstance(value, list | tuple) else [value])
-        if one is not None
-    ]
+def _wishes(pair: Pair) -> tuple[_Wish, ...] | None:
+    """Field and value of every logged wish of a turn; None where the log names no wishes at all."""
+    logged = pair.user.user_meta
+    if "constraints" not in logged:
+        return None
+    return tuple(
+        [
+            (name, str(one))
+            for name, value in (logged["constraints"] or {}).items()
+            for one in (value if isinstance(value, list | tuple) else [value])
+            if one is not None
+        ]
+    )

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
@@ -67,8 +68,8 @@ def spread_of(values: Sequence[float]) -> float:
 
 def detail(turns: Sequence[Mapping[str, Any]], n_shifts: int) -> dict[str, Any]:
     """Counts of a session: turns, shifts, empty and clipped turns, concepts missing and added."""
-    missing = Counter(concept for turn in turns for concept in turn["missing_concepts"])
-    added = Counter(concept for turn in turns for concept in turn["hallucinated_concepts"])
+    missing = Counter(chain.from_iterable(turn["missing_concepts"] for turn in turns))
+    added = Counter(chain.from_iterable(turn["hallucinated_concepts"] for turn in turns))
     return {
         "n_turns": len(turns),
         "n_shifts": n_shifts,

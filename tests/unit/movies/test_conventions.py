@@ -3,18 +3,21 @@
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crs_lib import paths
 from crs_lib.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.errors import InputError
 from crs_lib.movies import conventions, scorers, simulate
 from crs_lib.movies.thesis_catalog import ThesisCatalog
-from crs_lib.movies.thesis_grounded import ALIASES
+from crs_lib.movies.thesis_grounded import ALIASES, words_of
 from crs_lib.movies.topic_model import train
 
 RECORDS = {
@@ -104,6 +107,20 @@ def test_the_logged_wishes_are_the_reference_of_the_baseline(catalog):
     assert record["recommendation_satisfaction_mean"] == 1.0
     assert record["preference_coverage"] == 0.5
     assert all(repr(record[alias]) == repr(record[name]) for alias, name in ALIASES.items())
+
+
+@given(st.text(alphabet="don't I'M x7-''’ é\u212aß\n", max_size=30))
+def test_words_for_copying_are_those_of_the_thesis(text):
+    """A Kelvin sign is a small k once it is lower-cased; other letters beyond a–z part words."""
+    assert words_of(text) == re.findall(r"[a-z0-9]+(?:'[a-z0-9]+)?", text.lower())
+
+
+def test_a_log_that_names_no_wishes_is_no_log_without_any(catalog):
+    """No "constraints": the user's words are the wishes. Empty ones: nothing is wished, so nothing is met."""
+    for meta, joint in (({}, 1.0), ({"constraints": {}}, 0.0), ({"constraints": None}, 0.0)):
+        one = dialogue("A drama?", "Drama.", user_meta=meta)
+        record = scored(catalog, one, "thesis_grounded", extractor="words").session
+        assert record["dst_joint_accuracy_mean"] == joint
 
 
 def test_segments_run_from_shift_to_shift(catalog):

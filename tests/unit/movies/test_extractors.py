@@ -172,6 +172,23 @@ def test_the_matcher_equals_a_loop_of_in_tests(texts, patterns):
     assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.text(alphabet="ab\x00", max_size=60), max_size=4),
+    st.lists(st.text(alphabet="ab", min_size=1, max_size=19), max_size=12),
+)
+def test_long_and_repeated_patterns_are_found_too(texts, patterns):
+    found = SubstringMatcher(patterns).find(texts)
+    assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
+
+
+def test_patterns_of_too_many_different_characters_are_refused():
+    every = "".join(map(chr, range(0x20000, 0x30000)))
+    assert SubstringMatcher([every[:-1]]).find([every]) == [{0}]
+    with pytest.raises(InputError, match="65,536 different characters"):
+        SubstringMatcher([every])
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(alphabet="ab c-_é", max_size=30), max_size=4))
 def test_whole_matches_equal_a_regular_expression(texts):
