@@ -1,6 +1,6 @@
 """What a catalogue keeps of earlier queries: in a conversation the same wishes return again and again."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from crs_lib.movies.search import Found
@@ -17,24 +17,24 @@ _REMEMBERED = 65_536
 class Answers:
     """Remembers what ``search`` found; answers cannot be written to. Long ones are searched for anew."""
 
-    def __init__(self, search: Callable[[Iterable[Pair], bool], Found]) -> None:
+    def __init__(self, search: Callable[[Constraints, bool], Found]) -> None:
         self._search = search
         self._kept: dict[tuple[object, ...], Found] = {}
 
     def __call__(self, constraints: Constraints, relax: bool) -> Found:
-        pairs: tuple[Pair, ...] = tuple(constraints.items())
+        key: tuple[object, ...] = (relax, *constraints, *constraints.values())
         try:
-            found = self._kept.get((relax, pairs))
+            found = self._kept.get(key)
         except TypeError:  # several values: a list has no hash
-            pairs = tuple([(name, _hashable(value)) for name, value in pairs])
-            found = self._kept.get((relax, pairs))
+            key = (relax, *constraints, *map(_hashable, constraints.values()))
+            found = self._kept.get(key)
         if found is None:
-            found = self._search(pairs, relax)
+            found = self._search(constraints, relax)
             found.items.setflags(write=False)
             if len(self._kept) >= _KEPT:
                 self._kept.clear()
             if len(found.items) <= _LONGEST:
-                self._kept[relax, pairs] = found
+                self._kept[key] = found
         return found
 
     def forget(self) -> None:

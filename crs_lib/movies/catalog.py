@@ -179,9 +179,9 @@ class Catalog:
         """
         return self._answers(constraints, relax)
 
-    def _search(self, constraints: Iterable[Pair], relax: bool) -> Found:
+    def _search(self, constraints: Constraints, relax: bool) -> Found:
         wishes = []
-        for pair in constraints:
+        for pair in constraints.items():
             wish = self._wish_of[pair] if pair[1].__class__ is str else self._wish(pair)
             if wish is not None:
                 wishes.append(wish)
@@ -206,9 +206,18 @@ class Catalog:
 
     def _group(self, *codes: int) -> Group:
         """The recommendable items that have one of these concepts, ascending."""
-        parts = [self._postings[:0], *map(self.items_with, codes)]
-        items = np.unique(np.concatenate(parts)) if len(codes) > 1 else parts[-1]
-        return Group(items[self.recommendable[items]], len(self.items))
+        ends, items = self._recommendable_postings
+        parts = [items[ends[code] : ends[code + 1]] for code in codes]
+        found = parts[0] if len(parts) == 1 else np.unique(np.concatenate([items[:0], *parts]))
+        return Group(found, len(self.items))
+
+    @cached_property
+    def _recommendable_postings(self) -> tuple[NDArray[np.int64], Codes]:
+        """The postings without the items that are never recommended, and where each concept's end."""
+        kept = self.recommendable[self._postings]
+        items = self._postings[kept]
+        items.flags.writeable = False
+        return np.append(0, np.cumsum(kept))[self._ends], items
 
     @cached_property
     def _recommendable_items(self) -> Codes:

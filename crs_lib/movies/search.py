@@ -1,7 +1,6 @@
 """Searching the postings: the items that meet every wish, and which wishes to give up to find any."""
 
 from collections.abc import Sequence
-from functools import cached_property
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -28,9 +27,12 @@ class Found(NamedTuple):
 class Group:
     """Items that have some concept, ascending, and the test which others are among them."""
 
+    __slots__ = ("_column", "_ended", "_n_items", "items", "size")
+
     def __init__(self, items: Codes, n_items: int) -> None:
-        self.items, self.size = items, len(items)
-        self._n_items = n_items
+        self.items, self.size, self._n_items = items, len(items), n_items
+        self._column: NDArray[np.bool_] | None = None
+        self._ended: Codes | None = None
 
     def among(self, items: Codes) -> Codes:
         """Those of these items that are in the group.
@@ -38,24 +40,16 @@ class Group:
         By a column of booleans in catalogues of at most 4,096 items and where more than one item of 64 is
         in the group; else by bisection.
         """
-        column = self._column
-        if column is not None:
-            return items[column[items]]
+        if self._column is not None:
+            return items[self._column[items]]
+        if self._n_items <= max(_SMALL, self.size * _DENSE_SHARE - 1):
+            self._column = np.zeros(self._n_items, dtype=bool)
+            self._column[self.items] = True
+            return items[self._column[items]]
+        if self._ended is None:  # an end that is no item, where bisection may point
+            self._ended = np.append(self.items, np.int32(-1))
         hit: NDArray[np.bool_] = self._ended[self.items.searchsorted(items)] == items
         return items[hit]
-
-    @cached_property
-    def _column(self) -> NDArray[np.bool_] | None:
-        if self._n_items > max(_SMALL, self.size * _DENSE_SHARE - 1):
-            return None
-        column = np.zeros(self._n_items, dtype=bool)
-        column[self.items] = True
-        return column
-
-    @cached_property
-    def _ended(self) -> Codes:
-        """The items and an end that is no item, where bisection may point."""
-        return np.append(self.items, np.int32(-1))
 
 
 class Wish(NamedTuple):
