@@ -4,6 +4,7 @@ What a session is does not depend on who does it: workers get keys and return bo
 writes them to the ledger, in batches.
 """
 
+import gc
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -191,9 +192,14 @@ def attempt(maker: SessionMaker | None, key: Key) -> Done:
 
 
 def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Iterator[list[Done]]:
-    """Sessions that share a maker; left early, it halts those under way and waits for their next step."""
+    """Sessions that share a maker; left early, it halts those under way and waits for their next step.
+
+    What is there before them is left out of the search for garbage: it stays, and walking through a
+    catalogue holds up all sessions at once.
+    """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="session")
     ended = False
+    gc.freeze()
     try:
         tasks = ((maker, key) for key in todo)
         for done in _window(pool, lambda task: attempt(*task), tasks, threads):
@@ -203,6 +209,7 @@ def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Itera
         if not ended and isinstance(maker, Halting):
             maker.halt()
         pool.shutdown(wait=True, cancel_futures=True)
+        gc.unfreeze()
 
 
 def _in_processes(

@@ -1,5 +1,6 @@
 """Batches in threads, in parts, and on a server that is gone."""
 
+import gc
 import json
 import threading
 import time
@@ -36,6 +37,23 @@ def test_threads_work_at_the_same_time(tmp_path):
 
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         assert batch.run(ledger, keys(4), lambda: maker, (), threads=4) == 8
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_afterwards(tmp_path, failing):
+    seen = []
+
+    def maker(key):
+        seen.append(gc.get_freeze_count())
+        if failing:
+            raise ValueError("no")
+        return "{}"
+
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        batch.work(ledger, keys(4), lambda: maker, (), threads=2)
+    assert len(seen) == 8
+    assert min(seen) > 1_000
+    assert gc.get_freeze_count() == 0
 
 
 def test_when_everything_fails_the_batch_gives_up(tmp_path):
