@@ -30,6 +30,7 @@ COMMANDS = (
     Command("estimate", "calls, tokens and hours of a run with models", "crs_lib.llm_cli:estimate"),
     Command("judge", "let models judge a finished run", "crs_lib.llm_cli:judge"),
     Command("gate", "which metrics order the control policies as they must", "crs_lib.movies.gate_cli:gate"),
+    Command("sensitivity", "how far a run's ranking hangs on choices", "crs_lib.movies.gate_cli:sensitivity"),
     Command("figures", "draw the figures of a finished run", "crs_lib.commands:figures"),
     Command("trace", "write every session of a run as a page to browse", "crs_lib.movies.pages_cli:trace"),
     Command("report", "write a run's tables and figures as one page", "crs_lib.movies.pages_cli:report"),

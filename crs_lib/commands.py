@@ -94,21 +94,42 @@ def figures(parser: ArgumentParser) -> None:
     """``figures [--run R] [--only NAME] [--study S]``: drawn from the files of a finished run."""
     parser.add_argument("--run", default="demo", help="the run to draw (default: demo)")
     parser.add_argument("--only", default=None, metavar="NAME", help="one figure or table by name")
-    parser.add_argument("--study", default="movies", choices=sorted(READERS), help="default: movies")
+    parser.add_argument(
+        "--study", default="", choices=sorted(READERS), help="default: every study that has the run"
+    )
     parser.set_defaults(do=lambda given: _figures(given.study, given.run, given.only))
 
 
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
-READERS = {"movies": "crs_lib.movies.evaluate:read"}
+READERS = {
+    "cosrec": "crs_lib.cosrec.figure_tables:read",
+    "movies": "crs_lib.movies.figure_tables:read",
+    "realtalk": "crs_lib.realtalk.figure_tables:read",
+}
 
 
 def _figures(study: str, run: str, only: str | None = None) -> None:
+    """Draw the run; a figure without data is one line that says what it lacks."""
     from crs_lib import figures
 
-    module, _, function = READERS[study].partition(":")
-    read = getattr(importlib.import_module(module), function)
-    for path in figures.redraw(run, only, study, read=read):
-        print(f"drawn: {paths.shown(path)}")
+    for one in [study] if study else _studies(run, only):
+        module, _, function = READERS[one].partition(":")
+        read = getattr(importlib.import_module(module), function)
+        left_out = list[str]()
+        for path in figures.redraw(run, only, one, read=read, left_out=left_out.append):
+            print(f"drawn: {paths.shown(path)}")
+        for line in left_out:
+            print(f"left out: {line}")
+
+
+def _studies(run: str, only: str | None) -> list[str]:
+    """The study that draws the figure ``only``, else the studies that have the run; movies where none has."""
+    from crs_lib import figures
+
+    if only in figures.FIGURES:
+        return [figures.FIGURES.get(str(only)).facts["study"]]
+    have = [one for one in READERS if (paths.run_folder(one, run) / "manifest.json").is_file()]
+    return [one for one in have if only is None or one == "movies"] or ["movies"]
 
 
 THESIS: Mapping[str, Any] = {

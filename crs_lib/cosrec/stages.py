@@ -56,7 +56,11 @@ def load_all(source: str) -> dict[str, Partition]:
 
 
 def audit(config: CorpusConfig) -> Audit:
-    """Read and audit a corpus; writes ``quirks.csv`` and ``claims.csv`` into the run."""
+    """Read and audit a corpus; writes its four tables into the run.
+
+    They are ``quirks.csv`` and ``claims.csv``, the ratings of each conversation (``ratings.csv``) and the
+    judgments of each intent (``judgments.csv``).
+    """
     found = load_all(config.source)
     hashes = {f"{name}/{file}": h for name, p in found.items() for file, h in p.hashes.items()}
     with runs.stage(STUDY, config.run, "corpus", asdict(config), hashes, fixed=False) as work:
@@ -64,6 +68,9 @@ def audit(config: CorpusConfig) -> Audit:
         claims = statistics.readme_claims(found)
         tables.write_csv(work.path("quirks.csv"), odd)
         tables.write_csv(work.path("claims.csv"), claims)
+        tables.write_csv(work.path("ratings.csv"), statistics.conversation_ratings(found))
+        judged = statistics.judgments_per_intent(found["curated"]).reset_index()
+        tables.write_csv(work.path("judgments.csv"), judged)
         work.counts.update(quirks=len(odd), conversations=sum(len(p.conversations) for p in found.values()))
     return Audit(found, odd, claims)
 

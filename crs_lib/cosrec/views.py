@@ -1,52 +1,31 @@
-"""Figures of the CoSRec notebooks: one function of a tidy frame each; they show and return nothing."""
+"""What the CoSRec notebooks show: figures (they show and return nothing) and small tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 
+from crs_lib import figures
+from crs_lib.cosrec import figure_tables
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.cosrec.retrieve import RetrieveConfig
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
 from crs_lib.text import shorten
 
-_GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant"}
-
-
-def _shown(figure: Any) -> None:
-    figure.tight_layout()
-    plt.show()
-
 
 def average_ratings(counts: pd.Series) -> None:
     """Bars: conversations by average rating in bins of one half."""
-    figure, axes = plt.subplots(figsize=(6, 2.8))
-    sns.barplot(x=counts.index, y=counts.to_numpy(), color="#0072B2", ax=axes)
-    axes.set(xlabel="average rating, from", ylabel="conversations")
-    _shown(figure)
+    figures.draw("cosrec_average_ratings", figure_tables.average_ratings(counts))
 
 
 def aspect_ratings(counts: pd.DataFrame) -> None:
     """Grouped bars: conversations by their rounded mean rating of each aspect."""
-    tidy = counts.reset_index().melt("rating", var_name="aspect", value_name="conversations")
-    figure, axes = plt.subplots(figsize=(6, 2.8))
-    sns.barplot(tidy, x="rating", y="conversations", hue="aspect", palette="colorblind", ax=axes)
-    axes.legend(title=None, fontsize=8)
-    _shown(figure)
+    figures.draw("cosrec_aspect_ratings", figure_tables.aspect_ratings(counts))
 
 
 def judgments(counts: pd.DataFrame) -> None:
-    """Stacked bars: intents by the number of their judgments of each grade."""
-    tidy = (
-        counts.rename(columns=_GRADES).reset_index().melt("judgments", var_name="grade", value_name="intents")
-    )
-    figure, axes = plt.subplots(figsize=(6, 2.8))
-    sns.barplot(tidy, x="judgments", y="intents", hue="grade", palette="colorblind", ax=axes)
-    axes.tick_params(axis="x", labelrotation=45)
-    axes.legend(title=None, fontsize=8)
-    _shown(figure)
+    """Grouped bars: intents by the number of their judgments of each grade."""
+    figures.draw("cosrec_judgments", figure_tables.judgments(counts))
 
 
 def conversation(talk: Conversation, lines: int = 16, width: int = 100) -> pd.DataFrame:
@@ -57,15 +36,7 @@ def conversation(talk: Conversation, lines: int = 16, width: int = 100) -> pd.Da
 
 def systems(means: pd.DataFrame, measure: str) -> None:
     """Points with intervals: the mean of a measure by kind of topic and system."""
-    part = means[means["measure"] == measure]
-    figure, axes = plt.subplots(figsize=(6, 0.5 + 0.35 * len(part)))
-    places = range(len(part))
-    error = [part["mean"] - part["low"], part["high"] - part["mean"]]
-    axes.errorbar(part["mean"], list(places), xerr=[e.clip(lower=0) for e in error], fmt="o", color="#0072B2")
-    axes.set_yticks(list(places), [f"{k}: {s}" for k, s in zip(part["kind"], part["system"], strict=True)])
-    axes.set(xlabel=f"{measure}, mean and 95 % interval over conversations", xlim=(0, 1))
-    axes.invert_yaxis()
-    _shown(figure)
+    figures.draw("cosrec_systems", figure_tables.systems(means, measure))
 
 
 def shortened(table: pd.DataFrame, width: int = 70) -> pd.DataFrame:

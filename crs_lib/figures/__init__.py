@@ -12,23 +12,33 @@ import pandas as pd
 from crs_lib import paths, tables
 from crs_lib.errors import InputError
 from crs_lib.figures import (
+    cosrec,
     diagrams,
     latex,
+    movies_judges,
     movies_pairs,
+    movies_power,
+    movies_radars,
     movies_ranks,
     movies_scores,
+    movies_sensitivity,
     movies_shifts,
     movies_time,
+    movies_usage,
+    realtalk,
     style,
 )
 from crs_lib.figures.base import FIGURES, NoDataError, counts
 from crs_lib.figures.latex import TABLES
 from crs_lib.registry import did_you_mean
 
-__all__ = ["FIGURES", "TABLES", "NoDataError", "caption", "draw", "make", "names", "redraw"]
+__all__ = ["FIGURES", "TABLES", "NoDataError", "caption", "draw", "make", "names", "redraw", "why_not"]
 
 # Importing them fills the registries.
-_MEMBERS = (diagrams, latex, movies_pairs, movies_ranks, movies_scores, movies_shifts, movies_time)
+_MEMBERS = (
+    cosrec, diagrams, latex, movies_judges, movies_pairs, movies_power, movies_radars, movies_ranks,
+    movies_scores, movies_sensitivity, movies_shifts, movies_time, movies_usage, realtalk,
+)  # fmt: skip
 
 
 def names(study: str | None = None) -> list[str]:
@@ -80,19 +90,28 @@ def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
     display({"image/png": picture, "text/plain": caption(name, *frames)}, raw=True)
 
 
+def why_not(name: str, run: str, reason: NoDataError) -> str:
+    """One line: which figure or table a run has no data for, why, and the command that makes the data."""
+    entry = FIGURES.get(name) if name in FIGURES else TABLES.get(name)
+    made_by = entry.facts.get("made_by", "")
+    return f"{name}: {reason}" + (f"; make it with: {made_by.format(run=run)}" if made_by else "")
+
+
 def redraw(
     run: str,
     only: str | None = None,
     study: str = "movies",
     *,
     read: Callable[[str, str], pd.DataFrame],
+    left_out: Callable[[str], object] | None = None,
 ) -> list[Path]:
     """Draw everything that a finished run has data for; returns the files, in order.
 
     ``read(run, table)`` is the study's reader. Each figure becomes a PNG (300 dpi) and a PDF (vector,
     fonts embedded) in ``figures/<study>-<run>/``, each table a ``.tex``, and ``captions.md`` says what
     they show. The same tables give the same bytes. ``only`` names one figure or table. A figure for
-    which the run has no data is left out, unless it is the one asked for.
+    which the run has no data is left out, and ``left_out`` is told the line of :func:`why_not`; the one
+    that was asked for raises NoDataError with it.
 
     Raises InputError for an unknown name (with a suggestion) or study, RunError from ``read``.
     """
@@ -107,14 +126,17 @@ def redraw(
     captions: list[str] = []
     for name in known if only is None else [only]:
         entry = FIGURES.get(name) if name in FIGURES else TABLES.get(name)
-        for table in entry.facts["tables"]:
-            cache[table] = cache[table] if table in cache else read(run, table)
-        frames = [cache[table] for table in entry.facts["tables"]]
         try:
+            for table in entry.facts["tables"]:
+                cache[table] = cache[table] if table in cache else read(run, table)
+            frames = [cache[table] for table in entry.facts["tables"]]
             done += _files(folder, name, frames)
-        except NoDataError:
+        except NoDataError as error:
+            line = why_not(name, run, error)
             if only is not None:
-                raise
+                raise NoDataError(line) from error
+            if left_out:
+                left_out(line)
             continue
         captions.append(f"**{name}.** {entry.facts['caption'].format(**counts(frames))}\n")
     if only is None:

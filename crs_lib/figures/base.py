@@ -10,7 +10,8 @@ from crs_lib.registry import Registry
 from crs_lib.stats import cluster_bootstrap
 
 # Each member: a function of tidy frames that returns a matplotlib Figure. Facts: ``study``, ``tables``
-# (the frames it takes, in order) and ``caption`` (may name {sessions}, {systems}, {shifts}, {turns}).
+# (the frames it takes, in order), ``caption`` (may name what :func:`counts` gives) and, where the stages
+# of every run do not make its data, ``made_by``: the command that does (may name {run}).
 FIGURES: Registry[Any] = Registry("figure")
 
 
@@ -23,15 +24,21 @@ def systems_of(frame: pd.DataFrame) -> list[str]:
     return [str(name) for name in dict.fromkeys(frame["model"])]
 
 
-def require(
-    frame: pd.DataFrame, columns: Sequence[str], *, systems: int = 1, sessions: int = 1
-) -> pd.DataFrame:
-    """The frame itself if it has these columns, systems and sessions; else InputError or NoDataError."""
-    absent = [column for column in ("model", *columns) if column not in frame.columns]
+def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
+    """The frame itself if it has these columns (else InputError) and rows (else NoDataError)."""
+    absent = [column for column in columns if column not in frame.columns]
     if absent:
         raise InputError(f"the table has no column {absent}; it has {list(frame.columns)[:20]}")
     if frame.empty:
         raise NoDataError("the table has no rows; there is nothing to draw")
+    return frame
+
+
+def require(
+    frame: pd.DataFrame, columns: Sequence[str], *, systems: int = 1, sessions: int = 1
+) -> pd.DataFrame:
+    """The frame itself if it has these columns, systems and sessions; else InputError or NoDataError."""
+    filled(frame, ["model", *columns])
     if len(systems_of(frame)) < systems:
         raise NoDataError(f"the figure compares systems: at least {systems}, the run has {systems_of(frame)}")
     if "session_id" in frame and frame["session_id"].nunique() < sessions:
@@ -58,9 +65,15 @@ def means(
 
 
 def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
-    """What captions may name: systems, sessions a system, turns a session, shifts a system; 0 if unknown."""
+    """What captions may name: systems, sessions a system, turns a session, shifts a system; 0 if unknown.
+
+    A table may say a number itself: a column ``n_topics`` gives its largest value as {n_topics}.
+    """
     found = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
     for frame in frames:
+        if len(frame):
+            told = [name for name in frame.columns if str(name).startswith("n_") and name != "n_missing"]
+            found |= {name: int(frame[name].max()) for name in told}
         if "model" in frame and len(frame):
             found["systems"] = frame["model"].nunique()
             if "session_id" in frame:

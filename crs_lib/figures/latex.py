@@ -27,7 +27,7 @@ MODEL_METRICS = (
 )  # fmt: skip
 _ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "−": r"$-$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--",
+    "−": r"$-$", "†": r"$\dagger$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--",
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def p_value(p: float) -> str:
     study="movies",
     tables=("model_metrics",),
     caption="Mean scores by system with 95 % intervals (n = {sessions} sessions per system, scenarios "
-    "resampled); arrows point to where a score is better.",
+    "resampled); arrows point to where a score is better, a dagger marks what is not valid for ranking.",
 )
 def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = MODEL_METRICS) -> str:
     """Headline metrics by system: mean with interval."""

@@ -1,6 +1,6 @@
 """Figures of pairs: metric with metric (correlations), system with system (effect sizes)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -18,6 +18,7 @@ RELATED = (
     "item_recovery_rate", "topic_adaptation_score", "cross_coherence", "context_retention",
     "topic_interference", "topic_recovery_rate", "slot_f1",
 )  # fmt: skip
+PREFIX = "judge_"  # of the columns of :func:`with_judges`
 _DIVERGING = "RdBu"  # told apart by colour-blind readers; the printed numbers carry the grey version
 
 
@@ -50,19 +51,37 @@ def signed(value: float) -> str:
     return ("−" if round(value, 2) < 0 else "") + text
 
 
+def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """The results with a column ``judge_<construct>`` in [1, 5] for each scored construct, and these names.
+
+    The names are empty where nobody judged; a session without a readable score has NaN.
+    """
+    given = results["judge"] if "judge" in results else [None] * len(results)
+    said = pd.DataFrame([one if isinstance(one, Mapping) else {} for one in given], index=results.index)
+    said = said.astype(float).dropna(axis=1, how="all").add_prefix(PREFIX)
+    return results.join(said), list(said.columns)
+
+
+def in_words(metric: str) -> str:
+    """A metric's short name, or "judge: coherence" for a judged construct."""
+    return f"judge: {metric.removeprefix(PREFIX)}" if metric.startswith(PREFIX) else style.short(metric)
+
+
 @FIGURES.register(
     "correlation_heatmap",
     study="movies",
     tables=("results",),
-    caption="Spearman correlation of session metrics within systems: each system's mean rank is taken off "
-    "first, so that differences between systems do not show as correlation ({systems} systems, {sessions} "
-    "sessions each). Bold: the 95 % interval (sessions resampled with all their systems) leaves out 0; "
-    "empty: a metric that does not vary.",
+    caption="Spearman correlation of session metrics, and of judges' scores where the run has them, within "
+    "systems: each system's mean rank is taken off first, so that differences between systems do not show "
+    "as correlation ({systems} systems, {sessions} sessions each). Bold: the 95 % interval (sessions "
+    "resampled with all their systems) leaves out 0; empty: a metric that does not vary.",
 )
 def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = RELATED) -> Any:
-    """Rank correlations of the session metrics, centred within systems."""
+    """Rank correlations of the session metrics and of judges' scores, centred within systems."""
     shown = [name for name in (base.get(one).name for one in metrics) if name in results]
     require(results, ["session_id", *shown], sessions=3)
+    results, judged = with_judges(results)
+    shown += judged
     if len(shown) < 2:
         raise NoDataError("a correlation needs at least 2 metrics")
     values = np.full((len(shown) - 1, len(shown) - 1), np.nan)
@@ -74,7 +93,7 @@ def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = RELAT
         if not np.isnan(row.correlation):
             bold = row.low > 0 or row.high < 0
             write_cell(panel, i, j, signed(row.correlation), row.correlation, bold=bold)
-    names = [style.short(name) for name in shown]
+    names = [in_words(name) for name in shown]
     matrix(made, panel, values, names[1:], names[:-1], "Spearman correlation")
     panel.set(xlabel="metric", ylabel="metric")
     n = results["session_id"].nunique()

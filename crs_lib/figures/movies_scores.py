@@ -1,4 +1,4 @@
-"""Scores of the systems: the leaderboard, bars per metric, distributions over sessions, components."""
+"""Scores of the systems: the leaderboard, bars per metric, distributions over sessions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,14 +16,10 @@ BARS = (
     "copying", "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference",
     "topic_recovery_rate", "slot_f1",
 )  # fmt: skip
-COMPONENTS = (
-    "satisfaction", "item_recovery_rate", "topic_interference_leakage", "copying", "cross_coherence",
-    "context_retention", "slot_f1",
-)  # fmt: skip
 SPREAD = ("item_tas", "satisfaction_corrected", "topic_adaptation_score")
 
 
-def _table(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
+def table_of(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
     """The rows of each metric that some system has a mean of, by system."""
     require(model_metrics, ["metric", "mean", "low", "high", "n"])
     for name in metrics:
@@ -38,7 +34,8 @@ def _table(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.
     return found
 
 
-def _sessions(model_metrics: pd.DataFrame) -> str:
+def sessions_in_words(model_metrics: pd.DataFrame) -> str:
+    """How many sessions a system has at most, for a note: "n = 50 sessions per system"."""
     most = int((model_metrics["n"] + model_metrics["n_missing"]).max())
     return f"n = {most} sessions per system"
 
@@ -53,7 +50,7 @@ def _sessions(model_metrics: pd.DataFrame) -> str:
 )
 def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS) -> Any:
     """Systems by item TAS, with the other headline scores and their ranks beside it."""
-    found = _table(model_metrics, metrics)
+    found = table_of(model_metrics, metrics)
     first = next(iter(found.values()))["mean"].sort_values(ascending=False, kind="stable")
     order = [str(name) for name in first.index]
     looks = style.looks(order)
@@ -75,7 +72,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS
     made.get_layout_engine().set(wspace=0.07)
     made.supylabel("system")
     words = "Means with 95 % intervals; numbers beside a panel: ranks, 1 is best"
-    style.note(made, f"{words}; {_sessions(model_metrics)}.")
+    style.note(made, f"{words}; {sessions_in_words(model_metrics)}.")
     return made
 
 
@@ -97,7 +94,7 @@ def _name_rows(axes: Any, order: Sequence[str]) -> None:
 )
 def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = BARS) -> Any:
     """One small bar chart per metric: mean by system with its interval."""
-    found = _table(model_metrics, metrics)
+    found = table_of(model_metrics, metrics)
     order = systems_of(model_metrics)
     looks = style.looks(order)
     columns = min(3, len(found))
@@ -120,7 +117,7 @@ def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = BARS) -
     _name_rows(axes, order)
     made.supylabel("system")
     words = "Bars: mean over sessions; lines: 95 % interval; –: not defined"
-    style.note(made, f"{words}; {_sessions(model_metrics)}.")
+    style.note(made, f"{words}; {sessions_in_words(model_metrics)}.")
     return made
 
 
@@ -176,73 +173,3 @@ def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
     panel.fill_between(x, foot, top, color=colour, alpha=0.35, linewidth=0)
     panel.plot(x, top, color=colour, linewidth=1.1)
     panel.plot([low, high], [foot, foot], color=colour, linewidth=0.8)
-
-
-@FIGURES.register(
-    "component_radar",
-    study="movies",
-    tables=("model_metrics",),
-    caption="Components of the adaptation scores on their declared ranges, turned so that outward is better "
-    "(“1 − L” is leakage turned round). Means with 95 % intervals along the spokes (n = {sessions} sessions "
-    "per system); a spoke without a mark is not defined for that system.",
-)
-def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = COMPONENTS) -> Any:
-    """One small radar per system: components scaled to [0, 1], outward is better."""
-    found = {
-        name: part
-        for name, part in _table(model_metrics, metrics).items()
-        if np.isfinite([base.get(name).low, base.get(name).high]).all()
-    }
-    if len(found) < 3:
-        raise NoDataError("a radar needs at least 3 metrics with a finite range and a mean")
-    order = systems_of(model_metrics)
-    columns = min(3, len(order))
-    rows = -(-len(order) // columns)
-    polar = {"projection": "polar"}
-    made, axes = style.figure(0.4 + 1.72 * rows, rows, columns, subplot_kw=polar)
-    looks, names = style.looks(order), dict(zip(order, style.labels(order, 18), strict=True))
-    angles = np.linspace(0, 2 * np.pi, len(found), endpoint=False)
-    for panel, name in zip(axes.flat, order, strict=False):
-        ends = np.array([_outward(metric, part.loc[name]) for metric, part in found.items()])
-        _radar(panel, angles, ends, looks[name], [_spoke(metric) for metric in found])
-        panel.set_title(names[name], pad=6, fontweight="bold", loc="left")
-    for panel in axes.flat[len(order) :]:
-        panel.set_visible(False)
-    style.note(
-        made,
-        "Outward is better: centre and rim are the worst and the best value of a component's range; thick, "
-        f"along the spokes: 95 % interval; no mark: not defined; {_sessions(model_metrics)}.",
-    )
-    return made
-
-
-def _outward(metric: str, row: pd.Series) -> tuple[float, float, float]:
-    """Mean and interval as shares of the metric's range, turned so that 1 is best."""
-    facts = base.get(metric)
-    mean, low, high = ((row[key] - facts.low) / (facts.high - facts.low) for key in ("mean", "low", "high"))
-    return (1 - mean, 1 - high, 1 - low) if facts.direction == base.LOWER else (mean, low, high)
-
-
-def _spoke(metric: str) -> str:
-    return f"1 − {style.short(metric)}" if base.get(metric).direction == base.LOWER else style.short(metric)
-
-
-def _radar(panel: Any, angles: Any, ends: Any, look: style.Look, labels: Sequence[str]) -> None:
-    panel.set_theta_zero_location("N")
-    panel.set_theta_direction(-1)
-    mean = ends[:, 0]
-    closed = np.append(angles, angles[0]), np.append(mean, mean[0])
-    panel.plot(*closed, color=look.colour, linewidth=1.1)
-    if not np.isnan(mean).any():
-        panel.fill(*closed, color=look.colour, alpha=0.15, linewidth=0)
-    for angle, (middle, low, high) in zip(angles, ends, strict=True):
-        panel.plot([angle, angle], [low, high], color=look.colour, linewidth=3, alpha=0.6)
-        panel.plot(angle, middle, look.marker, color=look.colour, markersize=0.8 * look.size)
-    panel.set_ylim(0, 1.02)
-    panel.set_yticks([0.25, 0.5, 0.75], ["", "", ""])
-    panel.set_xticks(angles, labels)
-    panel.tick_params(axis="x", pad=-3)
-    for text, angle in zip(panel.get_xticklabels(), angles, strict=True):
-        side = round(float(np.sin(angle)), 6)
-        text.set_horizontalalignment("center" if abs(side) < 0.2 else "left" if side > 0 else "right")
-    panel.spines["polar"].set_color(style.GRID)

@@ -88,9 +88,9 @@ def short(metric: str) -> str:
 
 
 def titled(metric: str) -> str:
-    """Short name with an arrow to where it is better: "item TAS ↑"."""
-    arrow = {base.HIGHER: " ↑", base.LOWER: " ↓"}.get(base.get(metric).direction, "")
-    return short(metric) + arrow
+    """Short name with an arrow to where it is better, "item TAS ↑"; a dagger says: not valid for ranking."""
+    facts = base.get(metric)
+    return facts.label + {base.HIGHER: " ↑", base.LOWER: " ↓"}.get(facts.direction, "")
 
 
 def labels(names: Sequence[str], width: int = 22) -> list[str]:
@@ -126,7 +126,11 @@ def figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tu
 
 
 def note(made: Any, text: str) -> None:
-    """One or two small lines under the figure: what the marks mean, and n."""
+    """One or two small lines under the figure: what the marks mean, and n; last what a dagger means."""
+    from matplotlib.text import Text
+
+    if any(base.DAGGER in one.get_text() for one in made.findobj(Text)):
+        text += f" {base.DAGGER} not valid for ranking."
     made.supxlabel(
         textwrap.fill(text.replace(" %", "\u00a0%"), 110), x=0.01, ha="left", fontsize=SMALL, color=FAINT
     )

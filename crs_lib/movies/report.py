@@ -16,7 +16,7 @@ import pandas as pd
 from crs_lib import figures, paths, runs, stats, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
-from crs_lib.movies import evaluate, simulate, stat_views, views
+from crs_lib.movies import evaluate, figure_tables, simulate, stat_views, views
 from crs_lib.movies.page import Link, Mean, fill, part, table
 from crs_lib.stats.plan import Plan
 
@@ -152,11 +152,8 @@ class _Report:
         read: dict[str, pd.DataFrame] = {"results": self.results, "model_metrics": self.means}
         names = figures.names(simulate.STUDY)
         for name in sorted(names, key=lambda name: not figures.FIGURES.get(name).facts["tables"]):
-            wanted = figures.FIGURES.get(name).facts["tables"]
-            frames = [
-                read.setdefault(t, read[t] if t in read else evaluate.read(self.run, t)) for t in wanted
-            ]
             try:
+                frames = [self._table(t, read) for t in figures.FIGURES.get(name).facts["tables"]]
                 picture = style.data(figures.make(name, *frames), "png", DPI)
             except NoDataError:
                 continue
@@ -166,6 +163,15 @@ class _Report:
                 f'<figure id="figure-{name}"><img src="data:image/png;base64,{data}" alt="{said}">'
                 f"<figcaption>{said}</figcaption></figure>"
             )
+
+    def _table(self, name: str, read: dict[str, pd.DataFrame]) -> pd.DataFrame:
+        """A table behind a figure, read once; power is that of the report's own plan."""
+        if name not in read:
+            own = name == "power"
+            read[name] = (
+                figure_tables.power(self.run, self.plan) if own else figure_tables.read(self.run, name)
+            )
+        return read[name]
 
     def _metrics(self) -> str:
         """Every metric of every system, and in how many sessions it is undefined."""

@@ -6,13 +6,14 @@ Rank stability is Kendall's tau to the ranking of the default. Source: docs/vali
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy import stats as scipy_stats
 
-from crs_lib import rng
+from crs_lib import rng, stats
 from crs_lib.dialogue import Dialogue
 from crs_lib.errors import InputError
 from crs_lib.metrics.composite import ItemWeights
@@ -50,6 +51,7 @@ def weights(turns: pd.DataFrame, choices: Iterable[ItemWeights] | None = None) -
     """One row per weighting of the item-grounded composite: its weights, tau, and the best system.
 
     ``turns`` are scored turns of several systems; turns without S* are left out, as in the score itself.
+    ``n_systems`` have such turns, in ``n_sessions`` scenarios; without any, tau is NaN and "best" empty.
     """
     parts = pd.DataFrame(
         {
@@ -69,8 +71,9 @@ def weights(turns: pd.DataFrame, choices: Iterable[ItemWeights] | None = None) -
     for choice in [ItemWeights(), *(simplex() if choices is None else choices)]:
         found = _composite(means, choice)
         share = {name: getattr(choice, name) for name in PARTS}
-        rows.append({**share, "tau": tau(default, found), "best": str(found.idxmax())})
-    return pd.DataFrame(rows).assign(is_default=[True] + [False] * (len(rows) - 1))
+        rows.append({**share, "tau": tau(default, found), "best": str(found.idxmax()) if len(found) else ""})
+    table = pd.DataFrame(rows).assign(is_default=[True] + [False] * (len(rows) - 1))
+    return table.assign(n_systems=len(means), n_sessions=parts["session_id"].nunique())
 
 
 def _composite(means: pd.DataFrame, w: ItemWeights) -> pd.Series:
@@ -78,34 +81,88 @@ def _composite(means: pd.DataFrame, w: ItemWeights) -> pd.Series:
     return score - w.delta * means["copied"]
 
 
-def choices() -> dict[str, Convention]:
-    """The conventions that are compared with the default, by what they change."""
+class Choice(NamedTuple):
+    """One setting of a convention beside its default: what is chosen, how it is set, and the convention."""
+
+    choice: str
+    setting: str
+    rule: Convention
+
+
+def choices() -> list[Choice]:
+    """The conventions that are compared with the default, choice by choice; each has its default too."""
     base = conventions.get("default")
-    found = {f"empty: {rule}": replace(base, empty=rule) for rule in ("skip", "zero", "one")}
-    found |= {f"copied runs of {n}": replace(base, copy_orders=(n,)) for n in (2, 3, 4, 5)}
-    found |= {f"window of {n} replies": replace(base, window=n) for n in (1, 3, 5)}
     limits = ((0.2, 0.5), (0.35, 0.65), (0.5, 0.8))
-    return found | {
-        f"recovered at {c:g}/{r:g}": replace(base, recovery_cc=c, recovery_cr=r) for c, r in limits
-    }
+    return [
+        *(Choice("empty sets", rule, replace(base, empty=rule)) for rule in ("skip", "zero", "one")),
+        *(Choice("copied runs, words", f"{n}", replace(base, copy_orders=(n,))) for n in (2, 3, 4, 5)),
+        *(Choice("recovery window, replies", f"{n}", replace(base, window=n)) for n in (1, 3, 5)),
+        *(
+            Choice("recovery thresholds", f"{c:g}/{r:g}", replace(base, recovery_cc=c, recovery_cr=r))
+            for c, r in limits
+        ),
+    ]
 
 
 def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder, metrics: Sequence[str]) -> pd.DataFrame:
-    """One row per choice and metric: tau of the systems' means to those of the default convention."""
-    default = system_means(dialogues, grounder, conventions.get("default"), metrics)
-    rows = []
-    for name, rule in choices().items():
-        found = system_means(dialogues, grounder, rule, metrics)
-        rows += [{"choice": name, "metric": m, "tau": tau(default[m], found[m])} for m in metrics]
+    """One row per choice, setting and metric: tau to the default convention's means, as :func:`agreement`."""
+    default = session_scores(dialogues, grounder, conventions.get("default"), metrics)
+    rows: list[dict[str, Any]] = []
+    for choice, setting, rule in choices():
+        found = session_scores(dialogues, grounder, rule, metrics)
+        facts = {"choice": choice, "setting": setting}
+        rows += [{**facts, "metric": m, **agreement(default, found, m)} for m in metrics]
     return pd.DataFrame(rows)
 
 
-def system_means(
+def session_scores(
     dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention, metrics: Sequence[str]
 ) -> pd.DataFrame:
-    """Mean of each session metric by system under a convention."""
+    """Each session's metrics under a convention, a row a session: model, session_id and the metrics."""
     sessions = pd.DataFrame([one.session for one in score_all(dialogues, grounder, rule)])
-    return sessions.groupby("model", sort=False)[list(metrics)].agg(lambda s: s.astype(float).mean())
+    return sessions[["model", "session_id", *metrics]].astype(dict.fromkeys(metrics, float))
+
+
+def agreement(
+    a: pd.DataFrame, b: pd.DataFrame, metric: str, *, resamples: int = 1000, seed: int = 0
+) -> dict[str, float | int]:
+    """Kendall's tau-b in [-1, 1] of the systems' means in two sets of scores, with its 95 % interval.
+
+    Scenarios are drawn for both sets at once, with all their systems. ``n_systems`` have a mean in both,
+    over ``n_sessions`` scenarios. NaN for fewer than two such systems or where all means are equal.
+    """
+    wide = [one.pivot_table(index="session_id", columns="model", values=metric, sort=False) for one in (a, b)]
+    systems = [name for name in wide[0].columns if name in wide[1].columns]
+    scenarios = sorted({*wide[0].index, *wide[1].index})
+    values = [one.reindex(index=scenarios, columns=systems).to_numpy(dtype=float) for one in wide]
+
+    def statistic(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        first, second = (_signs(_weighted_means(one, weights)) for one in values)
+        with np.errstate(invalid="ignore"):
+            scale = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
+            return np.asarray((first * second).sum(axis=1) / scale)[:, None]
+
+    if len(systems) < 2:
+        found = dict.fromkeys(("tau", "low", "high"), float("nan"))
+    else:
+        drawn = stats.bootstrap_estimates(
+            statistic, len(scenarios), resamples=resamples, seed=seed, method="percentile"
+        )
+        found = {"tau": float(drawn.estimate[0]), "low": float(drawn.low[0]), "high": float(drawn.high[0])}
+    return {**found, "n_systems": len(systems), "n_sessions": len(scenarios)}
+
+
+def _weighted_means(values: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Means of the columns over the rows that have a value, for each row of weights; NaN without any."""
+    known = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray((weights @ np.nan_to_num(values)) / (weights @ known))
+
+
+def _signs(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Which of each pair of columns is higher, as -1, 0 or 1; 0 for a pair without both means."""
+    left, right = np.triu_indices(means.shape[1], k=1)
+    return np.nan_to_num(np.sign((means[:, left] - means[:, right]).round(12)))
 
 
 def part_of(catalog: Catalog, share: float, seed: int = 0) -> Catalog:
@@ -125,16 +182,18 @@ def by_catalogue(
     catalog: Catalog,
     config: SimulateConfig,
     metrics: Sequence[str],
-    shares: Sequence[float] = (0.25, 0.5, 1.0),
+    shares: Sequence[float] = (0.25, 0.5, 0.75, 1.0),
 ) -> pd.DataFrame:
-    """One row per share and metric: tau of the systems' means to those on the whole catalogue.
+    """One row per share and metric: tau to the systems' means on the whole catalogue, as :func:`agreement`.
 
     Users, systems and scores are made anew on every part, so this asks whether the ranking carries over.
     """
     found = {share: _simulated(part_of(catalog, share), config, metrics) for share in {*shares, 1.0}}
     rows: list[dict[str, Any]] = []
     for share in sorted(found):
-        rows += [{"share": share, "metric": m, "tau": tau(found[1.0][m], found[share][m])} for m in metrics]
+        films = max(1, round(share * len(catalog)))
+        facts = {"share": share, "films": films}
+        rows += [{**facts, "metric": m, **agreement(found[1.0], found[share], m)} for m in metrics]
     return pd.DataFrame(rows)
 
 
@@ -142,7 +201,7 @@ def _simulated(catalog: Catalog, config: SimulateConfig, metrics: Sequence[str])
     world = World(catalog, Grounder(catalog))
     keys = config.keys()
     talks = [session(world, key.system, key.session, config) for key in keys]
-    return system_means(talks, world.grounder, conventions.get("default"), metrics)
+    return session_scores(talks, world.grounder, conventions.get("default"), metrics)
 
 
 def stability(table: pd.DataFrame, by: str) -> pd.DataFrame:

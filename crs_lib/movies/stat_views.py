@@ -1,14 +1,21 @@
 """The tables of the statistics notebook: the declared plan, and a ladder of tests cut to what is read."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
 from crs_lib import paths
 from crs_lib.errors import InputError
+from crs_lib.figures.movies_time import waiting
 from crs_lib.movies.evaluate import ALL_METRICS
+from crs_lib.stats import logrank, power_curve, restricted_mean, variance_components
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.words import p_in_words
+
+# Where power is simulated: numbers of scenarios, and effects as multiples of the smallest that matters.
+SCENARIOS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 1500, 2000)
+TIMES = (0.5, 1.0, 2.0)
 
 
 def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
@@ -75,3 +82,57 @@ def of_contrasts(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 def assumption_table(frame: pd.DataFrame) -> pd.DataFrame:
     """Each check of an outcome with its verdict and what follows from it."""
     return tidy(frame, ["check", "test", "p", "holds", "follows"])
+
+
+def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    """Power in [0, 1] of a declared contrast by effect and number of scenarios, a row each.
+
+    Paired Wilcoxon tests at the level that Holm gives the first of the plan's contrasts, simulated with the
+    deviation of paired differences that the scores show, pooled over systems (``sd_difference``). Effects are
+    half, once and twice the smallest that matters (``smallest``); ``error`` is the Monte Carlo error,
+    ``target`` the plan's power, ``n_sessions`` the scenarios at hand.
+    Scenarios go up to where the smallest effect is all but surely found.
+    Raises InputError where no deviation can be estimated.
+    """
+    outcome, at = plan.primary_outcome, {"system": plan.system, "scenario": plan.scenario}
+    pilot = variance_components(scores[scores[outcome].notna()], value=outcome, **at).iloc[0]
+    sd = float(pilot["sd_difference"])
+    family = max(1, len(plan.contrasts))
+    rows: list[pd.DataFrame] = []
+    for n in SCENARIOS:
+        effects = [times * plan.smallest_effect for times in TIMES]
+        rows.append(power_curve(sd, effects, [n], alpha=plan.alpha, tests=family, seed=plan.seed))
+        if n > pilot["n"] and rows[-1]["power"].iloc[1] > 0.99:
+            break
+    facts: dict[str, Any] = {"outcome": outcome, "smallest": plan.smallest_effect, "target": plan.power}
+    facts |= {"sd_difference": sd, "n_sessions": int(pilot["n"]), "n_contrasts": family}
+    facts["n_systems"] = scores[plan.system].nunique()
+    return pd.concat(rows, ignore_index=True).assign(**facts)
+
+
+def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
+    """Log-rank tests that the systems wait alike for recovery: over all shifts, and within types of shift.
+
+    Waiting times are those of the recovery curves: replies until one item meets every wish, censored at the
+    next shift. A note where there is nothing to compare. Source: :func:`crs_lib.figures.movies_time.waiting`.
+    """
+    times = waiting(shifts).assign(type=shifts.loc[shifts["watched"] > 0, "type"])
+    try:
+        tests = {"all shifts": logrank(times), "within types of shift": logrank(times, strata="type")}
+    except InputError as error:
+        return pd.DataFrame({"note": [str(error)]})
+    found = pd.concat([test.assign(compared=name) for name, test in tests.items()])
+    return tidy(found, ["compared", "statistic", "df1", "p", "events", "n"])
+
+
+def waiting_times(shifts: pd.DataFrame) -> pd.DataFrame:
+    """Mean replies until recovery by system, up to the horizon all were followed for, with intervals.
+
+    A note where no time can be restricted: no shifts, or every one recovered at once.
+    Source: as :func:`recovery_tests`; Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
+    """
+    try:
+        found = restricted_mean(waiting(shifts))
+    except InputError as error:
+        return pd.DataFrame({"note": [str(error)]})
+    return found[["system", "restricted_mean", "low", "high", "horizon", "n"]]

@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from itertools import product
 
 import matplotlib
 import numpy as np
@@ -9,9 +10,10 @@ import pandas as pd
 import pytest
 
 from crs_lib import figures, rng
+from crs_lib.commands import READERS
 from crs_lib.errors import InputError, RunError
 from crs_lib.figures import style
-from crs_lib.metrics import base
+from crs_lib.metrics import base, evidence
 
 FEW = ("tracker", "echo", "random")
 MANY = (
@@ -24,6 +26,7 @@ TURN_METRICS = (
     "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "slot_f1",
 )  # fmt: skip
 RECOVERY = ("item_recovery_rate", "topic_recovery_rate")
+CONSTRUCTS = ("proactiveness", "coherence", "personalization")
 N_SESSIONS, N_TURNS, SHIFTS = 8, 10, (3, 7)
 
 
@@ -57,12 +60,146 @@ def frames(systems=FEW):
         shift_table.groupby(keys, sort=False)["recovered_item"].mean().to_numpy(dtype=float)
     )
     results["topic_recovery_rate"] = results["cross_coherence"].round(1)
+    results["judge"] = [
+        {name: 1 + float(draw.integers(0, 9)) / 2 for name in CONSTRUCTS} for _ in results.index
+    ]
     return {
         "turns": turn_table,
         "shifts": shift_table,
         "results": results,
         "model_metrics": model_metrics(results),
+        **judged(systems),
+        **sensitivity(systems),
+        **OTHER_STUDIES,
     }
+
+
+def judged(systems):
+    """What judges and language models leave behind: means by construct, and calls of every system and a judge."""
+    rows = [
+        {
+            "model": model,
+            "construct": name,
+            "mean": 3 + place / 2,
+            "low": 2.8,
+            "high": 4.6,
+            "n_sessions": N_SESSIONS,
+        }
+        for model in systems
+        for place, name in enumerate(CONSTRUCTS)
+    ]
+    calls = [
+        {"role": role, "model": model, "session_id": f"{session:05d}", "tokens_in": 900 + 40 * session}
+        | {"tokens_out": 30 + session, "seconds": 1.5 + session / 10, "sent": (role, session) != ("judge", 3)}
+        for role, models in (("crs", systems), ("judge", [systems[-1], "ollama:a-judge:1"]))
+        for model in models
+        for session in range(N_SESSIONS)
+    ]
+    return {"judge_means": pd.DataFrame(rows), "llm_calls": pd.DataFrame(calls)}
+
+
+def sensitivity(systems):
+    """Tau of made-up rankings over weights, choices and catalogue sizes; power of made-up tests."""
+    n = {"n_systems": len(systems), "n_sessions": N_SESSIONS}
+    names = ("alpha", "beta", "gamma", "delta")
+    grid = [w for w in product(range(5), repeat=4) if sum(w) == 4 and w[0]]
+    weights = [dict(zip(names, (0.6, 0.4, 0.25, 0.5), strict=True)) | {"tau": 1.0, "is_default": True, **n}]
+    for one in grid:
+        shares = {name: part / 4 for name, part in zip(names, one, strict=True)}
+        weights.append(shares | {"tau": 1 - one[2] / 2, "is_default": False, **n})
+    tau = {"tau": 0.9, "low": 0.7, "high": 1.0}
+    settings = {
+        "empty sets": ("skip", "zero", "one"),
+        "recovery thresholds": ("0.2/0.5", "0.35/0.65", "0.5/0.8"),
+    }
+    choices = [
+        {"choice": choice, "setting": setting, "metric": metric, **tau, **n}
+        for choice, values in settings.items()
+        for setting in values
+        for metric in (*RECOVERY, "item_tas")
+    ]
+    sizes = [
+        {"share": share, "films": int(1000 * share), "metric": metric, **tau, **n}
+        for share in (0.25, 0.5, 1.0)
+        for metric in RECOVERY
+    ]
+    facts = {
+        "error": 0.01,
+        "outcome": "item_tas",
+        "smallest": 0.05,
+        "target": 0.8,
+        "sd_difference": 0.14,
+        **n,
+    }
+    power = [
+        {
+            "effect": effect,
+            "sessions": k,
+            "power": min(1.0, effect * k / 4),
+            "alpha": 0.007,
+            "n_contrasts": 7,
+            **facts,
+        }
+        for effect in (0.025, 0.05, 0.1)
+        for k in (5, 20, 50, 200)
+    ]
+    return {
+        "sensitivity_weights": pd.DataFrame(weights),
+        "sensitivity_choices": pd.DataFrame(choices),
+        "sensitivity_catalogue": pd.DataFrame(sizes),
+        "power": pd.DataFrame(power),
+    }
+
+
+ASPECTS = ("fluency", "informativeness", "logicality", "coherence")
+GRADES = ("not relevant", "relevant", "highly relevant")
+SCORE = {
+    "measure": "nDCG@10",
+    "mean": 0.5,
+    "low": 0.4,
+    "high": 0.7,
+    "n_topics": N_SESSIONS,
+    "n_conversations": 3,
+}
+OTHER_STUDIES = {
+    "average_ratings": pd.DataFrame({"from": ["1.0", "1.5", "2.0"], "conversations": [1, 0, 7]}).assign(
+        n_conversations=N_SESSIONS
+    ),
+    "aspect_ratings": pd.DataFrame(list(product(range(1, 6), ASPECTS)), columns=["rating", "aspect"]).assign(
+        conversations=2, n_conversations=N_SESSIONS
+    ),
+    "judgments": pd.DataFrame(
+        list(product([f"{25 * k}-{25 * k + 24}" for k in range(11)], GRADES)), columns=["judgments", "grade"]
+    ).assign(intents=3, n_intents=N_SESSIONS),
+    "systems": pd.DataFrame(
+        [
+            {"kind": kind, "system": system, **SCORE}
+            for kind in ("recommendation", "search")
+            for system in ("bm25-dense-hashing-first-and-last", "bm25-last-turn", "random order of the pool")
+        ]
+    ),
+    "attribution": pd.DataFrame(
+        [
+            {"by": by, "group": group, "ids": N_SESSIONS, "n_ids": N_SESSIONS}
+            | dict(zip(evidence.BUCKETS, (1, 1, 2, 1, 3), strict=True))
+            for by, group in (("all", "all"), ("category", "1"), ("category", "2"), ("chat", "Chat_1"))
+        ]
+    ),
+    "intervals": pd.DataFrame(
+        [
+            {
+                "measure": measure,
+                "mean": 0.5,
+                "low": 0.4,
+                "high": 0.6,
+                "chats_low": np.nan,
+                "chats_high": np.nan,
+            }
+            | {"n_questions": N_SESSIONS}
+            for measure in ("r@5", "r@10", "mrr", "recall", "f1")
+        ]
+    ),
+}
 
 
 def model_metrics(results):
@@ -132,8 +269,9 @@ EACH = pytest.mark.parametrize("name", ALL)
 @EACH
 def test_the_facts_are_complete(name):
     entry = figures.FIGURES.get(name)
-    assert set(entry.facts) == {"study", "tables", "caption"}
-    assert set(entry.facts["tables"]) <= {"turns", "shifts", "results", "model_metrics"}
+    assert {"study", "tables", "caption"} <= set(entry.facts) <= {"study", "tables", "caption", "made_by"}
+    assert set(entry.facts["tables"]) <= set(frames())
+    assert entry.facts["study"] in READERS
     assert entry.summary
 
 
@@ -233,7 +371,7 @@ def test_wrong_tables_are_refused(name):
         with pytest.raises(figures.NoDataError, match="no rows"):
             figures.make(name, *(table.iloc[:0] for table in wanted))
         with pytest.raises(InputError, match="has no column"):
-            figures.make(name, *(table[["model"]] for table in wanted))
+            figures.make(name, *(table.iloc[:, :1] for table in wanted))
 
 
 @EACH
@@ -288,39 +426,53 @@ def read(run, table):
     return frames()[table]
 
 
-def test_redraw_writes_everything_once_silently_and_the_same_again(folder, capsys):
-    done = figures.redraw("test", read=read)
+def of(study):
+    """The figures and the tables of a study by name."""
+    return figures.names(study), [entry.name for entry in figures.TABLES if entry.facts["study"] == study]
+
+
+@pytest.mark.parametrize("study", READERS)
+def test_redraw_writes_everything_once_silently_and_the_same_again(study, folder, capsys):
+    done = figures.redraw("test", study=study, read=read)
     first = {path.name: path.read_bytes() for path in done}
-    tables = [f"{entry.name}.tex" for entry in figures.TABLES]
+    drawn, printed = of(study)
     assert sorted(first) == sorted(
-        [f"{n}.{k}" for n in ALL for k in ("png", "pdf")] + tables + ["captions.md"]
+        [f"{n}.{k}" for n in drawn for k in ("png", "pdf")] + [f"{n}.tex" for n in printed] + ["captions.md"]
     )
-    assert sorted(path.name for path in folder.iterdir()) == sorted(first)
-    assert all(f"**{name}.** " in first["captions.md"].decode() for name in ALL)
-    some = ("leaderboard", "system_overview", "table_recovery")
-    again = [path for name in some for path in figures.redraw("test", name, read=read)]
-    assert {path.name for path in again} == {f"{n}.{k}" for n in some[:2] for k in ("png", "pdf")} | {
-        "table_recovery.tex"
-    }
-    assert all(path.read_bytes() == first[path.name] for path in again)
+    assert sorted(path.name for path in (folder.parent / f"{study}-test").iterdir()) == sorted(first)
+    assert all(f"**{name}.** " in first["captions.md"].decode() for name in drawn)
+    for name in (*drawn[:2], *drawn[-2:], *printed[-1:]):
+        again = figures.redraw("test", name, study, read=read)
+        suffixes = ["tex"] if name in printed else ["png", "pdf"]
+        assert [path.name for path in again] == [f"{name}.{suffix}" for suffix in suffixes]
+        assert all(path.read_bytes() == first[path.name] for path in again)
     assert capsys.readouterr() == ("", "")
 
 
-def test_redraw_leaves_out_what_the_run_has_no_data_for(folder, monkeypatch):
+def test_redraw_leaves_out_what_the_run_has_no_data_for_and_says_so(folder, monkeypatch):
     monkeypatch.setattr(style, "data", lambda made, kind, dpi: b"drawn")
 
     def no_shifts(run, table):
+        if table == "llm_calls":
+            raise figures.NoDataError("run 'test' called no language model")
         frame = frames()[table]
         if table == "turns":
             return frame.assign(since_shift=pd.array([None] * len(frame), dtype="Int64"))
         return frame.iloc[:0] if table == "shifts" else frame
 
-    names = {path.stem for path in figures.redraw("test", read=no_shifts)}
-    assert names == {*ALL, *figures.TABLES.names(), "captions"} - {
-        "recovery_curves", "adaptation_profile", "score_around_shifts", "table_recovery",
+    told = []
+    done = figures.redraw("test", read=no_shifts, left_out=told.append)
+    lacking = {
+        "recovery_curves", "adaptation_profile", "score_around_shifts", "table_recovery", "tokens_and_time",
     }  # fmt: skip
-    with pytest.raises(figures.NoDataError):
-        figures.redraw("test", "recovery_curves", read=no_shifts)
+    drawn, printed = of("movies")
+    assert {path.stem for path in done} == {*drawn, *printed, "captions"} - lacking
+    assert {line.split(":")[0] for line in told} == lacking
+    (calls,) = [line for line in told if line.startswith("tokens_and_time")]
+    assert "called no language model; make it with: python -m crs_lib run 03_simulate" in calls
+    for name in ("recovery_curves", "tokens_and_time"):
+        with pytest.raises(figures.NoDataError, match=f"^{name}: "):
+            figures.redraw("test", name, read=no_shifts)
 
 
 def test_redraw_refuses_unknown_names_before_it_reads(folder):

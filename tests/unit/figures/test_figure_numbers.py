@@ -7,7 +7,15 @@ from scipy import stats as scipy_stats
 
 from crs_lib import rng
 from crs_lib.errors import InputError
-from crs_lib.figures import base, movies_pairs, movies_ranks, movies_scores, movies_shifts, movies_time
+from crs_lib.figures import (
+    base,
+    movies_pairs,
+    movies_radars,
+    movies_ranks,
+    movies_shifts,
+    movies_time,
+    movies_usage,
+)
 
 NA = None
 
@@ -176,11 +184,38 @@ def test_only_complete_scenarios_are_compared():
 def test_components_are_turned_so_that_outward_is_better():
     """Leakage 0.2 of [0, 1], interval 0.1 to 0.4, lower is better: 0.8, from 0.6 to 0.9."""
     row = pd.Series({"mean": 0.2, "low": 0.1, "high": 0.4})
-    assert movies_scores._outward("topic_interference_leakage", row) == pytest.approx((0.8, 0.6, 0.9))
-    assert movies_scores._outward("satisfaction", row) == pytest.approx((0.2, 0.1, 0.4))
-    assert movies_scores._outward("topic_adaptation_score", row) == pytest.approx((1.2 / 3, 1.1 / 3, 1.4 / 3))
+    assert movies_radars._outward("topic_interference_leakage", row) == pytest.approx((0.8, 0.6, 0.9))
+    assert movies_radars._outward("satisfaction", row) == pytest.approx((0.2, 0.1, 0.4))
+    assert movies_radars._outward("topic_adaptation_score", row) == pytest.approx((1.2 / 3, 1.1 / 3, 1.4 / 3))
 
 
 def test_a_table_without_the_columns_is_named():
     with pytest.raises(InputError, match=r"no column \['turn'\]; it has \['model'\]"):
         base.require(pd.DataFrame({"model": ["a"]}), ["turn"])
+
+
+def test_a_table_may_say_its_own_counts():
+    frame = pd.DataFrame({"metric": ["x", "y"], "n_topics": [3, 8], "n_missing": [1, 2]})
+    assert base.counts([frame]) == {"systems": 0, "sessions": 0, "turns": 0, "shifts": 0, "n_topics": 8}
+
+
+def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
+    frame = pd.DataFrame({"model": ["a", "b"], "judge": [{"coherence": 4, "tact": None}, None]}, index=[5, 7])
+    joined, names = movies_pairs.with_judges(frame)
+    assert names == ["judge_coherence"]
+    assert joined["judge_coherence"].tolist()[0] == 4
+    assert np.isnan(joined["judge_coherence"].tolist()[1])
+    nobody = [{"coherence": None}, {"coherence": None}]
+    assert movies_pairs.with_judges(frame.assign(judge=nobody))[1] == []
+    assert movies_pairs.with_judges(frame[["model"]])[1] == []
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "text"),
+    [
+        (640, "tokens_in", "640"), (1_540, "tokens_in", "1.5 k"), (2_500_000, "tokens_out", "2.5 M"),
+        (42, "seconds", "42 s"), (90, "seconds", "1.5 min"), (9_000, "seconds", "2.5 h"),
+    ],
+)  # fmt: skip
+def test_sums_are_a_few_characters(value, column, text):
+    assert movies_usage._total(value, column) == text

@@ -9,7 +9,7 @@ import pytest
 from crs_lib import figures, paths, runs
 from crs_lib.errors import InputError, RunError
 from crs_lib.figures import NoDataError
-from crs_lib.movies import evaluate, report, simulate
+from crs_lib.movies import evaluate, figure_tables, report, simulate
 
 SYSTEMS = ("oracle", "tracker", "random")
 
@@ -62,9 +62,9 @@ def test_every_part_is_there_and_in_the_contents(page):
 def test_the_figures_are_those_of_the_figure_command(run, page):
     wanted = []
     for name in figures.names("movies"):
-        frames = [evaluate.read(run, table) for table in figures.FIGURES.get(name).facts["tables"]]
         try:
-            figures.make(name, *frames)
+            tables = figures.FIGURES.get(name).facts["tables"]
+            figures.make(name, *(figure_tables.read(run, table) for table in tables))
         except NoDataError:
             continue
         wanted.append(name)

@@ -51,6 +51,49 @@ def test_tau_agrees_with_scipy_and_needs_two_systems():
     assert pd.isna(sensitivity.tau(a[:1], b))
 
 
+def scores(**by_system):
+    """Sessions' scores of systems, one value a scenario."""
+    rows = [
+        {"model": model, "session_id": f"{number:05d}", "score": value}
+        for model, values in by_system.items()
+        for number, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_agreement_is_tau_of_the_means_and_its_interval_redraws_scenarios():
+    """Means 1, 2, 3 against 2, 1, 3: of three pairs two agree, tau = (2 - 1) / 3."""
+    a = scores(x=[1.0, 1.0, 1.0], y=[2.0, 2.0, 2.0], z=[3.0, 3.0, 3.0])
+    b = scores(z=[3.0, 3.0, 3.0], x=[4.0, 1.0, 1.0], y=[0.5, 1.5, 1.0])
+    found = sensitivity.agreement(a, b, "score")
+    means = [one.groupby("model")["score"].mean() for one in (a, b)]
+    assert found["tau"] == pytest.approx(1 / 3) == pytest.approx(sensitivity.tau(*means))
+    assert found["low"] == pytest.approx(-1 / 3)  # the first scenario alone: x above y and z
+    assert found["high"] == 1  # the others alone: x below y below z
+    assert (found["n_systems"], found["n_sessions"]) == (3, 3)
+
+
+def test_agreement_leaves_out_what_is_missing():
+    a = scores(x=[1.0, 1.0], y=[2.0, 2.0], z=[float("nan")] * 2)
+    b = scores(x=[1.0, float("nan")], y=[2.0, 2.0], z=[0.0, 0.0])
+    found = sensitivity.agreement(a, b, "score")
+    assert (found["tau"], found["n_systems"]) == (1, 2)
+    assert pd.isna(sensitivity.agreement(a, scores(z=[1.0]), "score")["tau"])
+
+
+def test_agreement_is_kendalls_tau_b_where_means_tie():
+    a, b = scores(w=[1.0], x=[2.0], y=[3.0], z=[3.0]), scores(w=[2.0], x=[1.0], y=[3.0], z=[4.0])
+    assert sensitivity.agreement(a, b, "score")["tau"] == pytest.approx(
+        stats.kendalltau([1, 2, 3, 3], [2, 1, 3, 4]).statistic
+    )
+
+
+def test_weights_without_any_item_have_no_ranking():
+    table = sensitivity.weights(turns().assign(satisfaction_corrected=float("nan")))
+    assert table["tau"].isna().all()
+    assert set(table["best"]) == {""}
+
+
 @pytest.fixture(scope="module")
 def small():
     catalog = sources.load()
@@ -63,11 +106,15 @@ def small():
 def test_choices_that_touch_only_text_leave_the_item_grounded_ranking_alone(small):
     world, _, talks = small
     table = sensitivity.by_convention(talks, world.grounder, METRICS)
-    assert set(table["choice"]) == set(sensitivity.choices())
-    empty = table[table["choice"].str.startswith("empty") & (table["metric"] == "item_tas")]
+    asked = {(one.choice, one.setting) for one in sensitivity.choices()}
+    assert set(zip(table["choice"], table["setting"], strict=True)) == asked
+    empty = table[(table["choice"] == "empty sets") & (table["metric"] == "item_tas")]
     assert (empty["tau"] == 1).all()
-    same = table.set_index(["choice", "metric"]).loc[("empty: skip", "topic_adaptation_score"), "tau"]
-    assert same == 1
+    assert (empty[["low", "high"]] == 1).all(axis=None)
+    same = table.set_index(["choice", "setting", "metric"]).sort_index()
+    assert same.loc[("empty sets", "skip", "topic_adaptation_score"), "tau"] == 1
+    assert set(table["n_systems"]) == {4}
+    assert set(table["n_sessions"]) == {3}
     found = sensitivity.stability(table, "metric").set_index("metric")
     assert found.loc["item_tas", "lowest_tau"] >= found.loc["topic_adaptation_score", "lowest_tau"]
 
@@ -80,5 +127,7 @@ def test_parts_of_a_catalogue_are_nested_and_the_whole_agrees_with_itself(small)
     table = sensitivity.by_catalogue(world.catalog, config, ("item_tas",), (0.5, 1.0)).set_index("share")
     assert table.loc[1.0, "tau"] == 1
     assert table.loc[0.5, "tau"] >= 0.6
+    assert table.loc[0.5, "films"] == len(half)
+    assert table.loc[0.5, "low"] <= table.loc[0.5, "tau"] <= table.loc[0.5, "high"]
     with pytest.raises(InputError, match="at most 1"):
         sensitivity.part_of(world.catalog, 1.5)

@@ -1,0 +1,155 @@
+"""How stable the ranking of systems is: over weights, conventions and sizes of the catalogue."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from crs_lib.figures import style
+from crs_lib.figures.base import FIGURES, NoDataError, filled
+from crs_lib.figures.movies_pairs import signed
+
+_INTERVAL = ("metric", "tau", "low", "high", "n_systems", "n_sessions")
+_MARKS = (
+    ("#0072B2", "o", "-"), ("#D55E00", "s", (0, (4, 1.5))), ("#009E73", "^", (0, (1, 1))),
+    ("#CC79A7", "D", (0, (5, 1, 1, 1))), ("#222222", "v", (0, (2, 1))),
+)  # fmt: skip
+_WEIGHTS = {"alpha": "S*", "beta": "N·S", "gamma": "leakage", "delta": "copying"}
+_MADE_BY = "python -m crs_lib sensitivity --run {run}"
+
+
+@FIGURES.register(
+    "sensitivity_weights",
+    study="movies",
+    tables=("sensitivity_weights",),
+    caption="Rank stability over the weights of item TAS: Kendall's τ between the ranking of {n_systems} "
+    "systems under each weighting and under the declared one ({n_sessions} sessions per system). Weights "
+    "sum to 1; what the three shown leave is the weight of leakage. 1: the same order.",
+)
+def sensitivity_weights(table: pd.DataFrame) -> Any:
+    """Tau over the simplex of weights: a staircase of cells for each weight of copying."""
+    filled(table, [*_WEIGHTS, "tau", "is_default", "n_systems", "n_sessions"])
+    grid = table[~table["is_default"].astype(bool)]
+    if grid["tau"].isna().all():
+        raise NoDataError("a ranking needs at least two systems that recommend items")
+    alphas = np.sort(grid["alpha"].unique())[::-1]
+    wide = {
+        delta: part.pivot_table(index="alpha", columns="beta", values="tau").reindex(alphas)
+        for delta, part in grid.groupby("delta")
+    }
+    made, axes = style.figure(
+        2.6, 1, len(wide), sharey=True, width_ratios=[w.shape[1] for w in wide.values()]
+    )
+    for panel, (delta, cells) in zip(axes[0], wide.items(), strict=True):
+        image = _cells(panel, cells)
+        panel.set_title(f"copying {delta:g}", fontsize=style.SMALL)
+    axes[0][0].set_yticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
+    axes[0][0].set(ylabel="weight of S*", xlabel="weight of N·S")
+    made.colorbar(image, ax=list(axes[0]), label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])
+    declared = table[table["is_default"].astype(bool)].iloc[0]
+    weights = ", ".join(f"{name} {declared[column]:g}" for column, name in _WEIGHTS.items())
+    style.note(made, f"Kendall's τ to the declared weights ({weights}); {_n(table)}.")
+    return made
+
+
+def _cells(panel: Any, cells: pd.DataFrame) -> Any:
+    """A matrix of tau as coloured cells with numbers; combinations that are none stay empty."""
+    import matplotlib
+
+    values = cells.to_numpy(dtype=float)
+    look: dict[str, Any] = {"cmap": matplotlib.colormaps["Blues"], "vmin": 0, "vmax": 1, "alpha": 0.85}
+    image = panel.imshow(np.ma.masked_invalid(values), aspect="auto", **look)
+    for (row, column), value in np.ndenumerate(values):
+        if not np.isnan(value):
+            ink = "white" if value > 0.55 else style.INK
+            at: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL, "color": ink}
+            panel.text(column, row, signed(value), **at)
+    panel.set_xticks(range(cells.shape[1]), [f"{beta:g}" for beta in cells.columns])
+    panel.tick_params(length=0)
+    panel.spines[:].set_visible(False)
+    return image
+
+
+@FIGURES.register(
+    "sensitivity_choices",
+    study="movies",
+    tables=("sensitivity_choices",),
+    caption="Rank stability over the choices of the convention: Kendall's τ between the ranking of "
+    "{n_systems} systems under one other setting and under the default convention, for each metric, with 95 "
+    "% intervals ({n_sessions} scenarios, resampled with all their systems for both rankings at once). 1: "
+    "the same order.",
+    made_by=_MADE_BY,
+)
+def sensitivity_choices(table: pd.DataFrame) -> Any:
+    """Tau by setting, a panel for each choice of the convention, a mark for each metric."""
+    filled(table, ["choice", "setting", *_INTERVAL])
+    kinds = [str(name) for name in dict.fromkeys(table["choice"])]
+    settings = {kind: table.loc[table["choice"] == kind, "setting"].astype(str) for kind in kinds}
+    sizes = [settings[kind].nunique() for kind in kinds]
+    made, axes = style.figure(2.9, 1, len(kinds), sharey=True, width_ratios=sizes)
+    for panel, kind in zip(axes[0], kinds, strict=True):
+        part = table[table["choice"] == kind].assign(setting=settings[kind])
+        order = list(dict.fromkeys(part["setting"]))
+        _marks(panel, part, "setting", {name: place for place, name in enumerate(order)}, 0.13)
+        panel.set_xticks(range(len(order)), [name.replace("/", "/\n") for name in order])
+        panel.set(xlim=(-0.5, len(order) - 0.5), xlabel=kind.replace(", ", "\n"))
+    axes[0][0].set_ylabel("Kendall's τ to the default")
+    _legend(made, table)
+    style.note(made, f"Lines: 95 % intervals; {_n(table)}.")
+    return made
+
+
+@FIGURES.register(
+    "sensitivity_catalogue",
+    study="movies",
+    tables=("sensitivity_catalogue",),
+    caption="Rank stability over the size of the catalogue: Kendall's τ between the ranking of {n_systems} "
+    "systems on a random share of the films and on all of them, users and systems made anew on each, with "
+    "95 % intervals ({n_sessions} scenarios, resampled). 1: the same order.",
+    made_by=_MADE_BY,
+)
+def sensitivity_catalogue(table: pd.DataFrame) -> Any:
+    """Tau by the share of the films that are kept, a line for each metric."""
+    filled(table, ["share", "films", *_INTERVAL])
+    shares = sorted(table["share"].unique())
+    films = table.drop_duplicates("share").set_index("share")["films"]
+    made, axes = style.figure(2.9)
+    panel = axes[0][0]
+    _marks(panel, table, "share", {share: place for place, share in enumerate(shares)}, 0.08, line=True)
+    panel.set_xticks(range(len(shares)), [f"{share:.0%}\n{films[share]:,} films" for share in shares])
+    panel.set(xlabel="share of the catalogue", ylabel="Kendall's τ to the whole catalogue")
+    _legend(made, table)
+    style.note(made, f"Lines: 95 % intervals; {_n(table)}.")
+    return made
+
+
+def _marks(
+    panel: Any, table: pd.DataFrame, by: str, place: dict[Any, int], apart: float, *, line: bool = False
+) -> None:
+    """Tau with its interval at each place, the metrics beside one another."""
+    metrics = list(dict.fromkeys(table["metric"]))
+    for number, (name, (colour, marker, dashes)) in enumerate(zip(metrics, _MARKS * 3, strict=False)):
+        part = table[table["metric"] == name]
+        at = part[by].map(place) + apart * (number - (len(metrics) - 1) / 2)
+        panel.vlines(at, part["low"], part["high"], color=colour, linewidth=1.3)
+        look = {"linestyle": dashes, "linewidth": 0.8} if line else {"linestyle": "none"}
+        panel.plot(at, part["tau"], marker, color=colour, markersize=4.5, **look)
+    panel.axhline(1, color=style.FAINT, linewidth=0.6, zorder=0)
+    panel.grid(axis="y")
+
+
+def _legend(made: Any, table: pd.DataFrame) -> None:
+    from matplotlib.lines import Line2D
+
+    names: Sequence[str] = list(dict.fromkeys(table["metric"]))
+    handles = [
+        Line2D([], [], color=colour, marker=marker, linestyle="none", label=style.short(name))
+        for name, (colour, marker, _) in zip(names, _MARKS * 3, strict=False)
+    ]
+    made.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
+
+
+def _n(table: pd.DataFrame) -> str:
+    systems, sessions = int(table["n_systems"].max()), int(table["n_sessions"].max())
+    return f"{systems} systems, n = {sessions} sessions per system; 1 is the same order"

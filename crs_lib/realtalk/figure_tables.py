@@ -1,0 +1,22 @@
+"""The tables behind the figures of a RealTalk run, read from the files of its evaluation."""
+
+import pandas as pd
+
+from crs_lib import paths, runs
+from crs_lib.realtalk import stages
+
+FILES = {"attribution": "attribution.csv", "intervals": "intervals.csv"}
+
+
+def read(run: str, table: str) -> pd.DataFrame:
+    """A table by the name that the registry of figures gives it; RunError for a run without evaluation."""
+    runs.finished(stages.STUDY, run, "evaluate", "23_realtalk_evaluate")
+    frame = pd.read_csv(paths.run_folder(stages.STUDY, run) / FILES[table])
+    if table == "attribution":
+        return attribution(frame)
+    return frame.assign(n_questions=int(frame["n"].max()) if len(frame) else 0)
+
+
+def attribution(frame: pd.DataFrame) -> pd.DataFrame:
+    """Where gold ids end, with ``n_ids``, the number of all annotated ids."""
+    return frame.assign(n_ids=int(frame["ids"].max()) if len(frame) else 0)

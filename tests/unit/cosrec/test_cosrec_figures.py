@@ -1,0 +1,69 @@
+"""The tables behind the CoSRec figures: from a run's files, with their own counts."""
+
+import pytest
+
+from crs_lib import figures
+from crs_lib.__main__ import main
+from crs_lib.cosrec import figure_tables, stages, statistics
+from crs_lib.errors import RunError
+from crs_lib.figures import NoDataError
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("results")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(folder))
+        stages.audit(stages.CorpusConfig(run="a"))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def place(results, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(results))
+    monkeypatch.setenv("CRS_FIGURES", str(tmp_path))
+    return tmp_path
+
+
+def test_the_files_give_what_the_corpus_gives():
+    found = stages.load_all("sample")
+    ratings = statistics.conversation_ratings(found)
+    bars = figure_tables.read("a", "average_ratings")
+    assert bars["conversations"].tolist() == statistics.average_rating_counts(ratings).tolist()
+    assert set(bars["n_conversations"]) == {len(ratings)}
+    aspects = figure_tables.read("a", "aspect_ratings")
+    counts = statistics.aspect_rating_counts(ratings)
+    assert (
+        aspects.pivot_table(index="rating", columns="aspect", values="conversations").to_dict()
+        == counts.to_dict()
+    )
+    judged = figure_tables.read("a", "judgments")
+    per_intent = statistics.judgments_per_intent(found["curated"])
+    assert judged.groupby("grade")["intents"].sum().to_dict() == dict.fromkeys(
+        ("not relevant", "relevant", "highly relevant"), len(per_intent)
+    )
+    assert set(judged["n_intents"]) == {len(per_intent)}
+
+
+def test_what_is_not_there_is_said():
+    with pytest.raises(NoDataError, match="run 14_cosrec_evaluate -p run a"):
+        figure_tables.read("a", "systems")
+    with pytest.raises(RunError, match="run 11_cosrec_corpus -p run nowhere"):
+        figure_tables.read("nowhere", "judgments")
+
+
+def test_the_command_finds_the_study_of_a_run(place, capsys):
+    assert main(["figures", "--run", "a"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    drawn = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
+    names = [name for name in figures.names("cosrec") if name != "cosrec_systems"]
+    assert drawn == [f"{name}.{kind}" for name in names for kind in ("png", "pdf")] + ["captions.md"]
+    assert lines[-1].startswith("left out: cosrec_systems: run 'a' has no finished 14_cosrec_evaluate")
+    assert sorted(path.name for path in (place / "cosrec-a").iterdir()) == sorted(drawn)
+
+
+def test_the_command_draws_one_figure_by_its_name(place, capsys):
+    assert main(["figures", "--run", "a", "--only", "cosrec_judgments"]) == 0
+    assert main(["figures", "--run", "a", "--only", "cosrec_systems"]) == 2
+    assert "14_cosrec_evaluate" in capsys.readouterr().err
+    assert {path.stem for path in (place / "cosrec-a").iterdir()} == {"cosrec_judgments"}

@@ -1,0 +1,26 @@
+"""The tables behind the RealTalk figures: from a run's files, with their own counts."""
+
+import pytest
+
+from crs_lib import figures
+from crs_lib.errors import RunError
+from crs_lib.realtalk import figure_tables, stages
+
+
+def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    with pytest.raises(RunError, match="run 23_realtalk_evaluate -p run drawn"):
+        figure_tables.read("drawn", "attribution")
+    config = stages.Config(run="drawn")
+    stages.predict(config)
+    shown = stages.evaluate(config)
+    losses, measures = (figure_tables.read("drawn", table) for table in ("attribution", "intervals"))
+    assert losses["ids"].tolist() == shown["attribution"]["ids"].tolist()
+    assert set(losses["n_ids"]) == {shown["attribution"]["ids"].max()}
+    assert measures["mean"].tolist() == pytest.approx(shown["intervals"]["mean"].tolist())
+    assert set(measures["n_questions"]) == {shown["intervals"]["n"].max()}
+    panel = figures.make("realtalk_losses", losses).axes[0]
+    rows = [text.get_text() for text in panel.get_yticklabels()]
+    assert rows[0] == f"all, {losses['ids'].max()} ids"
+    assert all(row.startswith("category ") for row in rows[1:])  # chats have no bar of their own
+    assert figures.make("realtalk_measures", measures).axes
