@@ -4,7 +4,8 @@
 
 Made-up tables of 8 systems. The three bands rest on 200 draws of the sessions each and must agree before
 anything is timed: means exactly, interval ends within a fifth of the interval's width. One process,
-CPU time, rounds interleaved A B C C B A. The whole run writes every PNG, PDF and table once.
+CPU time, rounds interleaved A B C C B A. The whole run writes all PNGs, PDFs and tables but
+those of language models' calls, power and other conventions.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +25,7 @@ from numpy.typing import NDArray
 from crs_lib import figures, rng
 from crs_lib.figures.base import means
 from crs_lib.metrics import base
+from crs_lib.movies import sensitivity
 
 SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
 METRICS = (
@@ -52,6 +55,9 @@ def tables(n_sessions: int) -> dict[str, pd.DataFrame]:
     results = turns.groupby(["model", "session_id"], sort=False)[list(METRICS)].mean().reset_index()
     by_session = shifts.groupby(["model", "session_id"], sort=False)["recovered_item"].mean().to_numpy()
     results["item_recovery_rate"] = results["topic_recovery_rate"] = by_session
+    judged = draw.integers(2, 11, (n, 3)) / 2
+    names = ("coherence", "personalization", "proactiveness")
+    results["judge"] = [dict(zip(names, row, strict=True)) for row in judged.tolist()]
     parts = []
     for metric in (*METRICS, "item_recovery_rate", "topic_recovery_rate"):
         found = results.groupby("model", sort=False)[metric].agg(["mean", "sem", "size"]).reset_index()
@@ -59,7 +65,11 @@ def tables(n_sessions: int) -> dict[str, pd.DataFrame]:
         found = found.assign(high=found["mean"] + 2 * found["sem"], direction=base.get(metric).direction)
         parts.append(found.rename(columns={"size": "n"}))
     scores = pd.concat(parts, ignore_index=True)
-    return {"turns": turns, "shifts": shifts, "results": results, "model_metrics": scores}
+    weights = sensitivity.weights(turns)
+    return {
+        "turns": turns, "shifts": shifts, "results": results, "model_metrics": scores,
+        "sensitivity_weights": weights,
+    }  # fmt: skip
 
 
 def ours(turns: pd.DataFrame) -> Bands:
@@ -120,11 +130,17 @@ def bands(turns: pd.DataFrame, rounds: int) -> None:
         )
 
 
+def read(frames: dict[str, pd.DataFrame], run: str, table: str) -> pd.DataFrame:
+    if table not in frames:
+        raise figures.NoDataError(f"{table} is not part of the benchmark")
+    return frames[table]
+
+
 def whole(frames: dict[str, pd.DataFrame], n_sessions: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["CRS_FIGURES"] = folder
         started = time.process_time()
-        done = figures.redraw("bench", read=lambda run, table: frames[table])
+        done = figures.redraw("bench", read=partial(read, frames))
         seconds = time.process_time() - started
         size = sum(Path(path).stat().st_size for path in done) / 2**20
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10

@@ -1,4 +1,4 @@
-"""Tables and figures of the validity notebook: verdicts, dose-response, detectors, weights, human ratings."""
+"""Tables and figures of the validity notebook: verdicts, dose-response, detectors, human ratings."""
 
 import base64
 import sys
@@ -62,21 +62,6 @@ def detector_figure(swept: pd.DataFrame) -> Any:
     axes[0][1].set(xlabel="threshold", title="share of turns with an alarm", ylim=(0, 1.05))
     axes[0][0].legend(fontsize=style.SMALL, frameon=False)
     style.note(made, "The thin line is the true share of shifts. A useful detector has alarms near it.")
-    return made
-
-
-def weights_figure(table: pd.DataFrame) -> Any:
-    """The lowest Kendall's tau to the default ranking by the weights of S* and of novelty."""
-    worst = table[~table["is_default"]].groupby(["alpha", "beta"])["tau"].min().reset_index()
-    made, axes = style.figure(3.2)
-    panel = axes[0][0]
-    for row in worst.itertuples():
-        panel.annotate(f"{row.tau:.2f}", (row.alpha, row.beta), ha="center", va="center")
-    panel.plot(worst["alpha"], worst["beta"], "s", markersize=24, color=style.GRID, zorder=0)
-    panel.set(xlabel="weight of S*", ylabel="weight of N·S", xlim=(0, 1.15), ylim=(-0.15, 0.9))
-    style.note(
-        made, "Lowest tau over the splits of the rest between leakage and copying; 1 is the same order."
-    )
     return made
 
 
