@@ -35,7 +35,7 @@ def answer(request: Request) -> str:
 
 
 def per_turn(world: World, spec: str, url: str) -> float:
-    """CPU milliseconds a turn, with a fresh cache and log."""
+    """CPU milliseconds a turn, with a fresh cache and log, their files open."""
     with tempfile.TemporaryDirectory() as folder:
         cache, log = Cache(Path(folder) / "cache.sqlite"), Recorder(Path(folder) / "log.sqlite")
         made = {
@@ -44,6 +44,7 @@ def per_turn(world: World, spec: str, url: str) -> float:
         }
         mine = World(world.catalog, world.grounder, Pool(None, made=made), LLMSettings())
         config = SimulateConfig(systems=[spec], n_sessions=SESSIONS, n_turns=TURNS)
+        assert len(cache) == len(log.drain()) == 0
         started = time.process_time()
         for number in range(SESSIONS):
             dialogue = simulate.session(mine, spec, number, config)

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 from crs_lib.errors import InputError
@@ -40,6 +41,7 @@ class LLM:
         self._options = {**DEFAULTS, **(options or {})}
         self._retry = retry or Retry()
         self._slots = Endpoints(self.backend.endpoints, slots)
+        self._digest = ""
 
     def __enter__(self) -> "LLM":
         return self
@@ -53,7 +55,10 @@ class LLM:
         Raises LLMError when all attempts failed; it is never a stand-in text. Every outcome is a row of
         the log. Works where an event loop runs already (a notebook); inside a coroutine use ``acomplete``.
         """
-        return loop.run(self._call(request))
+        with self._logged(request) as call:  # this thread reads and writes files, the loop talks to servers
+            call.digest = self._digest or loop.run(self._weights())
+            call.reply = self._known(call) or self._kept(call, *loop.run(self._answer(call)))
+        return call.reply
 
     async def acomplete(self, request: Request) -> Reply:
         """The same for coroutines, on any event loop."""
@@ -95,42 +100,66 @@ class LLM:
         return [task.result() for task in tasks]
 
     async def _call(self, request: Request) -> Reply:
+        with self._logged(request) as call:
+            call.digest = self._digest or await self._weights()
+            call.reply = self._known(call) or self._kept(call, *await self._answer(call))
+        return call.reply
+
+    @contextmanager
+    def _logged(self, request: Request) -> Iterator["_Call"]:
+        """Within, a call is made; its outcome becomes a row of the log."""
         if not request.messages:
             raise InputError("a request has no messages; give at least one")
-        request, started = self.filled(request), time.perf_counter()
-        digest, reply, failure = "", None, None
+        call, started = _Call(self.filled(request)), time.perf_counter()
+        failure = None
         try:
-            check_fits(request)
-            digest = await self._digest()
-            reply = await self._answer(request, digest)
-            return reply
+            check_fits(call.request)
+            yield call
         except LLMError as error:
             failure = error
             raise
         finally:
-            if self.recorder is not None and (reply or failure):
+            if self.recorder is not None and (call.reply or failure):
                 spent = time.perf_counter() - started
-                record = calls.row(self.spec, request, reply, failure, spent, digest)
+                record = calls.row(self.spec, call.request, call.reply, failure, spent, call.digest)
                 self.recorder.add(record, request.tags)
 
-    async def _answer(self, request: Request, digest: str) -> Reply:
-        address = caches.key(digest, self.backend.settings(), request)
-        if self.cache is not None and (known := self.cache.get(address)):
-            return known
-        course = Course(request, self._retry)
-        reply = await persist(course, lambda: self._attempt(course.request))
-        reply = replace(
-            reply, digest=reply.digest or digest, attempts=len(course.tried) + 1, tried=tuple(course.tried)
-        )
+    def _known(self, call: "_Call") -> Reply | None:
+        """The reply in the cache."""
+        if self.cache is None:
+            return None
+        call.address = caches.key(call.digest, self.backend.settings(), call.request)
+        return self.cache.get(call.address)
+
+    def _kept(self, call: "_Call", reply: Reply, tried: tuple[str, ...]) -> Reply:
+        """The model's reply with its history, put into the cache."""
+        reply = replace(reply, digest=reply.digest or call.digest, attempts=len(tried) + 1, tried=tried)
         if self.cache is not None:
-            self.cache.put(address, reply)
+            self.cache.put(call.address, reply)
         return reply
+
+    async def _answer(self, call: "_Call") -> tuple[Reply, tuple[str, ...]]:
+        """The model's reply, and what failed before it."""
+        course = Course(call.request, self._retry)
+        reply = await persist(course, lambda: self._attempt(course.request))
+        return reply, tuple(course.tried)
 
     async def _attempt(self, request: Request) -> Reply:
         endpoint = await self._slots.take()
         with self._slots.using(endpoint):
             return await self.backend.acomplete(request, endpoint)
 
-    async def _digest(self) -> str:
-        """The weights' digest, with the same patience as a call."""
-        return await persist(Course(Request((), "digest"), self._retry), self.backend.digest)
+    async def _weights(self) -> str:
+        """The weights' digest, with the same patience as a call; asked once."""
+        self._digest = await persist(Course(Request((), "digest"), self._retry), self.backend.digest)
+        return self._digest
+
+
+@dataclass
+class _Call:
+    """What is known of a call while it is made."""
+
+    request: Request
+    digest: str = ""
+    address: str = ""
+    reply: Reply | None = None
