@@ -138,12 +138,12 @@ THESIS: Mapping[str, Any] = {
 
 
 def thesis(parser: ArgumentParser) -> None:
-    """``thesis``: the notebooks 01 to 06 on the sample catalogue, the figures, the leaderboard."""
+    """``thesis``: the notebooks 01 to 06 on the sample catalogue, the figures, the pages, the leaderboard."""
     parser.set_defaults(do=lambda _: _thesis())
 
 
 def _thesis() -> None:
-    from crs_lib.movies import evaluate, views
+    from crs_lib.movies import evaluate, report, sensitivity_stage, trace, views
 
     run_name = THESIS["run"]
     for notebook in notebooks.committed():
@@ -151,9 +151,13 @@ def _thesis() -> None:
             takes = {parameter.name for parameter in notebooks.parameters_of(notebook)}
             print(f"{notebook.stem} …", flush=True)
             notebooks.run(notebook, {name: value for name, value in THESIS.items() if name in takes})
+    print("sensitivity, figures, pages …", flush=True)
+    sensitivity_stage.make(sensitivity_stage.SensitivityConfig(run_name))
     _figures("movies", run_name)
+    pages = report.write(run_name), trace.write(run_name)
     folder = paths.run_folder("movies", run_name)
     print(f"\n{views.scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}\n")
     print(f"notebooks: {paths.shown(folder / 'notebooks')}/   executed, with their outputs")
     print(f"tables:    {paths.shown(folder)}/   model_metrics.csv, results.jsonl, turns.parquet, …")
     print(f"figures:   {paths.shown(paths.figures())}/movies-{run_name}/")
+    print(f"pages:     {', '.join(map(paths.shown, pages))}   open them in a browser, no server is needed")
