@@ -45,10 +45,10 @@ def draw(run: str, *names: str) -> None:
 
 
 def usage(run: str) -> pd.DataFrame:
-    """Calls and tokens of a run's language models, a row for each role and model; a note for none."""
+    """Calls, tokens and seconds of a run's models, a row for each role and model; a note where it has none."""
     if not _call_log(run).exists():
         return pd.DataFrame({"note": [f"run {run!r} called no language model"]})
-    return judging.shown_usage(judging.usage(run))
+    return judging.usage(run).round({"seconds": 1, "tokens_per_second": 1})
 
 
 def power(run: str, plan: Plan | None = None) -> pd.DataFrame:

@@ -68,8 +68,3 @@ def shown_scores(run: str) -> pd.DataFrame:
 def usage(run: str) -> pd.DataFrame:
     """Calls, tokens and time of a run's language models, a row for each role and model."""
     return llm.usage(paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl")
-
-
-def shown_usage(table: pd.DataFrame) -> pd.DataFrame:
-    """:func:`usage` without times, which differ from run to run: for committed notebooks."""
-    return table.drop(columns=["seconds", "tokens_per_second"])

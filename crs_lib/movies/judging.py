@@ -25,7 +25,6 @@ from crs_lib.movies.judge_records import (
     score_table,
     scores_of,
     shown_scores,
-    shown_usage,
     usage,
 )  # fmt: skip
 from crs_lib.movies.llm_roles import check_spec, stage_before
@@ -40,7 +39,6 @@ __all__ = [
     "score_table",
     "scores_of",
     "shown_scores",
-    "shown_usage",
     "usage",
 ]
 
