@@ -45,7 +45,7 @@ def draw(run: str, *names: str) -> None:
 
 
 def usage(run: str) -> pd.DataFrame:
-    """Calls, tokens and seconds of a run's models, a row for each role and model; a note where it has none."""
+    """Calls, tokens and seconds of a run's models, a row for each role and model; a note for none."""
     if not _call_log(run).exists():
         return pd.DataFrame({"note": [f"run {run!r} called no language model"]})
     return judging.usage(run).round({"seconds": 1, "tokens_per_second": 1})
