@@ -43,9 +43,10 @@ class Group:
         if self._column is not None:
             return items[self._column[items]]
         if self._n_items <= max(_SMALL, self.size * _DENSE_SHARE - 1):
-            self._column = np.zeros(self._n_items, dtype=bool)
-            self._column[self.items] = True
-            return items[self._column[items]]
+            column = np.zeros(self._n_items, dtype=bool)
+            column[self.items] = True
+            self._column = column  # only now: another thread takes it as soon as it is there
+            return items[column[items]]
         if self._ended is None:  # an end that is no item, where bisection may point
             self._ended = np.append(self.items, np.int32(-1))
         hit: NDArray[np.bool_] = self._ended[self.items.searchsorted(items)] == items

@@ -90,3 +90,20 @@ def test_a_catalogue_that_was_asked_can_be_sent_to_another_process():
     first = ten.query(wishes, relax=True)
     there = pickle.loads(pickle.dumps(ten))
     assert there.query(wishes, relax=True).items.tolist() == first.items.tolist()
+
+
+def test_another_thread_never_sees_a_column_that_is_not_filled_yet(monkeypatch):
+    group, items, empty = Group(np.array([1, 3], np.int32), 8), np.arange(8, dtype=np.int32), np.zeros
+    seen = []
+
+    class Interrupted(np.ndarray):
+        """Lets another caller have its turn before it is written to."""
+
+        def __setitem__(self, place, value):
+            monkeypatch.setattr(np, "zeros", empty)
+            seen.append(group.among(items).tolist())
+            super().__setitem__(place, value)
+
+    monkeypatch.setattr(np, "zeros", lambda n, dtype: empty(n, dtype=dtype).view(Interrupted))
+    assert group.among(items).tolist() == [1, 3]
+    assert seen == [[1, 3]]
