@@ -1,10 +1,8 @@
 """How often and when a failed call is tried again; the reasons are in the error classes."""
 
-import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from crs_lib.errors import InputError
 from crs_lib.llm.base import Request
@@ -60,17 +58,6 @@ class Course:
         self.tried.append(error.kind)
         return True
 
-    def pause(self, error: LLMError) -> float:
-        """Seconds before the next attempt; 0 where waiting would not help.
-
-        The random part brings callers that failed together back apart.
-        """
-        if error.remedy != "wait":
-            return 0.0
-        grown = min(self.policy.first * 2.0 ** (self.waits - 1), self.policy.longest)
-        asked = min(error.pause, self.policy.longest)
-        return max(grown, asked) + random.uniform(0, self.policy.first)
-
 
 def with_seed_of_attempt(request: Request, attempt: int) -> Request:
     """The request with the seed of its nth repetition; unchanged where it has no seed."""
@@ -93,15 +80,49 @@ def _with_more_room(request: Request) -> Request | None:
 async def persist(course: Course, action: Callable[[], Awaitable[T]]) -> T:
     """What the action gives, tried again until it does or the policy gives up.
 
-    Raises the last error, which then says how often it was tried.
+    Pauses and their random part are tenacity's; it is called in where the first attempt failed. Raises the
+    last error, which then says how often it was tried.
     """
-    while True:
-        try:
-            return await action()
-        except LLMError as error:
-            if not course.again(error):
-                error.attempts, error.tried = len(course.tried) + 1, tuple(course.tried)
-                raise
-            pause = course.pause(error)
-        if pause:
-            await asyncio.sleep(pause)
+    try:
+        return await action()
+    except LLMError as error:
+        failed = [error]
+
+    async def attempt() -> T:
+        if failed:
+            raise failed.pop()
+        return await action()
+
+    try:
+        found: T = await _attempts(course)(attempt)
+    except LLMError as error:
+        error.attempts, error.tried = len(course.tried) + 1, tuple(course.tried)
+        raise
+    return found
+
+
+def _attempts(course: Course) -> Any:
+    """Tenacity's async retry loop for one call."""
+    import tenacity
+
+    again = tenacity.retry_if_exception(course.again)
+    return tenacity.AsyncRetrying(retry=again, wait=pauses(course.policy), reraise=True)
+
+
+def pauses(policy: Retry) -> Callable[[Any], float]:
+    """Seconds before the next attempt, by tenacity's state of a call; 0 where waiting would not help.
+
+    They double up to ``longest`` and keep to what the server asks as far as that.
+    """
+    import tenacity
+
+    grows = tenacity.wait_exponential(multiplier=policy.first, max=policy.longest)
+    apart = tenacity.wait_random(0, policy.first)  # callers that failed together come back apart
+
+    def pause(state: Any) -> float:
+        error = state.outcome.exception()
+        if not isinstance(error, LLMError) or error.remedy != "wait":
+            return 0.0
+        return max(grows(state), min(error.pause, policy.longest)) + apart(state)
+
+    return pause

@@ -5,6 +5,7 @@ import re
 from dataclasses import replace
 
 import pytest
+import tenacity
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from crs_lib.errors import InputError
 from crs_lib.llm.base import Message, Request
 from crs_lib.llm.errors import KINDS, Busy, CutReply, EmptyReply, LLMError, PromptCut, PromptTooLong, Refused
 from crs_lib.llm.limits import Endpoints, check_fits, check_read, room, tokens_at_least, tokens_at_most
-from crs_lib.llm.retry import Course, Retry
+from crs_lib.llm.retry import Course, Retry, pauses
 
 
 def ask(text: str, **rest: object) -> Request:
@@ -61,16 +62,21 @@ def test_waiting_errors_are_retried_with_the_same_request() -> None:
     assert course.request.seed == 1 and course.tried == ["busy", "busy"]
 
 
+def paused(policy: Retry, error: LLMError, attempt: int = 1) -> float:
+    state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]
+    state.attempt_number = attempt
+    state.set_exception((type(error), error, None))
+    return pauses(policy)(state)
+
+
 def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> None:
-    course = Course(ask("a"), Retry(waits=6, first=0.5, longest=4.0))
-    for low in (0.5, 1.0, 2.0, 4.0, 4.0):  # each with up to 0.5 s by chance
-        assert course.again(Busy("b")) and low <= course.pause(Busy("b")) <= low + 0.5
-    course = Course(ask("a"), Retry(waits=6, first=0.5, longest=4.0))
-    assert course.again(Busy("b")) and 3.0 <= course.pause(Busy("b", pause=3.0)) <= 3.5
-    assert 4.0 <= course.pause(Busy("b", pause=99.0)) <= 4.5
-    assert course.pause(EmptyReply("e")) == 0.0  # waiting would not help
-    still = Course(ask("a"), Retry(first=0.0, longest=0.0))
-    assert still.again(Busy("b")) and still.pause(Busy("b")) == 0.0
+    policy = Retry(waits=6, first=0.5, longest=4.0)
+    for attempt, low in enumerate((0.5, 1.0, 2.0, 4.0, 4.0), 1):  # each with up to 0.5 s by chance
+        assert low <= paused(policy, Busy("b"), attempt) <= low + 0.5
+    assert 3.0 <= paused(policy, Busy("b", pause=3.0)) <= 3.5
+    assert 4.0 <= paused(policy, Busy("b", pause=99.0)) <= 4.5
+    assert paused(policy, EmptyReply("e")) == 0.0  # waiting would not help
+    assert paused(Retry(first=0.0, longest=0.0), Busy("b")) == 0.0
 
 
 def test_unusable_replies_are_retried_with_the_seeds_of_a_fixed_sequence() -> None:

@@ -76,9 +76,10 @@ def test_calls_are_those_of_the_log_and_what_the_cache_answered_was_not_sent():
     assert set(table["session_id"]) == {"00000", "00001", "00002"}
 
 
-def test_the_usage_table_shows_no_times_and_says_when_there_was_no_model():
-    assert "seconds" not in figure_tables.usage("models")
-    assert figure_tables.usage("models")["calls"].sum() > 0
+def test_the_usage_table_counts_by_role_and_model_and_says_when_there_was_no_model():
+    table = figure_tables.usage("models").set_index("role")
+    assert set(table.index) == {"crs", "judge"}
+    assert (table[["calls", "tokens_in", "tokens_out", "seconds"]] > 0).all(axis=None)
     assert figure_tables.usage("rules").iloc[0, 0] == "run 'rules' called no language model"
 
 
