@@ -1,28 +1,20 @@
 """Words for topic models: tokens, noun lemmas, and the thesis's filter of what counts as a topic.
 
-No word list is downloaded. A plural is cut to its singular where the model knows the singular; a word that
-the model knows stays as it is. (The thesis used NLTK with WordNet; on its 2,164 plots this rule rebuilds its
-dictionary but for four of 1,579 words.)
+No word list is downloaded. A plural gives way to its singular (by the library inflect) where the model knows
+the singular; a word that the model knows stays as it is. The thesis used NLTK with WordNet.
 """
 
 import re
 from collections.abc import Container, Iterable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
 _EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
 _TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
-_PLURALS = (
-    ("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"),
-    ("ches", "ch"), ("shes", "sh"), ("men", "man"), ("ies", "y"),
-)  # fmt: skip
-_IRREGULAR = {
-    "children": "child", "wives": "wife", "lives": "life", "knives": "knife", "feet": "foot",
-    "teeth": "tooth", "mice": "mouse", "geese": "goose", "heroes": "hero", "goes": "go", "media": "medium",
-    "beliefs": "belief",
-}  # fmt: skip
+_PLURAL_ENDS = ("s", "en", "eet", "eeth", "ice", "eese", "ople", "a", "i", "ae")  # no other word is looked up
 FUNCTION_WORDS = frozenset(
     """
     about above after again against ain all and any are aren because been before being below between
@@ -75,11 +67,22 @@ def lemma(word: str, known: Container[str]) -> str:
 
 
 def singular(word: str, known: Container[str]) -> str:
-    """The shortest singular of a word, by rule, that ``known`` has; else the word."""
-    if word in _IRREGULAR:
-        return _IRREGULAR[word]
-    shorter = (word[: -len(end)] + instead for end, instead in _PLURALS if word.endswith(end))
-    return min((form for form in shorter if form in known), key=len, default=word)
+    """The singular of a noun, by inflect, if ``known`` has it; else the word."""
+    found = _one_of(word)
+    return found if found in known else word
+
+
+@lru_cache(maxsize=100_000)
+def _one_of(word: str) -> str:
+    """The singular of a plural; any other word itself."""
+    return str(_engine().singular_noun(word) or word) if word.endswith(_PLURAL_ENDS) else word
+
+
+@cache
+def _engine() -> Any:
+    import inflect
+
+    return inflect.engine()
 
 
 def admitted(topics: Iterable[str]) -> tuple[str, ...]:
