@@ -143,6 +143,7 @@ def thesis(parser: ArgumentParser) -> None:
 
 
 def _thesis() -> None:
+    from crs_lib.metrics.base import DAGGER_NOTE
     from crs_lib.movies import evaluate, report, sensitivity_stage, trace, views
 
     run_name = THESIS["run"]
@@ -156,7 +157,8 @@ def _thesis() -> None:
     _figures("movies", run_name)
     pages = report.write(run_name), trace.write(run_name)
     folder = paths.run_folder("movies", run_name)
-    print(f"\n{views.scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}\n")
+    print(f"\n{views.scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}")
+    print(f"{DAGGER_NOTE}\n")
     print(f"notebooks: {paths.shown(folder / 'notebooks')}/   executed, with their outputs")
     print(f"tables:    {paths.shown(folder)}/   model_metrics.csv, results.jsonl, turns.parquet, …")
     print(f"figures:   {paths.shown(paths.figures())}/movies-{run_name}/")

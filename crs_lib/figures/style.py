@@ -130,7 +130,7 @@ def note(made: Any, text: str) -> None:
     from matplotlib.text import Text
 
     if any(base.DAGGER in one.get_text() for one in made.findobj(Text)):
-        text += f" {base.DAGGER} not valid for ranking."
+        text += f" {base.DAGGER} {base.NOT_VALID}."
     made.supxlabel(
         textwrap.fill(text.replace(" %", "\u00a0%"), 110), x=0.01, ha="left", fontsize=SMALL, color=FAINT
     )

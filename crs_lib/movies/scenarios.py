@@ -101,7 +101,7 @@ def plan(
     for turn in range(2, n_turns + 1):
         draw = rng.stream(seed, "movies", session, "turn", turn)
         due = planned.get(turn, "")
-        if due and kinds:
+        if due:
             shift, kind = _next_shift(
                 catalog, state, kinds, types, rng.stream(seed, "movies", session, "shift", turn)
             )
