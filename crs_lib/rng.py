@@ -7,6 +7,8 @@ import numpy as np
 
 from crs_lib.errors import InputError
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
 
 def check_seed(seed: object) -> int:
     """The seed as an int; raises InputError unless it is a whole number >= 0."""
@@ -24,7 +26,7 @@ def stream(seed: int, *names: str | int) -> np.random.Generator:
 
     Raises InputError for a seed that is no whole number >= 0.
     """
-    address = json.dumps([check_seed(seed), *names], ensure_ascii=False).encode()
+    address = _JSON.encode([check_seed(seed), *names]).encode()
     entropy = int.from_bytes(hashlib.sha256(address).digest()[:16], "little")
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy)))
 

@@ -13,7 +13,7 @@ from crs_lib.llm import calls, loop
 from crs_lib.llm.base import BACKENDS, Backend, Reply, Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.limits import DEFAULTS, Endpoints, check_fits
-from crs_lib.llm.retry import Course, Retry, persist
+from crs_lib.llm.retry import Course, Retry, persist, recover
 
 
 class LLM:
@@ -57,7 +57,7 @@ class LLM:
         """
         with self._logged(request) as call:  # this thread reads and writes files, the loop talks to servers
             call.digest = self._digest or loop.run(self._weights())
-            call.reply = self._known(call) or self._kept(call, *loop.run(self._answer(call)))
+            call.reply = self._known(call) or self._kept(call, *self._asked(call))
         return call.reply
 
     async def acomplete(self, request: Request) -> Reply:
@@ -138,10 +138,20 @@ class LLM:
             self.cache.put(call.address, reply)
         return reply
 
-    async def _answer(self, call: "_Call") -> tuple[Reply, tuple[str, ...]]:
-        """The model's reply, and what failed before it."""
+    def _asked(self, call: "_Call") -> tuple[Reply, tuple[str, ...]]:
+        """The same as ``_answer``, waiting for it; what needs no server is asked in this thread."""
+        if any(self.backend.endpoints):
+            return loop.run(self._answer(call))
+        try:
+            return self.backend.complete(call.request), ()
+        except LLMError as error:
+            return loop.run(self._answer(call, error))
+
+    async def _answer(self, call: "_Call", failed: LLMError | None = None) -> tuple[Reply, tuple[str, ...]]:
+        """The model's reply, and what failed before it; ``failed`` is how a first attempt ended."""
         course = Course(call.request, self._retry)
-        reply = await persist(course, lambda: self._attempt(course.request))
+        attempts = (course, lambda: self._attempt(course.request))
+        reply = await (persist(*attempts) if failed is None else recover(*attempts, failed))
         return reply, tuple(course.tried)
 
     async def _attempt(self, request: Request) -> Reply:

@@ -25,24 +25,13 @@ def background() -> asyncio.AbstractEventLoop:
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do the work on the background loop and wait; an interrupt cancels it.
-
-    As ``asyncio.run_coroutine_threadsafe`` with a bare lock for its future, at two thirds of the cost.
-    """
-    owner, done, tasks = background(), threading.Lock(), list[asyncio.Task[T]]()
-    done.acquire()
-
-    def start() -> None:
-        tasks.append(owner.create_task(work))
-        tasks[0].add_done_callback(lambda _: done.release())
-
-    owner.call_soon_threadsafe(start)
+    """Do the work on the background loop and wait; an interrupt cancels it."""
+    waited_for = asyncio.run_coroutine_threadsafe(work, background())
     try:
-        done.acquire()
+        return waited_for.result()
     except BaseException:
-        owner.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+        waited_for.cancel()
         raise
-    return tasks[0].result()
 
 
 async def awaited(work: Coroutine[Any, Any, T]) -> T:

@@ -78,15 +78,21 @@ def _with_more_room(request: Request) -> Request | None:
 
 
 async def persist(course: Course, action: Callable[[], Awaitable[T]]) -> T:
-    """What the action gives, tried again until it does or the policy gives up.
-
-    Pauses and their random part are tenacity's; it is called in where the first attempt failed. Raises the
-    last error, which then says how often it was tried.
-    """
+    """What the action gives, tried again until it does or the policy gives up; errors as :func:`recover`."""
     try:
         return await action()
     except LLMError as error:
-        failed = [error]
+        failed = error
+    return await recover(course, action, failed)
+
+
+async def recover(course: Course, action: Callable[[], Awaitable[T]], first: LLMError) -> T:
+    """What the action gives after a first attempt that failed, tried until the policy gives up.
+
+    Pauses and their random part are tenacity's. Raises the last error, which then says how often it was
+    tried.
+    """
+    failed = [first]
 
     async def attempt() -> T:
         if failed:

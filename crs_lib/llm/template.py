@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from crs_lib.llm import loop
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.limits import tokens_at_least
 from crs_lib.llm.text import checked
@@ -108,7 +107,7 @@ class Template:
         """There are no weights; the number grows when the rules change."""
         return "template-1"
 
-    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
+    def complete(self, request: Request) -> Reply:
         """The reply; never an error, unless the schema uses what the rules do not know."""
         prompt = "\n".join(message.content for message in request.messages)
         seed = address_seed(request.seed or 0, request.replicate)
@@ -118,9 +117,9 @@ class Template:
             tokens_out=len(text.split()),
         )  # fmt: skip
 
-    def complete(self, request: Request) -> Reply:
-        """The same, waiting for it."""
-        return loop.run(self.acomplete(request))
+    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
+        """The same; nothing is waited for."""
+        return self.complete(request)
 
     async def aclose(self) -> None:
         """Nothing to close."""

@@ -204,6 +204,10 @@ class Catalog:
         """The recommendable items that have every one of these concepts, ascending."""
         return all_of([self._group_of[code] for code in codes], self._recommendable_items)
 
+    def without(self, items: Codes, code: int) -> Codes:
+        """These recommendable items but for those that have a concept, in their order."""
+        return self._group_of[code].without(items)
+
     def _group(self, *codes: int) -> Group:
         """The recommendable items that have one of these concepts, ascending."""
         ends, items = self._recommendable_postings

@@ -35,22 +35,31 @@ class Group:
         self._ended: Codes | None = None
 
     def among(self, items: Codes) -> Codes:
-        """Those of these items that are in the group.
+        """Those of these items that are in the group."""
+        column = self._column
+        return items[self._hits(items) if column is None else column[items]]
+
+    def without(self, items: Codes) -> Codes:
+        """Those of these items that are not in the group."""
+        return items[~self._hits(items)]
+
+    def _hits(self, items: Codes) -> NDArray[np.bool_]:
+        """Which of these items are in the group.
 
         By a column of booleans in catalogues of at most 4,096 items and where more than one item of 64 is
         in the group; else by bisection.
         """
         if self._column is not None:
-            return items[self._column[items]]
+            return self._column[items]
         if self._n_items <= max(_SMALL, self.size * _DENSE_SHARE - 1):
             column = np.zeros(self._n_items, dtype=bool)
             column[self.items] = True
             self._column = column  # only now: another thread takes it as soon as it is there
-            return items[column[items]]
+            return column[items]
         if self._ended is None:  # an end that is no item, where bisection may point
             self._ended = np.append(self.items, np.int32(-1))
-        hit: NDArray[np.bool_] = self._ended[self.items.searchsorted(items)] == items
-        return items[hit]
+        hits: NDArray[np.bool_] = self._ended[self.items.searchsorted(items)] == items
+        return hits
 
 
 class Wish(NamedTuple):

@@ -33,7 +33,7 @@ class State:
         for name, value in self.avoid.items():
             code = catalog.code(name, value)
             if code is not None:
-                items = np.setdiff1d(items, catalog.items_with(code), assume_unique=True)
+                items = catalog.without(items, code)
         return items
 
 

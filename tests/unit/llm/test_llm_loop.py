@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -35,6 +37,22 @@ def test_errors_come_through() -> None:
 
     with pytest.raises(KeyError):
         loop.run(fails())
+
+
+def test_an_interrupt_cancels_what_is_waited_for() -> None:
+    cancelled = threading.Event()
+
+    async def waits() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(waits())
+    assert cancelled.wait(10)
 
 
 @pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")

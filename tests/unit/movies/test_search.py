@@ -54,6 +54,16 @@ def test_the_lowest_ranks_are_given_up_until_an_item_is_left(case):
     assert found.exact is (kept == 0)
 
 
+@given(SETS)
+def test_what_must_not_come_is_taken_away(case):
+    n, sets = case
+    left = array(range(0, n, 2))
+    for one in sets:
+        left = Group(array(one), n).without(left)
+    assert left.tolist() == sorted(set(range(0, n, 2)).difference(*sets))
+    assert left.dtype == np.int32
+
+
 def test_without_any_item_all_is_given_up():
     nothing = array([])
     assert most_of([Wish(0, "a", Group(nothing, 0))], nothing) == Found(nothing, ("a",))
