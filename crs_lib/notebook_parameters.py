@@ -8,6 +8,7 @@ import ast
 import io
 import json
 import math
+import re
 import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any
 from crs_lib.errors import InputError
 from crs_lib.registry import did_you_mean
 
+_AUTHORITY = re.compile(r"\w://(\S*)")
 TYPES: dict[str, tuple[type, str]] = {
     "str": (str, "a text"),
     "int": (int, "a whole number"),
@@ -94,8 +96,13 @@ def checked(parameter: Parameter, value: object) -> Any:
     """The value as the parameter's type; a whole number is accepted for a float, nothing else is bent.
 
     Raises InputError saying what was given and what was expected; numbers must be finite, and lists and
-    objects may hold only what JSON holds.
+    objects may hold only what JSON holds. An address that could hold a password or a key is refused unshown.
     """
+    if _may_hold_secret(value):
+        raise InputError(
+            f"parameter {parameter.name!r} has an address with a name and password or a query, and would "
+            "stand in the notebook for all to read; give the address alone, and put a key in the environment"
+        )
     kind, words = TYPES[parameter.kind]
     if kind is float and _is(int, value):
         value = float(value)  # type: ignore[arg-type]
@@ -115,6 +122,19 @@ def _is(kind: type, value: object) -> bool:
     if isinstance(value, bool):
         return kind in (bool, object)
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
+
+
+def _may_hold_secret(value: object, name: str = "") -> bool:
+    """Whether an address in a value has a user part or a query; ``name`` is the key under which it stands."""
+    if isinstance(value, dict):
+        return any(_may_hold_secret(item, str(key)) for key, item in value.items())
+    if isinstance(value, list):
+        return any(_may_hold_secret(item, name) for item in value)
+    if not isinstance(value, str):
+        return False
+    return any("@" in part or "?" in part for part in _AUTHORITY.findall(value)) or (
+        name == "host" and ("@" in value or "?" in value)
+    )
 
 
 def _is_json(value: object) -> bool:

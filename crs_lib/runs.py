@@ -38,20 +38,33 @@ def sha256(path: Path) -> str:
 def only_one(folder: Path) -> Iterator[None]:
     """Hold a run's folder for this process; RunError if another one holds it.
 
-    The lock is an SQLite transaction: the system drops it with the process, also when killed.
+    The lock is an SQLite transaction: the system drops it with the process, also when killed. Raises
+    RunError for a folder that cannot be written, too.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = sqlite3.connect(folder / ".lock", timeout=0, isolation_level=None)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = sqlite3.connect(folder / ".lock", timeout=0, isolation_level=None)
+    except (OSError, sqlite3.OperationalError) as error:
+        raise RunError(_unwritable(folder, error)) from error
     try:
         try:
             lock.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise RunError(_unwritable(folder, error)) from error
             raise RunError(
                 f"another process is working on run {folder.name!r}; wait for it or use another run name"
             ) from error
         yield
     finally:
         lock.close()
+
+
+def _unwritable(folder: Path, error: Exception) -> str:
+    return (
+        f"{paths.shown(folder)} cannot be written ({error}); give yourself the right to, free some space, or "
+        "set CRS_RESULTS to another folder"
+    )
 
 
 @dataclass

@@ -11,7 +11,8 @@ def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
     """The base addresses in a comma-separated list: ``gpu1:11434, http://gpu2`` gives two.
 
     A missing scheme is http, and with it a missing port ``port``; 0.0.0.0, which is where a server
-    listens, means this machine. Raises InputError for an empty list, another scheme, or a name and password.
+    listens, means this machine. Raises InputError for an empty list, another scheme, a name and password, or
+    a query, which could hold a key.
     """
     found = tuple(_one(part.strip(), port) for part in hosts.split(",") if part.strip())
     if not found:
@@ -22,6 +23,8 @@ def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
 
 
 def _one(text: str, port: int) -> str:
+    if _is_ipv6(text):
+        text = f"[{text}]"
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         given, name = parts.port, parts.hostname or ""
@@ -29,11 +32,20 @@ def _one(text: str, port: int) -> str:
         raise InputError("a server address cannot be read; write it like http://gpu1:11434") from error
     if parts.username or parts.password:
         raise InputError("a server address must not hold a name and password; put a key in the environment")
+    if parts.query or parts.fragment:
+        raise InputError("a server address ends before '?' or '#'; put a key in the environment")
     if parts.scheme not in ("http", "https"):
         raise InputError(f"{text!r} is not an address of a server; write it like http://gpu1:{port}")
     name = "127.0.0.1" if name in ("", "0.0.0.0", "::") else f"[{name}]" if ":" in name else name
     chosen = given or (None if "://" in text else port)
     return f"{parts.scheme}://{name}{f':{chosen}' if chosen else ''}{parts.path.rstrip('/')}"
+
+
+def _is_ipv6(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).version == 6
+    except ValueError:
+        return False
 
 
 def is_local(address: str) -> bool:

@@ -26,14 +26,16 @@ def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
 
 def open_wal(path: Path, schema: str, what: str) -> sqlite3.Connection:
     """An SQLite file in WAL mode that several processes may write; RunError where it cannot be used."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
+    db: sqlite3.Connection | None = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        db = sqlite3.connect(path, timeout=60, isolation_level=None, check_same_thread=False)
         db.execute("PRAGMA journal_mode=WAL")
         db.execute("PRAGMA synchronous=NORMAL")
         db.execute(schema)
-    except sqlite3.DatabaseError as error:
-        db.close()
+    except (OSError, sqlite3.DatabaseError) as error:
+        if db is not None:
+            db.close()
         raise RunError(
             f"the {what} {paths.shown(path)} cannot be used ({error}); nothing was changed. "
             "Move it away to start afresh"

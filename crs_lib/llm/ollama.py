@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -14,7 +16,7 @@ import httpx
 from crs_lib.errors import InputError
 from crs_lib.llm import addresses, loop
 from crs_lib.llm.base import BACKENDS, Reply, Request
-from crs_lib.llm.errors import Dropped, Garbled, ModelMissing, Refused, Unreachable
+from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, Refused, Unreachable
 from crs_lib.llm.http import KeyOnlyTo, check_timeout, connection, from_status, from_transport, secret
 from crs_lib.llm.limits import DEFAULTS, check_read
 from crs_lib.llm.text import checked, split_thinking
@@ -22,6 +24,7 @@ from crs_lib.registry import did_you_mean
 
 PORT = 11434
 _MORE_OPTIONS = {"min_p"}  # newer than the client's own list
+_IMPORTING = threading.Lock()
 
 
 @BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server")
@@ -46,6 +49,7 @@ class Ollama:
     ) -> None:
         self.model = argument
         self.spec = f"ollama:{argument}"
+        _client_package()
         named = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1"
         self._endpoints = addresses.parse(named, port=PORT, variable="OLLAMA_HOST")
         self.timeout = check_timeout(timeout)
@@ -66,12 +70,10 @@ class Ollama:
 
     def client(self, endpoint: str = "") -> Any:
         """The async client of one endpoint; to be used on the background loop only."""
-        from ollama import AsyncClient
-
         address = endpoint or self._endpoints[0]
         if address not in self._clients:
             settings = connection(address, self.timeout, KeyOnlyTo(self._key, self._endpoints))
-            self._clients[address] = AsyncClient(host=address, **settings)
+            self._clients[address] = _client_package().AsyncClient(host=address, **settings)
         return self._clients[address]
 
     async def digest(self) -> str:
@@ -97,9 +99,8 @@ class Ollama:
         known = {str(entry.model): str(entry.digest or "") for entry in listed}
         full = self.model if ":" in self.model else f"{self.model}:latest"
         if full not in known:
-            raise ModelMissing(
-                f"{address} does not have {self.model}{did_you_mean(full, known)}; ollama pull {self.model}"
-            )
+            near = did_you_mean(self.model, (name.removesuffix(":latest") for name in known))
+            raise ModelMissing(f"{address} does not have {self.model}{near}; ollama pull {self.model}")
         return known[full]
 
     async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
@@ -159,10 +160,16 @@ class Ollama:
         return int(lengths[0]) if lengths else None
 
     async def unload(self) -> None:
-        """Ask every server to free the model's memory."""
+        """Ask every server to free the model's memory; raises the last LLMError when all were asked."""
+        failed: LLMError | None = None
         for address in self._endpoints:
-            async with self._translated(address):
-                await self.client(address).generate(model=self.model, keep_alive=0)
+            try:
+                async with self._translated(address):
+                    await self.client(address).generate(model=self.model, keep_alive=0)
+            except LLMError as error:
+                failed = error
+        if failed is not None:
+            raise failed
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -173,14 +180,12 @@ class Ollama:
     @asynccontextmanager
     async def _translated(self, address: str) -> AsyncIterator[None]:
         """Within, every way in which a call can fail becomes an LLMError; a deadline holds for all of it."""
-        from ollama import ResponseError
-
         try:
             async with asyncio.timeout(self.timeout):
                 yield
-        except ResponseError as error:
+        except _client_package().ResponseError as error:
             raise from_status(error.status_code, error.error, address, self.model) from error
-        except ConnectionError as error:
+        except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Unreachable(f"no Ollama server at {address}; start it with: ollama serve") from error
         except (httpx.HTTPError, TimeoutError) as error:
             raise from_transport(error, address, self.timeout) from error
@@ -212,6 +217,16 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _known_options() -> frozenset[str]:
-    from ollama import Options
+    return frozenset((*_client_package().Options.model_fields, *_MORE_OPTIONS))
 
-    return frozenset((*Options.model_fields, *_MORE_OPTIONS))
+
+def _client_package() -> Any:
+    """The package ``ollama``; it makes a client when it is imported, and fails on a list in OLLAMA_HOST."""
+    with _IMPORTING:
+        named = None if "ollama" in sys.modules else os.environ.pop("OLLAMA_HOST", None)
+        try:
+            import ollama
+        finally:
+            if named is not None:
+                os.environ["OLLAMA_HOST"] = named
+    return ollama

@@ -46,8 +46,10 @@ def preflight(needs: Iterable[Need]) -> pd.DataFrame:
         except (LLMError, InputError, RunError) as error:
             missing.append(f"{need.role}: {error}")
     if missing:
-        lines = "\n".join(f"  - {line}" for line in dict.fromkeys(missing))
-        raise RunError(f"the run cannot start; {len(dict.fromkeys(missing))} things are missing:\n{lines}")
+        found = list(dict.fromkeys(missing))
+        lines = "\n".join(f"  - {line}" for line in found)
+        count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
+        raise RunError(f"the run cannot start; {count} missing:\n{lines}")
     return pd.DataFrame(rows, columns=["role", "model", "digest", "context", "num_ctx", "version"])
 
 

@@ -9,7 +9,7 @@ from crs_lib.llm.limits import room
 from crs_lib.llm.pool import Service
 from crs_lib.registry import did_you_mean
 
-_HOW = ("host", "timeout", "slots")
+_HOW = ("host", "timeout", "slots", "send_key")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class LLMSettings:
     ``most``. ``num_ctx`` is the same for all calls, another one would reload the model. ``host``,
     ``timeout`` and ``slots`` say how servers are reached and may differ when a run goes on; ``slots`` is
     how many calls each server works on at once (it gets twice as many, see ``Service.at_once``).
+    ``send_key`` sends the key in OLLAMA_API_KEY or OPENAI_API_KEY to these servers, otherwise it stays here.
     """
 
     structured: bool = True
@@ -35,6 +36,7 @@ class LLMSettings:
     host: str = ""
     timeout: float = 300.0
     slots: int = 2
+    send_key: bool = False
 
     def __post_init__(self) -> None:
         room({"num_ctx": self.num_ctx, "num_predict": self.num_predict})
@@ -46,7 +48,7 @@ class LLMSettings:
             raise InputError(f"llm: temperature is {self.temperature!r}; give a number from 0 to 2")
         if not 0 <= self.temperature <= 2:
             raise InputError(f"llm: temperature is {self.temperature}; give a number from 0 to 2")
-        for name in ("structured", "enforce"):
+        for name in ("structured", "enforce", "send_key"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"llm: {name} is {getattr(self, name)!r}; give true or false")
 
@@ -72,6 +74,7 @@ class LLMSettings:
     def service(self) -> Service:
         """How models are reached."""
         backend = {} if self.think is None else {"think": self.think}
+        backend |= {"send_key": True} if self.send_key else {}
         return Service(self.host, self.timeout, self.slots, backend=backend)
 
     def what(self) -> dict[str, Any]:

@@ -7,17 +7,20 @@ it recommends is read from the ids it names (structured) or from the titles in i
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from crs_lib import rng
 from crs_lib.dialogue import SYSTEM, USER
 from crs_lib.errors import InputError
 from crs_lib.llm.base import Message, Request
+from crs_lib.llm.limits import room, tokens_at_most
 from crs_lib.movies import foreign_titles, worded_prompt
 from crs_lib.movies.foreign_titles import Foreign
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.systems import Reply, Tracker, World, rank
+from crs_lib.text import shorten
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,11 @@ class Said:
 
 
 class Asked(NamedTuple):
-    """What a call was about: the films offered, and the user's latest words."""
+    """What a call was about: the films offered, the user's latest words, and the wishes as tracked."""
 
     offered: tuple[int, ...]
     heard: str
+    wishes: Mapping[str, str] = MappingProxyType({})
 
 
 def schema(ids: Sequence[str], most: int) -> dict[str, Any]:
@@ -102,40 +106,49 @@ class Worded(Tracker):
         wishes, avoid = self.believe(turn, text, user_meta)
         offered = rank(self.world.catalog, wishes, avoid, self.seen, draw, self.rule.offered)
         self.lines.append(worded_prompt.quote(USER, text))
-        asked = Asked(offered, text)
-        prompt = worded_prompt.prompt(self.world.catalog, wishes, offered, self.lines, self.rule)
-        said, extra = self._say(turn, prompt, asked)
+        said, extra = self._say(turn, Asked(offered, text, wishes))
         self.lines.append(worded_prompt.quote(SYSTEM, said.text))
         self.seen += [item for item in said.items if item not in self.seen]
         return Reply(
             said.text, said.items, wishes, tuple(one.title for one in said.foreign),
-            {"offered_ids": self._ids(offered), **prompt.left_out(), **extra},
+            {"offered_ids": self._ids(offered), **extra},
         )  # fmt: skip
 
-    def _say(self, turn: int, prompt: worded_prompt.Prompt, asked: Asked) -> tuple[Said, dict[str, Any]]:
-        """The model's answer, asked for once more and then cut where titles are enforced."""
-        grounder, structured = self.world.grounder, self.rule.structured
-        request = self._request(turn, prompt, asked)
-        answer = self.llms.complete(self.spec, request).text
-        said = read(grounder, answer, asked, structured=structured)
-        extra: dict[str, Any] = {}
+    def _say(self, turn: int, asked: Asked) -> tuple[Said, dict[str, Any]]:
+        """The model's answer, and what the log says of it; titles enforced where the settings say so."""
+        prompt = self._prompt(asked)
+        answer = self.llms.complete(self.spec, self._request(turn, prompt.text, asked))
+        said = read(self.world.grounder, answer.text, asked, structured=self.rule.structured)
+        extra = prompt.left_out() | ({"reply_cut": True} if answer.stop == "length" else {})
         if self.rule.enforce and said.foreign:
-            names = tuple(one.title for one in said.foreign)
-            messages = (*request.messages, Message("assistant", answer), worded_prompt.again(names))
-            again = self.llms.complete(self.spec, replace(request, messages=messages)).text
-            said = read(grounder, again, asked, structured=structured)
-            extra = {"enforced": "asked again", "first_hallucinated": list(names)}
-            if said.foreign:
-                said = without_foreign(grounder, said, asked)
-                extra["enforced"] = "cut"
+            said, enforced = self._enforced(turn, asked, answer.text, said)
+            extra |= enforced
         if said.mentioned:
             extra["mentioned_ids"] = self._ids(said.mentioned)
         return said, extra
 
-    def _request(self, turn: int, prompt: worded_prompt.Prompt, asked: Asked) -> Request:
+    def _enforced(self, turn: int, asked: Asked, answer: str, said: Said) -> tuple[Said, dict[str, Any]]:
+        """The answer asked for once more, as far as the context has room for that, and then cut."""
+        names = tuple(one.title for one in said.foreign)
+        log: dict[str, Any] = {"enforced": "cut unasked", "first_hallucinated": list(names)}
+        more = (Message("assistant", shorten(answer, worded_prompt.TURN_LIMIT)), worded_prompt.again(names))
+        prompt = self._prompt(asked, spare=tokens_at_most(more))
+        request = self._request(turn, prompt.text, asked, more)
+        if tokens_at_most(request.messages) <= room(request.options):
+            again = self.llms.complete(self.spec, request).text
+            said = read(self.world.grounder, again, asked, structured=self.rule.structured)
+            log["enforced"] = "cut" if said.foreign else "asked again"
+        return (without_foreign(self.world.grounder, said, asked) if said.foreign else said), log
+
+    def _prompt(self, asked: Asked, spare: int = 0) -> worded_prompt.Prompt:
+        return worded_prompt.prompt(
+            self.world.catalog, asked.wishes, asked.offered, self.lines, self.rule, spare
+        )
+
+    def _request(self, turn: int, prompt: str, asked: Asked, more: tuple[Message, ...] = ()) -> Request:
         rule: LLMSettings = self.rule
-        return Request.ask(
-            "crs", prompt.text, options=rule.options,
+        return Request(
+            (Message("user", prompt), *more), "crs", options=rule.options,
             schema=schema(self._ids(asked.offered), rule.most) if rule.structured else None,
             seed=rng.address_seed(self.seed, "movies", self.session, "crs", turn),
             tags={"session": self.session, "system": self.spec, "turn": turn},

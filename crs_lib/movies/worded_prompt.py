@@ -47,10 +47,12 @@ def prompt(
     offered: Sequence[int],
     lines: Sequence[Line],
     rule: LLMSettings,
+    spare: int = 0,
 ) -> Prompt:
     """The prompt for the next reply. ``lines`` are the utterances, oldest first, the user's last.
 
-    As many of the latest utterances as fit into the context are quoted; the last one always is.
+    As many of the latest utterances as fit into the context are quoted, ``spare`` tokens left free for
+    further messages; the last utterance always is.
     """
     name = "movies/crs_reply_json" if rule.structured else "movies/crs_reply"
     values: dict[str, str | int] = {
@@ -59,7 +61,7 @@ def prompt(
         "most": min(rule.most, len(offered)),
     }
     bare = prompts.render(name, **values, conversation="", fence="0" * 16)
-    free = room(rule.options) - tokens_at_most([Message("user", bare)])
+    free = room(rule.options) - tokens_at_most([Message("user", bare)]) - spare
     shown, needed = len(lines), sum(line.tokens for line in lines)
     while shown > 1 and needed > free:
         needed -= lines[-shown].tokens

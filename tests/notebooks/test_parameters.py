@@ -101,6 +101,29 @@ def test_only_what_json_holds_is_passed(value):
         checked(loose, value)
 
 
+@pytest.mark.parametrize(
+    "llm",
+    [
+        {"host": "http://me:s3cret@gpu1"},
+        {"host": "gpu1, me:s3cret@gpu2"},
+        {"host": "http://gpu1/?api_key=s3cret"},
+        {"servers": ["https://s3cret@gpu1/v1"]},
+    ],
+)
+def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
+    loose = Parameter("llm", "dict", {}, "")
+    with pytest.raises(InputError, match="put a key in the environment") as caught:
+        checked(loose, llm)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", [{"host": "http://gpu1:1,gpu2"}, {"model": "replay:thesis@ollama:gemma:2b"}]
+)
+def test_an_address_without_a_secret_is_passed(value):
+    assert checked(Parameter("llm", "dict", {}, ""), value) == value
+
+
 def test_unknown_name_comes_with_a_suggestion():
     with pytest.raises(InputError, match="no parameter 'sede'; did you mean 'seed'"):
         check(read(CELL, "03_simulate"), {"sede": 1}, "03_simulate")

@@ -140,6 +140,16 @@ def test_two_processes_cannot_work_on_one_run_and_a_dead_one_does_not_block():
     assert other_process() == "in"
 
 
+def test_a_folder_that_cannot_be_written_is_not_taken_for_a_busy_one(results):
+    (results / "movies").write_text("a file where the folder should be")
+    with pytest.raises(RunError, match=r"cannot be written .* set CRS_RESULTS"):
+        simulate({"seed": 3})
+    (results / "movies").unlink()
+    (results / "movies" / "r1" / ".lock").mkdir(parents=True)
+    with pytest.raises(RunError, match=r"cannot be written"):
+        simulate({"seed": 3})
+
+
 def test_a_damaged_manifest_is_named_and_left_alone(results):
     simulate({"seed": 3})
     path = results / "movies" / "r1" / "manifest.json"

@@ -82,6 +82,12 @@ def test_a_damaged_file_is_left_alone_and_named(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"this is no database")
 
 
+def test_a_folder_that_cannot_be_made_is_a_run_error(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file where the folder should be")
+    with pytest.raises(RunError, match=r"call cache .*c\.sqlite cannot be used"):
+        Cache(tmp_path / "taken" / "c.sqlite").get("k")
+
+
 def test_a_failing_disk_is_a_run_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(tmp_path / "c.sqlite")
     cache.put("k", REPLY)

@@ -263,6 +263,13 @@ def test_memory_is_freed_on_request() -> None:
     LLM("template").unload()  # nothing to free
 
 
+def test_memory_is_freed_on_the_servers_that_are_left() -> None:
+    with OllamaServer() as server, LLM("ollama:tiny", host=f"127.0.0.1:1,{server.url}") as llm:
+        with pytest.raises(LLMError, match=r"no Ollama server at http://127\.0\.0\.1:1"):
+            llm.unload()
+        assert server.counts["unload"] == 1
+
+
 def test_the_digest_of_the_weights_is_in_the_reply() -> None:
     with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
         reply = llm.complete(ask())

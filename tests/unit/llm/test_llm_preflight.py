@@ -1,5 +1,8 @@
 """Preflight: one message that lists everything that is missing, before anything starts."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -56,6 +59,7 @@ def test_all_that_is_missing_is_said_at_once() -> None:
         ("0.0.0.0", ("http://127.0.0.1:11434",)),
         (":5000", ("http://127.0.0.1:5000",)),
         ("[::1]:5000", ("http://[::1]:5000",)),
+        ("::1", ("http://[::1]:11434",)),
         ("http://gpu1:80/api/", ("http://gpu1:80/api",)),
     ],
 )
@@ -63,11 +67,39 @@ def test_addresses_are_read_as_people_write_them(given: str, expected: tuple[str
     assert addresses.parse(given, port=11434, variable="OLLAMA_HOST") == expected
 
 
-@pytest.mark.parametrize("given", ["", " , ", "ftp://gpu1", "gpu1:port", "a,a", "http://me:s3cret@gpu1"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        " , ",
+        "ftp://gpu1",
+        "gpu1:port",
+        "a,a",
+        "http://me:s3cret@gpu1",
+        "http://gpu1/?key=s3cret",
+        "gpu1#s3cret",
+    ],
+)
 def test_addresses_that_cannot_be_used_are_refused(given: str) -> None:
     with pytest.raises(InputError) as caught:
         addresses.parse(given, port=11434, variable="OLLAMA_HOST")
     assert "s3cret" not in str(caught.value)
+
+
+def test_a_list_of_servers_in_the_environment_reaches_all_of_them() -> None:
+    ask = "from crs_lib.llm.preflight import Need, preflight; print(len(preflight([Need('crs', 'ollama:tiny')])))"
+    with OllamaServer() as one, OllamaServer() as two:
+        hosts = f"{one.url.removeprefix('http://')},{two.url.removeprefix('http://')}"
+        command = [sys.executable, "-c", ask]
+        done = subprocess.run(
+            command, env={**os.environ, "OLLAMA_HOST": hosts}, capture_output=True, text=True, check=False
+        )
+    assert (done.stdout.strip(), done.returncode) == ("1", 0), done.stderr
+
+
+def test_a_server_that_is_not_there_says_how_to_start_it() -> None:
+    with pytest.raises(RunError, match=r"one thing is missing(.|\n)*start it with: ollama serve"):
+        preflight([Need("crs", "ollama:tiny", settings={"host": "127.0.0.1:1"})])
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from ollama_server import Faults, OllamaServer
+
 from crs_lib.dialogue import Dialogue
 from crs_lib.errors import InputError
 from crs_lib.llm import LLM, LLMError, template
@@ -166,6 +168,45 @@ def test_enforced_twice_in_vain_the_sentence_is_cut(world):
     assert [world.catalog.items[i].title for i in reply.items] == ["Metropolis"]
     assert reply.hallucinated == ("Lamps of Nowhere",)
     assert reply.extra["enforced"] == "cut"
+
+
+def test_a_full_context_is_no_reason_to_lose_an_enforced_session(world):
+    bad = 'Why not "Lamps of Nowhere"? ' + "It has everything that you asked for, and more. " * 30
+    answers = [bad if turn % 3 else "Metropolis (1927) " + bad for turn in range(40)]
+    mine = with_model(world, answers, structured=False, enforce=True, num_ctx=2048, num_predict=200)
+    config = SimulateConfig(systems=["scripted"], n_sessions=1, n_turns=20)
+    dialogue = simulate.session(mine, "scripted", 0, config)
+    logs = [turn.meta for turn in dialogue.turns[1::2]]
+    assert {log["enforced"] for log in logs} == {"cut"}
+    assert logs[-1]["utterances_left_out"] > 0
+    again = [request for request in asked(mine) if len(request.messages) == 3]
+    assert len(again) == 20 and all(len(one.messages[1].content) <= 2000 for one in again)
+
+
+def test_without_any_room_the_sentence_is_cut_unasked(world):
+    bad = 'Metropolis (1927) fits. Why not "Lamps of Nowhere"? ' + "It is fine. " * 500
+    mine = with_model(world, [bad], structured=False, enforce=True, num_ctx=900, num_predict=150)
+    reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
+    assert reply.extra["enforced"] == "cut unasked"
+    assert reply.text.startswith("Metropolis (1927) fits. It is fine.")
+    assert len(asked(mine)) == 1
+
+
+def test_a_huge_reply_is_asked_for_again_in_part(world):
+    bad = structured('Why not "Lamps of Nowhere"? ' + "word " * 40_000)
+    mine = with_model(world, [bad, structured("Metropolis (1927).")], enforce=True)
+    reply = systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
+    assert reply.extra["enforced"] == "asked again"
+    assert len(asked(mine)[1].messages[1].content) == 2000
+
+
+def test_a_reply_that_stopped_at_its_length_says_so(world):
+    with OllamaServer(faults=Faults(["cut"])) as server:
+        pool = Pool(None, made={"ollama:tiny": LLM("ollama:tiny", host=server.url)})
+        mine = World(world.catalog, world.grounder, pool, LLMSettings(structured=False))
+        first, second = (systems.create("ollama:tiny", mine, 7, i).reply(1, WISH, {}) for i in range(2))
+    assert first.extra.get("reply_cut") is True
+    assert "reply_cut" not in second.extra
 
 
 def test_a_model_that_fails_raises_and_nothing_stands_in(world):
