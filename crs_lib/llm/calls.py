@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ def row(
 ) -> dict[str, Any]:
     """The record of one call; ``seconds`` is all of it, pauses and failed attempts included.
 
-    Prompts are kept as a digest. Texts are bounded at 20,000 characters, and ``text_cut`` says so.
+    ``began`` is the clock time at which it began, in seconds since 1970. Prompts are kept as a digest. Texts
+    are bounded at 20,000 characters, and ``text_cut`` says so.
     """
     text = reply.text if reply else error.text if error else ""
     thinking = reply.thinking if reply else ""
@@ -45,6 +47,7 @@ def row(
         "tokens_out": reply.tokens_out if reply else None,
         "seconds": round(reply.seconds if reply else seconds, 6),
         "seconds_all": round(seconds, 6),
+        "began": round(time.time() - seconds, 3),
         "cache_hit": reply.cache_hit if reply else False,
         "attempts": reply.attempts if reply else error.attempts if error else 0,
         "tried": list(reply.tried if reply else error.tried if error else ()),

@@ -1,5 +1,6 @@
 """Before a run: how many calls, tokens and hours it will take, from a few calls or from an earlier log."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -23,11 +24,16 @@ class Work:
 
 
 class Cost(NamedTuple):
-    """What one call takes on average: tokens read and written, and seconds till its answer is there."""
+    """What one call takes on average: tokens read and written, and seconds till its answer is there.
+
+    ``at_once`` is how many calls were under way on average when that was measured, 1 or more: a server that
+    works on one call at a time lets the others wait, so seconds alone say nothing about its speed.
+    """
 
     tokens_in: float
     tokens_out: float
     seconds: float
+    at_once: float = 1.0
 
 
 def probe(llm: LLM, requests: Sequence[Request]) -> Cost:
@@ -40,7 +46,10 @@ def probe(llm: LLM, requests: Sequence[Request]) -> Cost:
         raise InputError("a probe needs an LLM without a cache and at least two requests, one to warm up")
     llm.complete(requests[0])
     replies = []
-    for answer in llm.gather(requests[1:]):
+    began = time.perf_counter()
+    answers = llm.gather(requests[1:])
+    spent = time.perf_counter() - began
+    for answer in answers:
         if isinstance(answer, Exception):
             raise answer
         replies.append(answer)
@@ -49,30 +58,46 @@ def probe(llm: LLM, requests: Sequence[Request]) -> Cost:
     written = [float(made) for _, made in counts if made is not None]
     if not read or not written:
         raise InputError(f"{llm.spec} reports no tokens; nothing can be estimated from it")
-    return Cost(fmean(read), fmean(written), fmean(reply.seconds for reply in replies))
+    seconds = [reply.seconds for reply in replies]
+    return Cost(fmean(read), fmean(written), fmean(seconds), max(1.0, sum(seconds) / spent))
 
 
 def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
     """The mean cost of a call by role and model, from the rows of a call log.
 
     Calls from the cache and failed ones are left out. A failed attempt's time is part of the cost: it
-    will happen again.
+    will happen again. How many calls were under way is taken over all of the log.
     """
+    sent = [row for row in rows if not row["cache_hit"]]
     found: dict[tuple[str, str], list[Cost]] = {}
-    for row in rows:
-        if not row["cache_hit"] and not row["error"] and row["tokens_out"] is not None:
-            cost = Cost(float(row["tokens_in"] or 0), float(row["tokens_out"]), float(row["seconds_all"]))
+    together = under_way(sent)
+    for row in sent:
+        if not row["error"] and row["tokens_out"] is not None:
+            seconds = float(row["seconds_all"])
+            cost = Cost(float(row["tokens_in"] or 0), float(row["tokens_out"]), seconds, together)
             found.setdefault((row["role"], row["model"]), []).append(cost)
     return {
         key: Cost(*(fmean(column) for column in zip(*calls, strict=True))) for key, calls in found.items()
     }
 
 
+def under_way(rows: Iterable[Mapping[str, Any]]) -> float:
+    """How many calls of a log were under way on average while any was, 1 or more; 1 for an empty one."""
+    spans = sorted((row["began"], row["began"] + row["seconds_all"]) for row in rows)
+    busy = 0.0
+    last = float("-inf")
+    for start, end in spans:
+        busy += max(0.0, end - max(start, last))
+        last = max(last, end)
+    return max(1.0, sum(end - start for start, end in spans) / busy) if busy > 0 else 1.0
+
+
 def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.DataFrame:
     """Calls, millions of tokens and hours of a run, a row for each role and model, and one for all.
 
-    Models are worked off one after the other, so hours add up. ``hours`` and tokens are null where the
-    cost of a role and model is not known, and so are those of the last row; calls are always known.
+    Models are worked off one after the other, so hours add up. More calls at once than when the cost was
+    measured are taken to gain nothing. ``hours`` and tokens are null where the cost of a role and model is
+    not known, and so are those of the last row; calls are always known.
     """
     rows: list[dict[str, Any]] = []
     for part in work:
@@ -81,7 +106,7 @@ def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.
         if cost := known.get((part.role, part.spec)):
             row["tokens_in"] = part.calls * cost.tokens_in / 1e6
             row["tokens_out"] = part.calls * cost.tokens_out / 1e6
-            row["hours"] = part.calls * cost.seconds / part.at_once / 3600
+            row["hours"] = part.calls * cost.seconds / min(part.at_once, cost.at_once) / 3600
         rows.append(row)
     columns = ["role", "model", "calls", "tokens_in", "tokens_out", "hours"]
     frame = pd.DataFrame(rows, columns=columns)

@@ -31,18 +31,19 @@ def test_estimate_counts_the_calls_of_each_model(capsys):
 def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
     (results / "old").mkdir(parents=True)
     row = {"role": "crs", "model": "ollama:a", "cache_hit": False, "error": None}
-    calls = [{**row, "tokens_in": n, "tokens_out": 100, "seconds_all": 2.0} for n in (500, 1500)]
+    cost = {"tokens_out": 100, "seconds_all": 2.0, "began": 0.0}
+    calls = [{**row, **cost, "tokens_in": n} for n in (500, 1500)]
     (results / "old" / "llm_calls.jsonl").write_text("".join(json.dumps(call) + "\n" for call in calls))
     words = ["-p", "systems", "ollama:a", "-p", "n_sessions", "1800", "-p", "n_turns", "20"]
     assert main(["estimate", *words, "--log", "old"]) == 0
-    # 36,000 calls of 1,000 and 100 tokens; 36,000 x 2 s, 4 at once (2 slots), are 18,000 s
+    # 36,000 calls of 1,000 and 100 tokens; 36,000 x 2 s, 2 at once as in the log, are 36,000 s
     assert capsys.readouterr().out.splitlines()[1].split() == [
         "crs",
         "ollama:a",
         "36000",
         "36.0",
         "3.6",
-        "5.0",
+        "10.0",
     ]
 
 
