@@ -1,5 +1,7 @@
 """How the tests are shared out among processes: a file stays whole, and the files marked slow begin first."""
 
+import gc
+
 import pytest
 
 
@@ -7,6 +9,12 @@ def pytest_collection_modifyitems(items):
     """The files that hold a test marked slow come first; all else keeps its order."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish():
+    """What is loaded by now stays: the garbage collector, which libraries call by hand, need not go over it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -206,35 +206,50 @@ SETTINGS = {
 }
 
 
-def command(
-    folder, logs, name: str, out: str, hash_seed: str, threads: str, workers: str = "1"
-) -> dict[str, bytes]:
-    """The bytes of all tables that the command writes in a fresh interpreter."""
-    given = [str(folder / part) if part == "topics" else part for part in SETTINGS[name]]
+COMMANDS = (
+    "import json, sys; from crs_lib.__main__ import main; sys.exit(max(map(main, json.loads(sys.argv[1]))))"
+)
+
+
+def tables_of(written, place: str, hash_seed: str, threads: str, workers: str) -> dict[str, dict[str, bytes]]:
+    """The bytes of all tables that the command writes under each convention, in one fresh interpreter."""
+    folder, logs = written
     environment = os.environ | {
         "PYTHONHASHSEED": hash_seed, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads,
         "PYTHONPATH": str(paths.ROOT),
     }  # fmt: skip
+    lines = [
+        ["score", "--logs", str(logs), "--catalog", "sample", "--convention", name, "--workers", workers,
+         "--out", str(folder / place / name), *(str(folder / part) if part == "topics" else part for part in given)]
+        for name, given in SETTINGS.items()
+    ]  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", "crs_lib", "score", "--logs", str(logs), "--catalog", "sample", "--convention", name,
-         "--workers", workers, "--out", str(folder / out), *given],
-        env=environment, capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-c", COMMANDS, json.dumps(lines)], env=environment, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    return {path.name: path.read_bytes() for path in sorted((folder / out).iterdir())}
+    return {
+        name: {path.name: path.read_bytes() for path in sorted((folder / place / name).iterdir())}
+        for name in SETTINGS
+    }
+
+
+@pytest.fixture(scope="module")
+def twice(written):
+    """What the command writes under each convention, twice: other hash seed, other threads, other workers."""
+    return tables_of(written, "a", "0", "1", "1"), tables_of(written, "b", "1", "2", "2")
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_command_writes_the_same_bytes_whatever_the_hash_seed_and_threads(written, name):
-    folder, logs = written
-    first = command(folder, logs, name, f"{name}-a", "0", "1")
+def test_the_command_writes_the_same_bytes_whatever_the_hash_seed_and_threads(written, twice, name):
+    first, second = (tables[name] for tables in twice)
     assert sorted(first) == ["model_metrics.csv", "results.jsonl", "shifts.parquet", "turns.parquet"]
-    assert command(folder, logs, name, f"{name}-b", "1", "2", "2") == first
+    assert second == first
+    made = written[0] / "a" / name
     told = {"convention", "extractor", "embedder", "weights", "versions", "input_hash"}
     for table in ("turns.parquet", "shifts.parquet"):
-        frame = pd.read_parquet(folder / f"{name}-a" / table)
+        frame = pd.read_parquet(made / table)
         assert told <= set(frame.columns) and set(frame["convention"]) == {name}
-    metrics = pd.read_csv(folder / f"{name}-a" / "model_metrics.csv")
+    metrics = pd.read_csv(made / "model_metrics.csv")
     assert metrics[sorted(told)].notna().all(axis=None)
     line = json.loads(first["results.jsonl"].splitlines()[0])
     assert told <= set(line) and line["weights"] and "dialogues" not in line["versions"]
