@@ -1,4 +1,4 @@
-"""The trace and the report in a real browser, opened from disk: looked at, clicked, typed into."""
+"""The trace in a real browser, opened from disk: looked at, clicked, typed into."""
 
 import json
 import sys
@@ -10,13 +10,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import browser as chromium
 
 from crs_lib import paths, runs
-from crs_lib.movies import evaluate, judge_records, report, simulate, trace
+from crs_lib.movies import evaluate, judge_records, simulate, trace
 
 PROGRAM = chromium.executable()
 pytestmark = [
     pytest.mark.browser,
     pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
-    pytest.mark.xdist_group("browser"),
+    pytest.mark.slow,
 ]
 
 SYSTEMS = ("oracle", "tracker", "amnesiac")
@@ -313,20 +313,3 @@ def test_on_a_narrow_screen_nothing_sticks_out(opened):
     assert opened.js(
         "document.querySelector('#view').scrollWidth <= document.querySelector('#view').clientWidth"
     )
-
-
-def test_the_report_opens_with_its_figures_and_leads_into_the_trace(page, index):
-    path = report.write("trace-e2e")
-    page.open(path)
-    assert page.text("h1") == "Run trace-e2e"
-    pictures = page.js("[...document.images].map((image) => image.complete && image.naturalWidth > 500)")
-    assert len(pictures) > 5
-    assert all(pictures)
-    assert page.js("document.querySelectorAll('[src]:not(img), link, script').length") == 0
-    target = page.js("document.querySelector('#sessions a').href")
-    page.open(target)
-    page.wait("document.querySelectorAll('.turn').length == 14")
-    assert page.js("location.hash") == target[target.index("#") :]
-    page.open(path)
-    page.size(420, 900)
-    assert page.js("document.documentElement.scrollWidth") <= 420

@@ -3,14 +3,21 @@
 import base64
 import hashlib
 import re
+import sys
+from pathlib import Path
 
+import pandas as pd
 import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import browser as chromium
 
 from crs_lib import figures, paths, runs
 from crs_lib.errors import InputError, RunError
-from crs_lib.figures import NoDataError
-from crs_lib.movies import evaluate, figure_tables, report, simulate
+from crs_lib.figures import NoDataError, style
+from crs_lib.movies import evaluate, figure_tables, report, simulate, trace
 
+pytestmark = pytest.mark.slow
 SYSTEMS = ("oracle", "tracker", "random")
 
 
@@ -25,8 +32,28 @@ def run():
 
 
 @pytest.fixture(scope="module")
-def page(run):
-    return report.write(run).read_text(encoding="utf-8")
+def drawn():
+    """What the figures of the page were drawn from and became: name, copies of the tables, picture; in order."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def page(run, drawn):
+    make, data = figures.make, style.data
+
+    def made(name, *tables):
+        figure = make(name, *tables)
+        drawn.append([name, [table.copy() for table in tables]])
+        return figure
+
+    def picture(figure, kind, dpi):
+        drawn[-1].append(data(figure, kind, dpi))
+        return drawn[-1][-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figures, "make", made)
+        patch.setattr(style, "data", picture)
+        return report.write(run).read_text(encoding="utf-8")
 
 
 def test_it_lies_beside_the_tables_and_leaves_the_manifest_alone(run, page):
@@ -102,8 +129,24 @@ def test_the_contrasts_are_the_declared_ones_between_systems_of_the_run(page):
     assert "amnesiac" not in page.split('id="figures"')[0]
 
 
-def test_the_same_files_give_the_same_bytes(run, page):
+def test_the_same_files_give_the_same_bytes(run, page, drawn, monkeypatch):
+    """The figures get the same tables again, which give the same picture (tests/contract/test_figures.py)."""
+    left, make = iter(drawn), figures.make
+
+    def same(name, *tables):
+        entry = figures.FIGURES.get(name)
+        if name not in {known for known, *_ in drawn}:
+            return make(name, *tables)  # no data, as before
+        known, before, picture = next(left)
+        assert (name, len(tables)) == (known, len(entry.facts["tables"]))
+        for table, earlier in zip(tables, before, strict=True):
+            pd.testing.assert_frame_equal(table, earlier)
+        return picture
+
+    monkeypatch.setattr(figures, "make", same)
+    monkeypatch.setattr(style, "data", lambda picture, kind, dpi: picture)
     assert report.write(run).read_text(encoding="utf-8") == page
+    assert next(left, None) is None
 
 
 def test_one_system_has_a_report_that_says_why_there_are_no_tests():
@@ -123,3 +166,30 @@ def test_an_unknown_plan_and_an_unscored_run_are_refused(run):
         report.write(run, "guess")
     with pytest.raises(RunError, match="run 04_evaluate -p run nowhere"):
         report.write("nowhere")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(
+    chromium.executable() is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"
+)
+def test_in_a_browser_it_opens_with_its_figures_and_leads_into_the_trace(run, page):
+    path = paths.run_folder("movies", run) / "report.html"
+    trace.write(run)
+    with chromium.Browser(chromium.executable()) as running:
+        tab = running.page()
+        tab.open(path)
+        assert tab.text("h1") == f"Run {run}"
+        pictures = tab.js("[...document.images].map((image) => image.complete && image.naturalWidth > 500)")
+        assert len(pictures) > 5
+        assert all(pictures)
+        assert tab.js("document.querySelectorAll('[src]:not(img), link, script').length") == 0
+        target = tab.js("document.querySelector('#sessions a').href")
+        tab.open(target)
+        tab.wait("document.querySelectorAll('.turn').length == 12")
+        assert tab.js("location.hash") == target[target.index("#") :]
+        tab.open(path)
+        tab.size(420, 900)
+        assert tab.js("document.documentElement.scrollWidth") <= 420
+        assert tab.complaints() == []
+        allowed = ("about:", "data:", "blob:", paths.results().as_uri())
+        assert [url for url in tab.requests() if not url.startswith(allowed)] == []
