@@ -6,11 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import batch_cli, llm, paths, tables
+from crs_lib import batch_cli, commands, llm, notebook_parameters, notebooks, paths, tables
 from crs_lib.errors import InputError
 from crs_lib.llm import estimate as costs
 
-_JUDGE_CALLS = 3  # constructs, each in a call of its own
+_NOTEBOOK = "04_evaluate"
+_TAKEN = ("judges", "samples", "llm")  # of its parameters, by a judgement
 
 
 def estimate(parser: ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def _estimate(arguments: Namespace) -> None:
 
 def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Work]:
     """What one run asks of each model: at most so many calls, failures and repetitions left aside."""
-    from crs_lib.movies import llm_roles
+    from crs_lib.movies.judging import JudgeConfig
     from crs_lib.movies.llm_settings import LLMSettings
     from crs_lib.movies.simulate import SimulateConfig
 
@@ -53,10 +54,11 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
         yield costs.Work(one.role, one.spec, calls, at_once)
     judges = [spec for spec in arguments.judges.split(",") if spec] or list(cell.get("judges") or [])
     samples = arguments.samples or int(cell.get("samples", 1))
-    sessions = config.n_sessions * len(config.systems)
+    reached = {"slots": LLMSettings.read(config.llm).slots}
+    asked = JudgeConfig(config.run, judges, samples, llm=cell.get(f"{_NOTEBOOK}.llm", reached))
+    calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * samples
     for spec in judges:
-        llm_roles.check_spec(spec, "judges")
-        yield costs.Work("judge", spec, sessions * _JUDGE_CALLS * samples, at_once)
+        yield costs.Work("judge", spec, calls, asked.service.at_once)
 
 
 def summed(work: list[costs.Work]) -> list[costs.Work]:
@@ -76,25 +78,45 @@ def shown(table: pd.DataFrame) -> str:
 
 
 def judge(parser: ArgumentParser) -> None:
-    """``judge RUN --judges A,B [--samples K] [--canaries A,B] [--host ADDRESS] [--slots N]``."""
+    """``judge RUN --judges A,B [--samples K] [--llm JSON] [-p NAME VALUE] [--canaries A,B]``."""
     parser.add_argument("run", help="a run whose dialogues are finished")
-    parser.add_argument("--judges", required=True, metavar="A,B", help="specs of models, commas between")
-    parser.add_argument("--samples", type=int, default=1, help="how often each judge is asked (default: 1)")
+    parser.add_argument("--judges", metavar="A,B", help="specs of models, commas between")
+    parser.add_argument("--samples", metavar="K", help="how often each judge is asked (default: 1)")
+    parser.add_argument(
+        "--llm", metavar="JSON", help="settings of the judges' models, e.g. '{\"num_ctx\": 4096}'"
+    )
+    parser.add_argument("--host", help="the servers, commas between (default: OLLAMA_HOST)")
+    parser.add_argument("--slots", type=int, help="calls a server works on at once (default: 2)")
     parser.add_argument("--canaries", default="", metavar="A,B", help="dialogues spoilt on purpose, too")
-    parser.add_argument("--host", default="", help="the servers, commas between (default: OLLAMA_HOST)")
-    parser.add_argument("--slots", type=int, default=2, help="calls a server works on at once (default: 2)")
+    parser.add_argument(
+        "-p", dest="values", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
+        help=f"the same as parameters of {_NOTEBOOK}: {', '.join(_TAKEN)}",
+    )  # fmt: skip
     parser.set_defaults(do=_judge)
 
 
 def _judge(arguments: Namespace) -> None:
     from crs_lib.movies import judging
 
-    def parts(text: str) -> list[str]:
-        return [part.strip() for part in text.split(",") if part.strip()]
-
+    values = _judges_values(arguments)
+    reached = {name: getattr(arguments, name) for name in ("host", "slots")}
+    settings = values.get("llm", {}) | {name: value for name, value in reached.items() if value is not None}
+    canaries = [part.strip() for part in arguments.canaries.split(",") if part.strip()]
     folder = judging.judge_run(
-        arguments.run, parts(arguments.judges), arguments.samples, canaries=parts(arguments.canaries),
-        llm={"host": arguments.host, "slots": arguments.slots},
-    )  # fmt: skip
+        arguments.run, values["judges"], values.get("samples", 1), canaries=canaries, llm=settings
+    )
     print(llm.usage(folder / "llm_calls.jsonl").round(2).to_string(index=False))
     print(f"\nscores: {paths.shown(folder / judging.SCORES)}")
+
+
+def _judges_values(arguments: Namespace) -> dict[str, Any]:
+    """The parameters of 04_evaluate that a command line names, checked as the notebook's."""
+    short = [[name, getattr(arguments, name)] for name in _TAKEN if getattr(arguments, name) is not None]
+    given = commands.given_values(_NOTEBOOK, [*short, *arguments.values], None)
+    for name in given:
+        if name not in _TAKEN:
+            raise InputError(f"judge takes no parameter {name!r} (it takes: {', '.join(_TAKEN)})")
+    values = notebook_parameters.check(notebooks.parameters_of(_NOTEBOOK), given, _NOTEBOOK)
+    if not values.get("judges"):
+        raise InputError("judge needs at least one judge; name it, e.g. --judges ollama:llama3:instruct")
+    return values

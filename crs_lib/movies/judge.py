@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict
 from functools import cache
 from statistics import fmean
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +18,7 @@ from crs_lib.llm.errors import LLMError
 from crs_lib.llm.limits import room
 from crs_lib.movies import judge_prompt
 from crs_lib.movies.judge_prompt import CONSTRUCTS, HIGHEST, LOWEST
+from crs_lib.movies.judge_settings import Settings
 from crs_lib.text import shorten
 
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
@@ -27,33 +28,6 @@ class Judging(Protocol):
     """What answers a judge's requests: an ``LLM``."""
 
     def gather(self, requests: Iterable[Request]) -> list[Reply | LLMError]: ...
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How judges are asked; part of a run's parameters.
-
-    ``together`` asks for all constructs in one call: a third of the cost, and scores that lean on one
-    another. ``num_ctx`` bounds how much of a long dialogue is shown.
-    """
-
-    seed: int = 0
-    temperature: float = 0.5
-    num_ctx: int = 8192
-    num_predict: int = 400
-    together: bool = False
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options of every judge call."""
-        return {
-            "temperature": self.temperature, "num_ctx": self.num_ctx, "num_predict": self.num_predict,
-        }  # fmt: skip
-
-    @property
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """The constructs that share a call."""
-        return (CONSTRUCTS,) if self.together else tuple((name,) for name in CONSTRUCTS)
 
 
 class Verdict(BaseModel):
@@ -156,7 +130,7 @@ def judge_session(
         "missing": sum(row["score"] is None for row in scores),
         "trim": shown.to_json(),
         "rubric": judge_prompt.digest(),
-        "settings": {"samples": samples, "seed": asked.seed, **asked.options, "together": asked.together},
+        "settings": {"samples": samples, **asdict(asked)},
     }
 
 

@@ -86,6 +86,12 @@ def digest() -> str:
     return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMIT]).encode()).hexdigest()
 
 
+def least(groups: Sequence[Sequence[str]]) -> int:
+    """Tokens that a judge's prompt takes at most before any word of a dialogue stands in it."""
+    empty = Dialogue("", "", ())
+    return max(tokens_at_most(messages(empty, group, Shown((), 0, 0))) for group in groups)
+
+
 def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int) -> Shown:
     """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs.
 

@@ -4,19 +4,18 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crs_lib import batch, paths, runs, tables
 from crs_lib.dialogue import Dialogue
 from crs_lib.errors import InputError, RunError
 from crs_lib.ledger import Key, Ledger
 from crs_lib.llm import calls
-from crs_lib.llm.base import fingerprint
-from crs_lib.llm.pool import Pool
+from crs_lib.llm.pool import Pool, Service
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.movies import canaries as spoiling
-from crs_lib.movies import judge, judge_prompt, simulate, sources
-from crs_lib.movies.judge import Settings
+from crs_lib.movies import judge, judge_ledger, judge_prompt, judge_settings, simulate, sources
+from crs_lib.movies.judge_ledger import Place, Sitting, Task
 from crs_lib.movies.judge_records import (
     SCORES,
     STAGE,
@@ -27,9 +26,10 @@ from crs_lib.movies.judge_records import (
     shown_scores,
     usage,
 )  # fmt: skip
+from crs_lib.movies.judge_settings import Settings
 from crs_lib.movies.llm_roles import check_spec, stage_before
-from crs_lib.movies.llm_settings import LLMSettings
 
+_WEIGHTS = "weights of "
 __all__ = [
     "SCORES",
     "JudgeConfig",
@@ -43,29 +43,14 @@ __all__ = [
 ]
 
 
-class Task(NamedTuple):
-    """One dialogue before one judge: its line in the file, and how it is spoilt ("" is the original)."""
-
-    line: int
-    judge: str
-    canary: str
-
-
-class Place(NamedTuple):
-    """Where a dialogue stands in the file, and whose it is."""
-
-    offset: int
-    model: str
-    session_id: str
-
-
 @dataclass(frozen=True)
 class JudgeConfig:
     """The effective settings of a judgement, checked.
 
     ``judges`` are specs of models, each asked ``samples`` times a dialogue; ``canaries`` are judged too,
-    for the first ``n_canaries`` sessions of each system. ``llm`` holds host, timeout, slots and think.
-    Raises InputError naming the setting, what was given and what is expected.
+    for the first ``n_canaries`` sessions of each system. ``llm`` says how judges are asked and reached
+    (:func:`judge_settings.read`); what it leaves out is ``settings``'. Raises InputError naming the setting,
+    what was given and what is expected.
     """
 
     run: str
@@ -87,14 +72,35 @@ class JudgeConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"{name} is {value!r}; give a whole number >= 1")
-        LLMSettings.read(self.llm or {})
+        judge_settings.read(self.llm or {}, self.settings)
+
+    @property
+    def asked(self) -> Settings:
+        """How judges are asked."""
+        return judge_settings.read(self.llm or {}, self.settings)[0]
+
+    @property
+    def service(self) -> Service:
+        """How their models are reached."""
+        return judge_settings.read(self.llm or {}, self.settings)[1]
+
+    def question(self) -> dict[str, Any]:
+        """What a judge's scores depend on beside the dialogue and its weights, as plain data."""
+        return {"samples": self.samples, "settings": asdict(self.asked), "rubric": judge_prompt.digest()}
 
     def parameters(self) -> dict[str, Any]:
         """What the scores depend on, as plain data for the manifest."""
         return {
-            "judges": list(self.judges), "samples": self.samples, "settings": asdict(self.settings),
-            "canaries": list(self.canaries), "n_canaries": self.n_canaries, "rubric": judge_prompt.digest(),
+            "judges": list(self.judges), **self.question(),
+            "canaries": list(self.canaries), "n_canaries": self.n_canaries,
         }  # fmt: skip
+
+    def needs(self) -> list[Need]:
+        """What the preflight checks: each judge with its options and the part of a prompt that never goes."""
+        asked, least = self.asked, judge_prompt.least(self.asked.groups)
+        return [
+            Need("judge", spec, asked.options, least, self.service.settings_for(spec)) for spec in self.judges
+        ]
 
 
 def judge_run(
@@ -110,10 +116,11 @@ def judge_run(
 ) -> Path:
     """Let judges score a run's dialogues into ``judge_scores.jsonl``; returns the folder.
 
-    Killed and started again it continues (``ledger-judge.sqlite``); a judge that is added later does not
-    repeat the others. Without judges nothing is done. Raises RunError for a run without finished
-    dialogues, models that are not there, and dialogues that could not be judged: they are retried at
-    the next start. A reply that stays unreadable is a missing score with its reason, no error.
+    Killed and started again it continues (``ledger-judge.sqlite``); a judge that is added later neither
+    repeats nor drops the others that were asked the same. Without judges nothing is done. Raises RunError
+    for a run without finished dialogues, models that are not there, and dialogues that could not be judged:
+    they are retried at the next start. A reply that stays unreadable is a missing score with its reason, no
+    error.
     """
     config = JudgeConfig(
         run, tuple(judges), samples, settings or Settings(), tuple(canaries), n_canaries, llm
@@ -123,43 +130,57 @@ def judge_run(
         return folder
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
-    inputs |= _weights(config, inputs, stage_before(simulate.STUDY, run, STAGE))
+    weights = _weights(config, inputs["dialogues"], stage_before(simulate.STUDY, run, STAGE))
+    inputs |= {f"{_WEIGHTS}{spec}": digest for spec, digest in weights.items()}
     with (
         runs.stage(simulate.STUDY, run, STAGE, config.parameters(), inputs, fixed=False) as stage,
         stage.ledger() as ledger,
     ):
-        places = list(_places(folder / "dialogues.jsonl"))
+        places = list(judge_ledger.places(folder / "dialogues.jsonl"))
+        sitting = Sitting.of(inputs["dialogues"], config.question(), places)
         try:
-            keys = _work(config, folder, places, ledger, inputs, progress)
+            _work(config, folder, sitting, ledger, weights, progress)
         finally:
             calls.export_all(folder)
-        records = list(_combined(ledger, keys, config, places))
+        keys = sitting.keys(ledger, weights)
+        records = list(judge_ledger.combined(ledger, keys, sitting))
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
+        stage.parameters["judges"] = sorted({task.judge for task in keys})
         stage.counts |= {"dialogues": len(records), "missing": sum(row["missing"] for row in records)}
         stage.counts |= {"scores": sum(len(row["scores"]) for row in records)}
     return folder
 
 
-def _weights(config: JudgeConfig, inputs: Mapping[str, str], before: Mapping[str, Any]) -> dict[str, str]:
-    """The digests of the judges; those on record where the same judgement is finished already."""
-    names = {spec: f"weights of {spec}" for spec in config.judges}
-    kept = before.get("inputs", {})
-    if before.get("status") == "finished" and kept.keys() == {*inputs, *names.values()}:
-        return {name: str(kept[name]) for name in names.values()}
-    service = LLMSettings.read(config.llm or {}).service()
-    needs = [
-        Need("judge", spec, config.settings.options, 0, service.settings_for(spec)) for spec in config.judges
-    ]
-    return {names[row.model]: str(row.digest) for row in preflight(needs).itertuples()}
+def on_record(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> bool:
+    """Whether a stage's entry in the manifest says that all this was judged: no server is needed then."""
+    told, now = before.get("parameters", {}), config.parameters()
+    return bool(
+        before.get("status") == "finished"
+        and _same(config, dialogues, before)
+        and {f"{_WEIGHTS}{spec}" for spec in config.judges} <= before["inputs"].keys()
+        and set(now["canaries"]) <= set(told["canaries"])
+        and (not now["canaries"] or now["n_canaries"] <= told["n_canaries"])
+    )
 
 
-def _places(path: Path) -> Iterator[Place]:
-    with path.open("rb") as file:
-        offset = 0
-        for line in file:
-            record = json.loads(line)
-            yield Place(offset, str(record["model_name"]), str(record["session_id"]))
-            offset += len(line)
+def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> bool:
+    """Whether a stage's entry is about the same dialogues, judged in the same way."""
+    told = before.get("parameters", {})
+    return bool(
+        before.get("inputs", {}).get("dialogues") == dialogues
+        and {name: told.get(name) for name in config.question()} == config.question()
+    )
+
+
+def _weights(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of the judges, with those of earlier judges that were asked the same."""
+    kept = {}
+    if _same(config, dialogues, before):
+        told = {name: str(digest) for name, digest in before["inputs"].items() if name.startswith(_WEIGHTS)}
+        kept = {name.removeprefix(_WEIGHTS): digest for name, digest in told.items()}
+    if on_record(config, dialogues, before):
+        return kept
+    return kept | {row.model: str(row.digest) for row in preflight(config.needs()).itertuples()}
 
 
 class _Bench:
@@ -168,7 +189,7 @@ class _Bench:
     def __init__(self, config: JudgeConfig, folder: Path, places: Sequence[Place]) -> None:
         self.config, self.places = config, places
         self.path = folder / "dialogues.jsonl"
-        self.pool = Pool(folder, LLMSettings.read(config.llm or {}).service())
+        self.pool = Pool(folder, config.service)
         self.tasks: dict[Key, Task] = {}
         self.titles: list[str] = []
         if config.canaries:
@@ -181,7 +202,7 @@ class _Bench:
         if dialogue is None:
             raise RunError(f"the dialogue on line {task.line + 1} changed while it was judged; judge again")
         record = judge.judge_session(
-            dialogue, [task.judge], self.config.samples, self.pool, self.config.settings
+            dialogue, [task.judge], self.config.samples, self.pool, self.config.asked
         )
         return tables.dumps({**record, "canary": task.canary})
 
@@ -194,36 +215,35 @@ class _Bench:
         with self.path.open("rb") as file:
             file.seek(self.places[line].offset)
             found = Dialogue.from_json(json.loads(file.readline()), source=self.path.name)
-        return spoiling.spoil(found, canary, self.titles, self.config.settings.seed) if canary else found
+        return spoiling.spoil(found, canary, self.titles, self.config.asked.seed) if canary else found
 
 
 def _work(
     config: JudgeConfig,
     folder: Path,
-    places: Sequence[Place],
+    sitting: Sitting,
     ledger: Ledger,
-    inputs: Mapping[str, str],
+    weights: Mapping[str, str],
     progress: bool,
-) -> dict[Task, Key]:
-    """Judge what the ledger does not have, judge by judge; returns the keys of all tasks."""
-    bench = _Bench(config, folder, places)
-    keys: dict[Task, Key] = {}
+) -> None:
+    """Judge what the ledger does not have, judge by judge."""
+    bench = _Bench(config, folder, sitting.places)
+    asked: list[Key] = []
     try:
         for spec in config.judges:
-            mine = {task: _key(task, config, places, inputs) for task in _tasks(config, bench, spec)}
-            keys |= mine
-            if ledger.finished().issuperset(mine.values()):
+            mine = {sitting.key(task, weights[spec]): task for task in _tasks(config, bench, spec)}
+            asked += mine
+            if ledger.finished().issuperset(mine):
                 continue
-            bench.tasks |= {key: task for task, key in mine.items()}
+            bench.tasks |= mine
             batch.work(
-                ledger, list(mine.values()), _given(bench), (), threads=bench.pool.width([spec]),
+                ledger, list(mine), _given(bench), (), threads=bench.pool.width([spec]),
                 progress=progress, label=spec,
             )  # fmt: skip
             bench.pool.unload(spec)
     finally:
         bench.pool.close()
-    batch.check(ledger, list(keys.values()))
-    return keys
+    batch.check(ledger, asked)
 
 
 def _given(bench: _Bench) -> Callable[[], _Bench]:
@@ -241,28 +261,3 @@ def _tasks(config: JudgeConfig, bench: _Bench, spec: str) -> Iterator[Task]:
             for name in config.canaries:
                 if bench.dialogue(line, name) is not None:
                     yield Task(line, spec, name)
-
-
-def _key(task: Task, config: JudgeConfig, places: Sequence[Place], inputs: Mapping[str, str]) -> Key:
-    """The ledger's key: what was asked of whom. Other dialogues, settings or weights are other keys."""
-    asked = fingerprint([
-        inputs["dialogues"], inputs[f"weights of {task.judge}"], config.samples, asdict(config.settings),
-        judge_prompt.digest(),
-    ])  # fmt: skip
-    return Key(f"{asked[:12]} {task.judge} {task.canary or 'original'} {places[task.line].model}", task.line)
-
-
-def _combined(
-    ledger: Ledger, keys: Mapping[Task, Key], config: JudgeConfig, places: Sequence[Place]
-) -> Iterator[dict[str, Any]]:
-    """One record a dialogue: the scores of all judges, their means, and how many are missing."""
-    for line, canary in dict.fromkeys((task.line, task.canary) for task in keys):
-        mine = [keys[Task(line, spec, canary)] for spec in config.judges]
-        parts = [json.loads(body) for body in ledger.bodies(mine)]
-        scores = [row for part in parts for row in part["scores"]]
-        yield {
-            "model": places[line].model, "session_id": places[line].session_id, "canary": canary,
-            "judge": judge.means(scores), "scores": scores,
-            "missing": sum(row["score"] is None for row in scores),
-            **{name: parts[0][name] for name in ("trim", "rubric", "settings")},
-        }  # fmt: skip

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from crs_lib import runs
 from crs_lib.__main__ import main
 from crs_lib.movies import judging, simulate
 
@@ -84,3 +85,40 @@ def test_the_thesis_sweep_is_ready(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.split()[:1] == ["crs"] for line in lines) == 6
     assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"20000"}
+
+
+def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys):
+    assert main(["simulate", "-p", "run", "r", "-p", "systems", "tracker", *SIZE]) == 0
+    ways = (
+        ["--llm", '{"num_ctx": 4096, "temperature": 0}'],
+        ["-p", "llm", '{"num_ctx": 4096, "temperature": 0}'],
+    )
+    for judges, way in zip((["--judges", "template"], ["-p", "judges", "template"]), ways, strict=True):
+        assert main(["judge", "r", *judges, *way, "--slots", "3"]) == 0
+        settings = runs.read_manifest("movies", "r")["stages"]["judge"]["parameters"]["settings"]
+        assert (settings["num_ctx"], settings["temperature"]) == (4096, 0)
+    calls = [json.loads(line) for line in (results / "r" / "llm_calls.jsonl").read_text().splitlines()]
+    assert len(calls) == 2 * 3  # sessions x constructs, the second time nothing is asked
+    assert {call["options"]["num_ctx"] for call in calls} == {4096}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--llm", '{"enforce": true}'], "a judge takes no 'enforce': it is a recommender's"),
+        (["--llm", '{"num_ctxt": 1}'], "did you mean 'num_ctx'"),
+        (["--llm", '{"num_ctx": "many"}'], "num_ctx is 'many'"),
+        (["--llm", "8192"], "'llm' is 8192"),
+        (["-p", "convention", "default"], "judge takes no parameter 'convention'"),
+        (["-p", "sampels", "2"], "judge takes no parameter 'sampels'"),
+        (["--samples", "two"], "'samples' is 'two'"),
+    ],
+)
+def test_judge_refuses_what_it_would_have_to_ignore(words, message, capsys):
+    assert main(["judge", "r", "--judges", "template", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_judge_wants_a_judge(capsys):
+    assert main(["judge", "r"]) == 2
+    assert "name it, e.g. --judges" in capsys.readouterr().err

@@ -12,8 +12,9 @@ from ollama_server import Faults, OllamaServer
 
 from crs_lib import runs
 from crs_lib.errors import InputError, RunError
+from crs_lib.llm.limits import tokens_of
 from crs_lib.llm.pool import CACHE, LOG
-from crs_lib.movies import judging, simulate
+from crs_lib.movies import judge_prompt, judging, simulate
 from crs_lib.movies.simulate import SimulateConfig
 
 CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
@@ -34,8 +35,9 @@ def server():
         yield running
 
 
-def judge(run, server, judges=("ollama:j:1",), samples=1, **more):
-    return judging.judge_run(run, list(judges), samples, llm={"host": server.url}, progress=False, **more)
+def judge(run, server, judges=("ollama:j:1",), samples=1, llm=None, **more):
+    llm = {"host": server.url, **(llm or {})}
+    return judging.judge_run(run, list(judges), samples, llm=llm, progress=False, **more)
 
 
 def test_every_dialogue_is_scored_for_every_construct(run, server):
@@ -151,6 +153,14 @@ def test_no_judges_no_work(run, tmp_path):
         ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
         ({"judges": ["template"], "samples": 0}, "samples is 0"),
         ({"judges": ["template"], "canaries": ["shufled"]}, "did you mean 'shuffled'"),
+        (
+            {"judges": ["template"], "llm": {"offered": 4}},
+            "a judge takes no 'offered': it is a recommender's",
+        ),
+        ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
+        ({"judges": ["template"], "llm": {"think": "yes"}}, "think is 'yes'; give true, false or null"),
+        ({"judges": ["template"], "llm": {"together": 1}}, "together is 1; give true or false"),
+        ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
     ],
 )
 def test_bad_settings_say_what_to_do(arguments, message):
@@ -168,3 +178,113 @@ def test_a_judge_that_is_not_there_is_said_before_anything_is_asked(run, server)
     with pytest.raises(RunError, match="ollama pull x:1"):
         judge(run, server, ["ollama:x:1"])
     assert server.chats == 0
+
+
+def test_the_models_settings_are_those_that_were_given(run, server):
+    server.context = 4096
+    with pytest.raises(RunError, match="has a context of 4096 tokens, num_ctx asks for 8192"):
+        judge(run, server)
+    asked = {"num_ctx": 4096, "num_predict": 300, "temperature": 0.1}
+    folder = judge(run, server, llm=asked)
+    assert server.chats == 18
+    assert [body["options"] for body in server.bodies] == [
+        {**asked, "seed": body["options"]["seed"]} for body in server.bodies
+    ]
+    entry = runs.read_manifest("movies", run)["stages"]["judge"]
+    assert asked.items() <= entry["parameters"]["settings"].items()
+    assert all(asked.items() <= row["settings"].items() for row in judging.records(run))
+    first = (folder / judging.SCORES).read_bytes()
+    judge(run, server, llm={**asked, "slots": 7})  # how, not what
+    assert server.chats == 18
+    assert (folder / judging.SCORES).read_bytes() == first
+    judge(run, server, llm={**asked, "temperature": 0.2})
+    assert server.chats == 36
+
+
+def test_a_small_context_shows_less_of_a_dialogue_by_the_declared_rule(tmp_path, monkeypatch, server):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    simulate.simulate(SimulateConfig("long", systems=["tracker"], n_sessions=1, n_turns=40), progress=False)
+    server.context = 2048
+    judge("long", server, llm={"num_ctx": 2048})
+    (trim,) = [row["trim"] for row in judging.records("long")]
+    assert trim["rule"] == judge_prompt.RULE
+    assert trim["left_out"]
+    assert {1, 40}.isdisjoint(trim["left_out"])
+    for body in server.bodies:
+        assert sum(tokens_of(message["content"]) for message in body["messages"]) <= 2048 - 400
+    with pytest.raises(
+        RunError, match=r"prompts of ollama:j:1 may take \d+ tokens, 200 are free; set num_ctx"
+    ):
+        judge("long", server, llm={"num_ctx": 600})
+    assert server.chats == 3
+
+
+def test_a_judge_that_thinks_is_asked_apart_from_one_that_does_not(run, server):
+    for calls, think in ((18, True), (36, False), (36, True), (36, False)):
+        judge(run, server, llm={"think": think})
+        assert server.chats == calls
+        entry = runs.read_manifest("movies", run)["stages"]["judge"]
+        assert entry["parameters"]["settings"]["think"] is think
+        assert {row["settings"]["think"] for row in judging.records(run)} == {think}
+    assert [body["think"] for body in server.bodies] == [True] * 18 + [False] * 18
+
+
+def test_a_later_judge_joins_the_earlier_ones(run, server):
+    together = (judge(run, server, ["ollama:j:1", "ollama:k:1"]) / judging.SCORES).read_bytes()
+    folder = simulate.run_folder(run)
+    for name in (judging.SCORES, "ledger-judge.sqlite"):
+        (folder / name).unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["stages"]["judge"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    judge(run, server, ["ollama:k:1"])
+    judge(run, server, ["ollama:j:1"])
+    assert (folder / judging.SCORES).read_bytes() == together
+    entry = runs.read_manifest("movies", run)["stages"]["judge"]
+    assert entry["parameters"]["judges"] == ["ollama:j:1", "ollama:k:1"]
+    assert entry["inputs"]["weights of ollama:j:1"] == "a" * 64
+    assert entry["inputs"]["weights of ollama:k:1"] == "b" * 64
+    assert {found["scores"] for found in judging.scores_of(run).values()} == {6}
+
+
+def test_judges_that_were_asked_otherwise_or_saw_less_are_kept_apart(run, server):
+    judge(run, server, ["ollama:j:1"], samples=2)
+    server.faults["k:1"] = Faults(plan=["400"])
+    with pytest.raises(RunError, match="1 of 6 sessions failed"):
+        judge(run, server, ["ollama:k:1"])
+    judge(run, server, ["ollama:j:1"])
+    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}  # k judged five of six
+    assert set(judging.score_table(run)["sample"]) == {0}
+    judge(run, server, ["ollama:k:1"])
+    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1", "ollama:k:1"}
+    before = server.chats
+    judge(run, server, ["ollama:j:1"], samples=2)
+    assert server.chats == before
+    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
+
+
+def test_of_a_judge_with_new_weights_only_the_new_scores_count(run, server):
+    judge(run, server)
+    server.models["j:1"] = "c" * 64
+    judge(run, server, canaries=["sticky"], n_canaries=1)  # asks the server, so the digest is the new one
+    judge(run, server, ["ollama:k:1"])
+    table = judging.score_table(run)
+    scores = [score for row in judging.records(run) for score in row["scores"]]
+    assert {(score["judge"], score["digest"][0]) for score in scores} == {
+        ("ollama:j:1", "c"),
+        ("ollama:k:1", "b"),
+    }
+    assert set(table["judge"]) == {"ollama:j:1", "ollama:k:1"}
+    assert {(row["canary"], len(row["scores"])) for row in judging.records(run)} == {("", 6), ("sticky", 3)}
+
+
+def test_a_finished_judgement_needs_no_server(run, server):
+    judge(run, server, ["ollama:j:1"], canaries=["sticky"])
+    judge(run, server, ["ollama:k:1"])
+    first = (simulate.run_folder(run) / judging.SCORES).read_bytes()
+    nobody = {"host": "http://127.0.0.1:9"}
+    for judges in (["ollama:j:1"], ["ollama:k:1", "ollama:j:1"]):
+        judge(run, server, judges, llm=nobody)
+        assert (simulate.run_folder(run) / judging.SCORES).read_bytes() == first
+    with pytest.raises(RunError, match="no Ollama server"):
+        judge(run, server, ["ollama:j:1"], llm={**nobody, "temperature": 0.3})
