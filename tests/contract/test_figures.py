@@ -15,6 +15,7 @@ from crs_lib.errors import InputError, RunError
 from crs_lib.figures import style
 from crs_lib.metrics import base, evidence
 
+pytestmark = pytest.mark.slow
 FEW = ("tracker", "echo", "random")
 MANY = (
     *FEW, "oracle", "slot_echo", "noisy:0.3", "noisy:0.6", "ollama:llama3.1:8b-instruct-q4_K_M",

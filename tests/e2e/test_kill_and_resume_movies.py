@@ -16,6 +16,7 @@ from crs_lib.movies import evaluate, simulate
 from crs_lib.movies.evaluate import EvaluateConfig
 from crs_lib.movies.simulate import SimulateConfig
 
+pytestmark = pytest.mark.slow
 SETTINGS = {"systems": ["tracker", "random", "echo"], "n_sessions": 80, "n_turns": 10, "seed": 5}
 TOTAL = 3 * 80
 SCRIPT = f"""

@@ -8,7 +8,7 @@ import json
 import pytest
 from thesis_data import external, folder, gap, merged, sessions
 
-pytestmark = external
+pytestmark = [*external, pytest.mark.slow]
 LOG, CONVENTION = "logs_50turns", "thesis_grounded"
 SAME = (
     "topic_recovery_rate", "avg_recovery_delay", "recovery_rate_cosine", "avg_recovery_delay_cosine",

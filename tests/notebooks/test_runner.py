@@ -16,6 +16,7 @@ from crs_lib import notebooks, paths
 from crs_lib.errors import InputError, RunError
 from crs_lib.notebook_rules import load
 
+pytestmark = pytest.mark.slow
 ENVIRONMENT = """import os, sys, crs_lib, matplotlib
 here = {"prefix": sys.prefix, "library": str(Path(crs_lib.__file__).parent), "folder": os.getcwd(),
         "bars": os.environ["CRS_PROGRESS"], "live": "JPY_SESSION_NAME" in os.environ}

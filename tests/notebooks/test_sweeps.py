@@ -8,7 +8,10 @@ import pytest
 from crs_lib import notebooks, paths, sweeps
 from crs_lib.errors import InputError, RunError
 
+pytestmark = pytest.mark.slow
+PLAIN = "from pathlib import Path\n\nfrom crs_lib import paths, tables"
 SECOND = {
+    "begin": PLAIN,
     "parameters": 'run: str = "smoke"  # name of the run\ncount: int = 2  # how many words\nscale: float = 1.0  # factor',
     "config": "config = dict(count=count, scale=scale)\nconfig",
     "work": """folder = paths.run_folder("movies", run)
@@ -24,7 +27,7 @@ def here(tmp_path, monkeypatch):
     """Two notebooks and a results folder of their own."""
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     monkeypatch.setattr(paths, "notebooks", lambda: tmp_path / "notebooks")
-    books.write(tmp_path / "notebooks", "01_first")
+    books.write(tmp_path / "notebooks", "01_first", replace={"begin": PLAIN})
     books.write(tmp_path / "notebooks", "02_second", replace=SECOND)
     return tmp_path
 
@@ -128,7 +131,7 @@ def test_a_notebook_that_changed_or_was_cut_off_is_run_again(here, monkeypatch):
     assert runs == [("01_first", values)]
 
     out = notebooks.output(notebooks.find("01_first"), values)
-    book = books.book("01_first")
+    book = books.book("01_first", replace={"begin": PLAIN})
     book.metadata["papermill"] = {"parameters": values, "end_time": "2026", "exception": None}
     books.save(book, out)
     assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "kept"}
@@ -138,7 +141,8 @@ def test_a_notebook_that_changed_or_was_cut_off_is_run_again(here, monkeypatch):
     assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "done"}
     out.write_text(whole)
     assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "kept"}
-    books.write(here / "notebooks", "01_first", replace={"work": books.WORK + "\n" + "text = text.strip()"})
+    changed = {"begin": PLAIN, "work": books.WORK + "\n" + "text = text.strip()"}
+    books.write(here / "notebooks", "01_first", replace=changed)
     assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "done"}
 
 

@@ -12,6 +12,8 @@ from crs_lib.errors import InputError
 
 from .made import CROWD, CURATED, talk
 
+pytestmark = pytest.mark.slow
+
 
 def test_f1_by_hand_and_by_sklearn() -> None:
     from sklearn.metrics import f1_score

@@ -20,6 +20,7 @@ from crs_lib.movies.thesis_catalog import ThesisCatalog
 from crs_lib.movies.thesis_grounded import ALIASES, words_of
 from crs_lib.movies.topic_model import train
 
+pytestmark = pytest.mark.slow
 RECORDS = {
     "One": {"genre": ["Drama"], "actor": ["Maya Lind"], "plot": "A quiet love story at sea."},
     "Two": {"genre": ["Horror"], "actor": ["Tomas Berg"], "plot": "A dark house and a ghost."},
