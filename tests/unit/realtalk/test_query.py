@@ -100,9 +100,10 @@ def test_the_cap_of_a_phase_is_soft(make_chat):
 # ── pipeline ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def told(built):
-    return list(predictions.predict(built, ranker.Hand()))
+@pytest.fixture(scope="module")
+def told(sample):
+    """The predictions for the sample's questions, in order."""
+    return list(predictions.predict(index.build(sample, "hashing"), ranker.Hand()))
 
 
 def test_checkpoints_are_nested_and_lists_long_enough(built, told):
