@@ -94,13 +94,14 @@ def work(
         raise InputError(f"workers is {workers}, threads {threads}; give whole numbers >= 1")
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
-    failing = 0
+    failing, before = 0, {key for key, _ in ledger.failures()}
     with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
         results = _results(todo, make, arguments, min(workers, max(1, len(todo))), threads, scheduler, chunk)
         for batch in results:
             ledger.record(batch)
             bar.update(len(batch))
-            failing = 0 if any(item.body is not None for item in batch) else failing + len(batch)
+            failing += sum(item.key not in before for item in batch)  # what failed before tells nothing new
+            failing = 0 if any(item.body is not None for item in batch) else failing
             if failing >= PATIENCE and (threads or scheduler):
                 results.close()
                 raise RunError(
@@ -110,15 +111,15 @@ def work(
     return len(todo)
 
 
-def check(ledger: Ledger, keys: Sequence[Key]) -> None:
-    """Raise RunError if sessions of ``keys`` failed, naming the first."""
+def check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:
+    """Raise RunError if more than ``most`` sessions failed; it names the first and ends with ``hint``."""
     asked = set(keys)
     failed = [(key, error) for key, error in ledger.failures() if key in asked]
-    if failed:
+    if len(failed) > most:
         (key, error), n = failed[0], len(failed)
         raise RunError(
             f"{n} of {len(keys)} sessions failed; the first is session {key.session} of {key.system!r}: "
-            f"{error}. The others are stored; start the same command again to retry the failed ones"
+            f"{error}. The others are stored; start the same command again to retry the failed ones{hint}"
         )
 
 

@@ -94,6 +94,12 @@ class Ledger:
         )
         return [(Key(system, session), error) for system, session, error in rows]
 
+    def tries(self) -> int:
+        """How often the session that failed most often was tried; 0 where none failed."""
+        return int(
+            self._query("SELECT coalesce(max(attempt), 0) FROM sessions WHERE status = 'failed'")[0][0]
+        )
+
     def record(self, batch: Iterable[Done]) -> None:
         """Store finished and failed sessions in one transaction: all of the batch or none of it.
 

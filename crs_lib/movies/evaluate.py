@@ -1,5 +1,6 @@
 """Score finished dialogues: turns, shifts, session results and model metrics, each in its file."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,8 @@ def score_all(
 def evaluate(config: EvaluateConfig) -> Path:
     """Score a run's dialogues into its folder; returns the folder.
 
-    Scores that judges gave the run (``python -m crs_lib judge``) join its results. Raises RunError if
+    Scores that judges gave the run (``python -m crs_lib judge``) join its results; a session that failed has
+    a row of nulls. Raises RunError if
     the run has no finished dialogues, or judges read older ones. Derived data: a repeated evaluation writes
     its files anew, atomically.
     """
@@ -72,10 +74,17 @@ def evaluate(config: EvaluateConfig) -> Path:
         judged = judging.scores_of(config.run)  # empty where nobody judged
         scored = score_tables.stream(simulate.iter_dialogues(config.run), ready.scorer)
         scored = (one._replace(session=judging.add(one.session, judged)) for one in scored)
-        sessions = score_tables.write(scored, stage.path, ready.provenance)
+        lost = [
+            score_tables.unscored(
+                row["model"], row["session_id"], choice.rule.name, ready.metrics, row["error"]
+            )
+            for row in simulate.failed_sessions(config.run)
+        ]
+        sessions = score_tables.write(itertools.chain(scored, lost), stage.path, ready.provenance)
         table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
         tables.write_csv(stage.path("model_metrics.csv"), table)
         stage.counts |= {"sessions": len(sessions), "models": sessions["model"].nunique()}
+        stage.counts |= {"failed": len(lost)} if lost else {}
     return folder
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from crs_lib.errors import InputError
 from crs_lib.llm.limits import room
 from crs_lib.llm.pool import Service
+from crs_lib.llm.retry import Retry
 from crs_lib.registry import did_you_mean
 
-_HOW = ("host", "timeout", "slots", "send_key")
+_HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class LLMSettings:
     ``timeout`` and ``slots`` say how servers are reached and may differ when a run goes on; ``slots`` is
     how many calls each server works on at once (it gets twice as many, see ``Service.at_once``).
     ``send_key`` sends the key in OLLAMA_API_KEY or OPENAI_API_KEY to these servers, otherwise it stays here.
+    So many sessions as ``max_failed`` may fail and the run is finished nevertheless, without them.
     """
 
     structured: bool = True
@@ -37,10 +39,12 @@ class LLMSettings:
     timeout: float = 300.0
     slots: int = 2
     send_key: bool = False
+    max_failed: int = 0
 
     def __post_init__(self) -> None:
         room({"num_ctx": self.num_ctx, "num_predict": self.num_predict})
-        for name, low, high in (("offered", 1, 50), ("most", 1, 50), ("slots", 1, 1000)):
+        bounds = (("offered", 1, 50), ("most", 1, 50), ("slots", 1, 1000), ("max_failed", 0, 10**6))
+        for name, low, high in bounds:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
                 raise InputError(f"llm: {name} is {value!r}; give a whole number from {low} to {high}")
@@ -71,11 +75,12 @@ class LLMSettings:
             "temperature": self.temperature, "num_ctx": self.num_ctx, "num_predict": self.num_predict,
         }  # fmt: skip
 
-    def service(self) -> Service:
-        """How models are reached."""
+    def service(self, starts: int = 1) -> Service:
+        """How models are reached; ``starts`` times as many seeds are tried after an unusable reply."""
         backend = {} if self.think is None else {"think": self.think}
         backend |= {"send_key": True} if self.send_key else {}
-        return Service(self.host, self.timeout, self.slots, backend=backend)
+        retry = Retry(seeds=starts * Retry().seeds)
+        return Service(self.host, self.timeout, self.slots, retry, backend)
 
     def what(self) -> dict[str, Any]:
         """The settings that change what comes out, for the manifest."""

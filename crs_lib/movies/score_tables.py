@@ -18,10 +18,13 @@ from crs_lib.errors import InputError
 from crs_lib.metrics import base
 from crs_lib.movies.provenance import Provenance
 from crs_lib.movies.scorers import BatchScorer, Choice
-from crs_lib.movies.scoring import Scores
+from crs_lib.movies.scoring import SHIFT_COLUMNS, Scores
 
 CHUNK = 50  # dialogues scored at once
-_SHIFT_COLUMNS = ("model", "session_id", "turn", "type", "watched")
+_COUNTS = (
+    "n_turns", "n_shifts", "n_both_empty_turns", "n_hallucinated_titles", "missing_concepts",
+    "hallucinated_concepts",
+)  # fmt: skip
 _SCORER: list[BatchScorer] = []
 
 
@@ -75,6 +78,17 @@ def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
             gc.enable()
 
 
+def unscored(model: str, session_id: str, convention: str, metrics: Sequence[str], reason: str) -> Scores:
+    """The record of a session without a dialogue: every metric null, nothing counted, ``failed`` says why."""
+    session = {
+        "model": model, "session_id": session_id, "convention": convention,
+        **dict.fromkeys(metrics, math.nan),
+        "judge": dict.fromkeys(("proactiveness", "coherence", "personalization")),
+        "detail": {**dict.fromkeys(_COUNTS, 0), "defined_turns": {}, "failed": reason},
+    }  # fmt: skip
+    return Scores([], [], session)
+
+
 def write(scored: Iterator[Scores], target: Callable[[str], Path], told: Provenance) -> pd.DataFrame:
     """Stream the scores into ``turns.parquet``, ``shifts.parquet`` and ``results.jsonl``.
 
@@ -91,14 +105,15 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], told: Provena
                 lines.write(tables.dumps(scores.session | columns) + "\n")
                 sessions.append({k: v for k, v in scores.session.items() if not isinstance(v, dict)})
             shifts.append(pd.DataFrame([row for scores in part for row in scores.shifts]))
-            yield _turn_frame([row | columns for scores in part for row in scores.turns])
+            if rows := [row | columns for scores in part for row in scores.turns]:
+                yield _turn_frame(rows)
 
     with tables.write_aside(target("results.jsonl")) as lines:
         tables.write_parquet(target("turns.parquet"), frames())
         if not sessions:
             raise InputError("there is no dialogue to score; is the log empty?")
     found = [frame for frame in shifts if len(frame)]
-    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(_SHIFT_COLUMNS))
+    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(SHIFT_COLUMNS))
     tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
     return pd.DataFrame(sessions)
 

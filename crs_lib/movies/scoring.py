@@ -26,6 +26,10 @@ SESSION_METRICS = (
     "item_recovery_delay", "context_adaptation_score", "tas_volatility",
 )  # fmt: skip
 BOTH_EMPTY = "no concept on either side"
+SHIFT_COLUMNS = (
+    "model", "session_id", "turn", "type", "watched", "delay_text", "recovered_text", "delay_item",
+    "recovered_item", "delay_most", "recovered_most",
+)  # fmt: skip
 
 
 class Scores(NamedTuple):

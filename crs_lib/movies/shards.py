@@ -13,7 +13,7 @@ from crs_lib import paths, runs, tables
 from crs_lib.errors import InputError, RunError
 from crs_lib.ledger import Done, Key, Ledger, pack
 from crs_lib.llm import calls
-from crs_lib.movies.simulate import STUDY
+from crs_lib.movies.simulate import STUDY, export
 
 _FREE = ("shard", "workers")
 _BATCH = 200
@@ -70,14 +70,13 @@ def merge(run: str, folders: Sequence[str | Path] = ()) -> Path:
         for shard in shards:
             _take(shard, ledger)
             _copy_logs(shard, stage.folder)
-        missing = [key for key in keys if key not in ledger.finished()]
+        missing = set(keys) - ledger.finished() - {key for key, _ in ledger.failures()}
         if missing:
-            raise RunError(f"{len(missing)} sessions are in no shard, the first is {missing[0]}")
+            raise RunError(f"{len(missing)} sessions are in no shard, the first is {min(missing)}")
         if any(stage.folder.glob("llm_calls*.sqlite")):
             stage.counts["llm_calls"] = calls.export_all(stage.folder)
-        tables.write_jsonl(stage.path("dialogues.jsonl"), ledger.bodies(keys))
-        stage.counts |= {"sessions": len(keys), "systems": len(parameters["systems"]), **ledger.counts()}
-        stage.counts["shards"] = len(shards)
+        export(stage, ledger, keys)
+        stage.counts |= {**ledger.counts(), "shards": len(shards)}
     return stage.folder
 
 
@@ -116,6 +115,7 @@ def _take(shard: Shard, ledger: Ledger) -> None:
         keys = sorted(source.finished() - ledger.finished())
         for part in _batches(zip(keys, source.bodies(keys), strict=True)):
             ledger.record(part)
+        ledger.record(Done(key, None, error) for key, error in source.failures())
 
 
 def _batches(bodies: Iterable[tuple[Key, str]]) -> Iterator[list[Done]]:

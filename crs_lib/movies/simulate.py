@@ -1,9 +1,11 @@
 """One session, and a batch of systems × seeds in which every system meets the same users."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from crs_lib import batch, paths, runs, tables
 from crs_lib.dialogue import SYSTEM, USER, Dialogue, Turn
@@ -25,6 +27,9 @@ __all__ = [
     "DEFAULT_SYSTEMS", "STUDY", "Maker", "SimulateConfig", "dialogues", "iter_dialogues", "prepare",
     "run_folder", "scenario", "session", "simulate",
 ]  # fmt: skip
+
+
+FAILED = "failed_sessions.csv"
 
 
 def scenario(world: World, number: int, config: SimulateConfig) -> Scenario:
@@ -91,14 +96,15 @@ def _system_meta(catalog: Catalog, reply: systems.Reply) -> dict[str, Any]:
 class Maker:
     """Makes the sessions of a batch in one process; the catalogue is loaded and compiled once.
 
-    Call cache and call log lie in ``folder``; without one, where other runs of this machine find them.
+    Call cache and call log lie in ``folder``; without one, where other runs of this machine find them. At the
+    nth of ``starts`` n times as many seeds are tried where a model's reply cannot be used.
     """
 
-    def __init__(self, catalog: str, config: SimulateConfig, folder: str = "") -> None:
+    def __init__(self, catalog: str, config: SimulateConfig, folder: str = "", starts: int = 1) -> None:
         loaded = sources.load(catalog)
         rule = LLMSettings.read(config.llm)
         place = Path(folder) if folder else scratch(config.run)
-        self.llms = Pool(place, rule.service()) if config.roles() else None
+        self.llms = Pool(place, rule.service(starts)) if config.roles() else None
         self.world = World(loaded, Grounder(loaded), self.llms, rule)
         self.config = config
         self._plan = lru_cache(maxsize=64)(lambda number: scenario(self.world, number, config))
@@ -145,7 +151,8 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     Killed at any moment and started again, it continues: nothing is lost, nothing is done twice. The
     catalogue is frozen as ``catalog.parquet``, the calls of models are listed in ``llm_calls.jsonl``. Raises
     RunError for a folder made with other parameters, a damaged ledger, a run that another process works
-    on, a disk that refuses, models that are not there, and sessions that failed.
+    on, a disk that refuses, models that are not there, and more failed sessions than ``llm`` allows
+    (``max_failed``); those that failed are listed in ``failed_sessions.csv``.
     """
     name, rule = config.folder_name, LLMSettings.read(config.llm)
     catalog = prepare(name, config.catalog)
@@ -159,10 +166,31 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
             if config.roles():
                 stage.counts["llm_calls"] = calls.export_all(stage.folder)
             stage.counts |= ledger.counts()
-        keys = config.keys()
-        tables.write_jsonl(stage.path("dialogues.jsonl"), ledger.bodies(keys))
-        stage.counts |= {"sessions": len(keys), "systems": len(config.systems)}
+        export(stage, ledger, config.keys())
     return stage.folder
+
+
+def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key]) -> None:
+    """Write the finished dialogues, in the order of ``keys``, and the list of those that failed, if any."""
+    asked = set(keys)
+    failed = {key: error for key, error in ledger.failures() if key in asked}
+    done = [key for key in keys if key not in failed]
+    tables.write_jsonl(stage.path("dialogues.jsonl"), ledger.bodies(done))
+    if failed:
+        rows = [(key.system, f"{key.session:05d}", error) for key, error in failed.items()]
+        tables.write_csv(stage.path(FAILED), pd.DataFrame(rows, columns=["model", "session_id", "error"]))
+    else:
+        (stage.folder / FAILED).unlink(missing_ok=True)
+    stage.counts |= {"sessions": len(done), "systems": len({key.system for key in keys})}
+
+
+def failed_sessions(run: str) -> list[dict[str, str]]:
+    """The sessions that a finished run is without: model, session_id and error of each; often none."""
+    made = runs.finished(STUDY, run, "simulate", "03_simulate")
+    if FAILED not in made["outputs"]:
+        return []
+    frame = pd.read_csv(paths.run_folder(STUDY, run) / FAILED, dtype=str, keep_default_na=False)
+    return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
 
 
 def _given(maker: Maker) -> Callable[[], Maker]:
@@ -171,14 +199,14 @@ def _given(maker: Maker) -> Callable[[], Maker]:
 
 def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) -> None:
     """Do what the ledger does not have, part by part; sessions that fail do not stop the next part."""
-    arguments = (str(folder / "catalog.parquet"), config)
+    catalog, starts = str(folder / "catalog.parquet"), 1 + ledger.tries()
     maker: Maker | None = None
     try:
         for keys, models in config.parts():
             if ledger.finished().issuperset(keys):
                 continue
             if models and not config.scheduler:
-                ready = maker = maker or Maker(*arguments, str(folder))
+                ready = maker = maker or Maker(catalog, config, str(folder), starts)
                 batch.work(
                     ledger, keys, _given(ready), (), threads=ready.pool().width(models), progress=progress,
                     label=models[0],
@@ -187,15 +215,16 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
                     ready.pool().unload(models[0])
             else:
                 batch.work(
-                    ledger, keys, Maker, arguments, workers=config.workers, scheduler=config.scheduler,
-                    chunk=1 if models else 10, progress=progress,
+                    ledger, keys, Maker, (catalog, config, "", starts), workers=config.workers,
+                    scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
                 )  # fmt: skip
     finally:
         if maker is not None:
             maker.pool().close()
         if config.scheduler and config.roles():
             batch.collect(config.scheduler, config.run, folder)
-    batch.check(ledger, config.keys())
+    hint = ", with other seeds, or let the run do without so many: llm={'max_failed': …}" if maker else ""
+    batch.check(ledger, config.keys(), LLMSettings.read(config.llm).max_failed, hint)
 
 
 def dialogues(run: str) -> list[Dialogue]:

@@ -11,8 +11,9 @@ from crs_lib import llm
 from crs_lib.errors import RunError
 from crs_lib.llm import template
 from crs_lib.llm.pool import Service
-from crs_lib.movies import judging, simulate
+from crs_lib.movies import evaluate, judging, report, simulate
 from crs_lib.movies.llm_settings import LLMSettings
+from crs_lib.rng import address_seed
 
 SIZE = (2, 2, 4)  # models, sessions, turns
 
@@ -75,7 +76,7 @@ def test_other_weights_under_the_same_name_do_not_continue_a_run(results):
 def test_with_a_fifth_of_the_calls_failing_no_session_is_lost_and_nothing_stands_in(results, monkeypatch):
     at_once = llm.Retry(first=0.0, longest=0.0)
     monkeypatch.setattr(
-        LLMSettings, "service", lambda self: Service(self.host, slots=self.slots, retry=at_once)
+        LLMSettings, "service", lambda self, starts=1: Service(self.host, slots=self.slots, retry=at_once)
     )
     folder, starts, server = llm_job.under_faults(results, (2, 3, 5), 0.2)
     failed = sum(server.given.values())
@@ -104,6 +105,52 @@ def test_sessions_that_fail_are_said_counted_and_done_at_the_next_start(results)
         assert errors.count("refused") == 1
         llm_job.work(results, server.url, "some", *SIZE)
     assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 4)
+
+
+class Stubborn:
+    """A model that answers the first reply of session 1 with rubbish, with so many seeds."""
+
+    def __init__(self, seeds):
+        self.bad = {address_seed(7, "movies", 1, "crs", 1)}
+        seed = min(self.bad)
+        for number in range(1, seeds):
+            seed = address_seed(seed, "attempt", number)
+            self.bad.add(seed)
+
+    def __call__(self, prompt, schema, seed):
+        return "{" if schema and seed in self.bad else template.answer(prompt, schema, seed)
+
+
+def test_a_session_that_failed_is_tried_with_more_seeds_at_the_next_start(results):
+    with OllamaServer(llm_job.models(1), answer=Stubborn(4)) as server:
+        with pytest.raises(RunError, match=r"1 of 2 sessions failed; .*session 1 of 'ollama:m0:1': BadReply"):
+            llm_job.work(results, server.url, "some", 1, 2, 4)
+        folder = llm_job.work(results, server.url, "some", 1, 2, 4)
+    assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 2)
+    assert not (folder / simulate.FAILED).exists()
+
+
+def test_a_run_can_do_without_a_session_that_never_ends_well(results):
+    """It is listed with its error, and it has a row of nulls in the results: nothing goes missing unsaid."""
+    with OllamaServer(llm_job.models(2), answer=Stubborn(999)) as server:
+        with pytest.raises(RunError, match=r"llm=\{'max_failed': …\}"):
+            llm_job.work(results, server.url, "some", *SIZE)
+        with pytest.raises(RunError, match="2 of 4 sessions failed"):
+            llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 1})
+        llm_job.work(results, server.url, "some", *SIZE, llm={"max_failed": 2})
+    lost = [("ollama:m0:1", "00001"), ("ollama:m1:1", "00001")]
+    assert [(one.model_name, one.session_id) for one in simulate.dialogues("some")] == [
+        (model, "00000") for model, _ in lost
+    ]
+    assert [(row["model"], row["session_id"]) for row in simulate.failed_sessions("some")] == lost
+    found = evaluate.read("some", "results")
+    assert len(found) == 4
+    rows = found[found["item_tas"].isna()]
+    assert list(zip(rows["model"], rows["session_id"], strict=True)) == lost
+    assert all(row["failed"].startswith("BadReply") for row in rows["detail"])
+    table = evaluate.read("some", "model_metrics").query("metric == 'item_tas'")
+    assert table[["n", "n_missing"]].to_numpy().tolist() == [[1, 1], [1, 1]]
+    assert report.write("some").is_file()
 
 
 def test_hostile_answers_go_through_every_stage(results):

@@ -12,7 +12,7 @@ from jobs import Draws, keys
 
 from crs_lib import batch
 from crs_lib.errors import InputError, RunError
-from crs_lib.ledger import Key, Ledger
+from crs_lib.ledger import Done, Key, Ledger
 
 
 def test_threads_share_one_maker_and_give_the_same_sessions(tmp_path):
@@ -54,6 +54,25 @@ def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_after
     assert len(seen) == 8
     assert min(seen) > 1_000
     assert gc.get_freeze_count() == 0
+
+
+def test_sessions_that_failed_before_do_not_make_the_batch_give_up(tmp_path):
+    def maker(key):
+        if key.session < 2 * batch.PATIENCE:
+            raise ValueError("no")
+        return "{}"
+
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        every = keys(2 * batch.PATIENCE + 1)
+        bad = [key for key in every if key.session < 2 * batch.PATIENCE]
+        ledger.record([Done(key, None, "ValueError: no") for key in bad])
+        batch.work(ledger, every, lambda: maker, (), threads=1)
+        assert ledger.finished() == set(every) - set(bad)
+        with pytest.raises(
+            RunError, match=rf"{len(bad)} of {len(every)} sessions failed; .* failed ones, or so"
+        ):
+            batch.check(ledger, every, len(bad) - 1, ", or so")
+        batch.check(ledger, every, len(bad))
 
 
 def test_when_everything_fails_the_batch_gives_up(tmp_path):

@@ -40,7 +40,9 @@ def test_a_failed_session_can_be_done_later_and_its_attempts_are_counted(path):
         ledger.record([Done(A, None, "TimeoutError: slow"), Done(C, None, "TimeoutError: slow")])
         ledger.record([Done(A, None, "ValueError: odd")])
         assert ledger.failures() == [(C, "TimeoutError: slow"), (A, "ValueError: odd")]
+        assert ledger.tries() == 2
         ledger.record([Done(A, pack("a"), "")])
+        assert ledger.tries() == 1
         assert ledger.counts() == {"done": 1, "failed": 1}
         rows = ledger._db.execute("SELECT attempt, error FROM sessions WHERE status = 'done'").fetchall()
         assert rows == [(3, None)]

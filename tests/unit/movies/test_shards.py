@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sqlite3
 
 import pytest
 
@@ -51,6 +52,22 @@ def test_merged_shards_equal_the_run_in_one_piece(results):
     assert (
         simulate.simulate(SimulateConfig("parts", **BATCH), progress=False) == folder
     )  # it is a run like any
+
+
+def test_a_session_that_a_shard_did_without_is_listed_for_the_whole(results):
+    with sqlite3.connect(results / "parts.shard-2-of-3" / "ledger.sqlite") as ledger:
+        ledger.execute(
+            "UPDATE sessions SET status = 'failed', error = 'BadReply: no', body = NULL"
+            " WHERE session = 1 AND system = 'template'"
+        )
+    folder = shards.merge("parts")
+    assert len(simulate.dialogues("parts")) == 11
+    assert simulate.failed_sessions("parts") == [
+        {"model": "template", "session_id": "00001", "error": "BadReply: no"}
+    ]
+    simulate.simulate(SimulateConfig("parts", **BATCH), progress=False)  # tried again, it comes out well
+    assert (folder / "dialogues.jsonl").read_bytes() == (results / "whole" / "dialogues.jsonl").read_bytes()
+    assert simulate.failed_sessions("parts") == []
 
 
 def test_shards_may_come_from_anywhere(results, tmp_path):
