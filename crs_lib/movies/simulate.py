@@ -1,6 +1,7 @@
 """One session, and a batch of systems × seeds in which every system meets the same users."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -218,13 +219,32 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
                     ledger, keys, Maker, (catalog, config, "", starts), workers=config.workers,
                     scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
                 )  # fmt: skip
+    except BaseException as error:
+        with _noted(error):
+            _fetch_logs(config, folder)
+        raise
     finally:
         if maker is not None:
             maker.pool().close()
-        if config.scheduler and config.roles():
-            batch.collect(config.scheduler, config.run, folder)
-    hint = ", with other seeds, or let the run do without so many: llm={'max_failed': …}" if maker else ""
+    _fetch_logs(config, folder)
+    models_too = ", with other seeds, or let the run do without so many: llm={'max_failed': …}"
+    hint = models_too if config.roles() else ""
     batch.check(ledger, config.keys(), LLMSettings.read(config.llm).max_failed, hint)
+
+
+def _fetch_logs(config: SimulateConfig, folder: Path) -> None:
+    """Bring the call logs of a cluster's workers into the run's folder."""
+    if config.scheduler and config.roles():
+        batch.collect(config.scheduler, config.run, folder)
+
+
+@contextmanager
+def _noted(error: BaseException) -> Iterator[None]:
+    """Within, a failure becomes a note on an earlier error, which is the one to be told."""
+    try:
+        yield
+    except Exception as further:
+        error.add_note(f"after it: {type(further).__name__}: {further}")
 
 
 def dialogues(run: str) -> list[Dialogue]:

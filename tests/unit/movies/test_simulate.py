@@ -279,3 +279,20 @@ def test_reading_a_run_that_is_not_there_names_the_command(results):
         match="no finished 03_simulate in run 'nope'; make it with: python -m crs_lib run 03_simulate -p run nope",
     ):
         simulate.dialogues("nope")
+
+
+def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monkeypatch):
+    def gone(*_, **__):
+        raise RunError("the scheduler went away")
+
+    def unreachable(*_):
+        raise OSError("no logs to be had")
+
+    monkeypatch.setattr(simulate.batch, "work", gone)
+    monkeypatch.setattr(simulate.batch, "collect", unreachable)
+    config = SimulateConfig(
+        "far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1"
+    )
+    with pytest.raises(RunError, match="the scheduler went away") as caught:
+        simulate.simulate(config, progress=False)
+    assert caught.value.__notes__ == ["after it: OSError: no logs to be had"]
