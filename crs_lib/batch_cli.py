@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crs_lib import commands, notebook_parameters, notebooks, paths
+from crs_lib import commands, notebook_parameters, notebooks, paths, sweeps
 from crs_lib.errors import InputError
 
 NOTEBOOK = "03_simulate"
@@ -27,15 +27,14 @@ def cells(arguments: Namespace) -> list[dict[str, Any]]:
     given = commands.given_values(NOTEBOOK, arguments.values, arguments.file)
     if not arguments.sweep:
         return [notebook_parameters.check(notebooks.parameters_of(NOTEBOOK), given, NOTEBOOK)]
-    from crs_lib import sweeps
-
-    return [{**cell, **given} for cell in sweeps.read(arguments.sweep).cells]
+    own = {f"{NOTEBOOK}.{name}" for name in given}
+    found = ({k: v for k, v in cell.items() if k not in own} for cell in sweeps.read(arguments.sweep).cells)
+    return [{**cell, **given} for cell in found]
 
 
 def of_simulate(cell: dict[str, Any]) -> dict[str, Any]:
     """Those of the parameters that 03_simulate takes."""
-    known = {parameter.name for parameter in notebooks.parameters_of(NOTEBOOK)}
-    return {name: value for name, value in cell.items() if name in known}
+    return sweeps.Sweep.values_for(cell, notebooks.find(NOTEBOOK))
 
 
 def simulate(parser: ArgumentParser) -> None:
@@ -49,9 +48,13 @@ def simulate(parser: ArgumentParser) -> None:
 
 
 def _simulate(arguments: Namespace) -> None:
+    from crs_lib.movies import models_ready
     from crs_lib.movies.simulate import SimulateConfig, simulate
 
-    for cell in cells(arguments):
+    found = cells(arguments)
+    if arguments.sweep:
+        models_ready.check((NOTEBOOK, {**of_simulate(cell), "shard": arguments.shard}) for cell in found)
+    for cell in found:
         config = SimulateConfig(**of_simulate(cell), shard=arguments.shard, scheduler=arguments.scheduler)
         print(f"finished: {paths.shown(simulate(config))}")
 

@@ -75,8 +75,9 @@ def sweep(parser: ArgumentParser) -> None:
 
 def _sweep(arguments: Namespace) -> None:
     from crs_lib import sweeps
+    from crs_lib.movies import models_ready
 
-    print(sweeps.run(arguments.file, say=print).to_string(index=False))
+    print(sweeps.run(arguments.file, say=print, ready=models_ready.check).to_string(index=False))
 
 
 def refresh(parser: ArgumentParser) -> None:

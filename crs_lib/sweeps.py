@@ -6,13 +6,15 @@
     parameters: {n_sessions: 100}
     grid: {seed: [1, 2, 3]}
     run: "pattern-{seed}"
+
+A parameter goes to every notebook that takes it; ``04_evaluate.llm`` is that of one notebook alone.
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import yaml
@@ -34,10 +36,23 @@ class Sweep:
     cells: tuple[dict[str, Any], ...]
     grid: tuple[str, ...]
 
-    def values_for(self, cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
-        """The parameters of a cell that this notebook takes."""
+    @staticmethod
+    def values_for(cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
+        """The parameters of a cell that this notebook takes; what is its own goes before what all share."""
         names = {parameter.name for parameter in notebooks.parameters_of(notebook)}
-        return {name: value for name, value in cell.items() if name in names}
+        shared = {name: value for name, value in cell.items() if name in names}
+        own = f"{notebook.stem}."
+        alone = {name.removeprefix(own): value for name, value in cell.items() if name.startswith(own)}
+        return shared | alone
+
+
+class Step(NamedTuple):
+    """One notebook of one cell, its parameters, and whether a finished one is there to be kept."""
+
+    cell: Mapping[str, Any]
+    book: Path
+    values: dict[str, Any]
+    kept: bool
 
 
 def read(file: str | Path) -> Sweep:
@@ -52,14 +67,16 @@ def read(file: str | Path) -> Sweep:
         raise InputError(f"{path.name}: 'parameters' and 'grid' must map names to values")
     books = tuple(notebooks.find(str(name)) for name in record["notebooks"])
     twice = sorted(set(parameters) & set(grid))
-    if twice or "run" in {*parameters, *grid}:
+    if twice or "run" in {str(name).rpartition(".")[2] for name in (*parameters, *grid)}:
         raise InputError(f"{path.name}: {twice or ['run']} stands twice; a run's name has its own key 'run'")
     cells = tuple(_cells(path.name, parameters, grid, record["run"]))
     sweep = Sweep(books, cells, tuple(grid))
     declared = {book: notebooks.parameters_of(book) for book in books}
     together = {parameter.name: parameter for known in declared.values() for parameter in known}
+    owners = tuple(f"{book.stem}." for book in books)
     for cell in cells:
-        notebook_parameters.check(list(together.values()), cell, path.name)
+        shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
+        notebook_parameters.check(list(together.values()), shared, path.name)
         for book, known in declared.items():
             notebook_parameters.check(known, sweep.values_for(cell, book), f"{path.name}, {book.stem}")
     return sweep
@@ -119,26 +136,31 @@ def _cells(
         yield {"run": run, **parameters, **point}
 
 
-def run(file: str | Path, say: Callable[[str], object] | None = None) -> pd.DataFrame:
+def run(
+    file: str | Path,
+    say: Callable[[str], object] | None = None,
+    ready: Callable[[Sequence[tuple[str, Mapping[str, Any]]]], object] | None = None,
+) -> pd.DataFrame:
     """Do a sweep; returns one row a run and notebook: the grid's values and done, kept or failed.
 
-    ``say`` is told what starts, in one line.
+    ``say`` is told what starts, in one line. ``ready`` is told before anything starts which notebooks will
+    run and with which parameters; what it raises ends the sweep there.
 
     A notebook that is there, finished, with the same code and parameters is kept; one that was stopped
     is run again and continues where it was. A run that fails does not stop the others; at the end
     a RunError with the table names the failures.
     """
     sweep = read(file)
+    plan = [list(_steps(cell, sweep.notebooks)) for cell in sweep.cells]
+    if ready:
+        ready([(step.book.stem, step.values) for steps in plan for step in steps if not step.kept])
     rows, errors = [], []
-    for cell in sweep.cells:
-        fresh = False
-        for book in sweep.notebooks:
-            values = sweep.values_for(cell, book)
+    for steps in plan:
+        for cell, book, values, kept in steps:
             row = {"run": cell["run"], **{name: cell[name] for name in sweep.grid}, "notebook": book.stem}
-            if not fresh and _is_finished(book, values):
+            if kept:
                 rows.append({**row, "status": "kept"})
                 continue
-            fresh = True
             if say:
                 say(f"{cell['run']}: {book.stem} …")
             try:
@@ -152,6 +174,15 @@ def run(file: str | Path, say: Callable[[str], object] | None = None) -> pd.Data
     if errors:
         raise RunError(f"{table.to_string(index=False)}\n{len(errors)} failed:\n" + "\n".join(errors))
     return table
+
+
+def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[Step]:
+    """The notebooks of a cell in order; after one that must run none is kept."""
+    kept = True
+    for book in books:
+        values = Sweep.values_for(cell, book)
+        kept = kept and _is_finished(book, values)
+        yield Step(cell, book, values, kept)
 
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:

@@ -1,4 +1,4 @@
-"""What a role that reads dialogues takes of the settings ``llm``; a recommender's are refused."""
+"""What a role that reads dialogues takes of the settings ``llm``; the simulation's are refused."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields
@@ -8,7 +8,7 @@ from crs_lib.errors import InputError
 from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.registry import did_you_mean
 
-_RECOMMENDER = ("structured", "enforce", "offered", "most")
+_SIMULATION = ("structured", "enforce", "offered", "most", "max_failed")
 
 
 def read(
@@ -20,14 +20,14 @@ def read(
     not let anybody choose. Raises InputError naming ``who`` for a setting that it does not take, and for a
     value that cannot be.
     """
-    shared = [row.name for row in fields(LLMSettings) if row.name not in {*_RECOMMENDER, *fixed}]
+    shared = [row.name for row in fields(LLMSettings) if row.name not in {*_SIMULATION, *fixed}]
     known = [*own, *shared]
     for name in given:
         if name in known:
             continue
         hint = did_you_mean(str(name), known)
-        if name in _RECOMMENDER:
-            hint = ": it is a recommender's. In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
+        if name in _SIMULATION:
+            hint = ": it is the simulation's. In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
         raise InputError(f"llm: {who} takes no {name!r}{hint} (it takes: {', '.join(known)})")
     chosen = LLMSettings.read({name: value for name, value in given.items() if name in shared})
     if chosen.think is not None and not isinstance(chosen.think, bool):

@@ -155,7 +155,7 @@ def test_no_judges_no_work(run, tmp_path):
         ({"judges": ["template"], "canaries": ["shufled"]}, "did you mean 'shuffled'"),
         (
             {"judges": ["template"], "llm": {"offered": 4}},
-            "a judge takes no 'offered': it is a recommender's",
+            "a judge takes no 'offered': it is the simulation's",
         ),
         ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
         ({"judges": ["template"], "llm": {"think": "yes"}}, "think is 'yes'; give true, false or null"),

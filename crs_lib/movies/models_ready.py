@@ -1,0 +1,56 @@
+"""Before a chain of notebooks: whether every model that any of them will ask is there, said at once."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from crs_lib.llm.base import fingerprint
+from crs_lib.llm.preflight import Need, preflight
+from crs_lib.movies import judging, llm_roles, sources
+from crs_lib.movies.catalog import Catalog
+from crs_lib.movies.judge_records import STAGE
+from crs_lib.movies.judging import JudgeConfig
+from crs_lib.movies.llm_settings import LLMSettings
+from crs_lib.movies.simulate_config import STUDY, SimulateConfig
+
+
+def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Ask for every model of these notebooks, given by name with their parameters, each once.
+
+    Recommenders and user of ``03_simulate``, judges of ``04_evaluate``; other notebooks ask no model. What
+    is finished already needs none, and where no model takes part nothing is asked. Raises one RunError that
+    lists all that is missing, and InputError for settings that cannot be.
+    """
+    asked: dict[str, Need] = {}
+    catalogs: dict[str, Catalog] = {}
+    for notebook, values in work:
+        if notebook == "03_simulate":
+            found = _of_simulation(SimulateConfig(**values), catalogs)
+        elif notebook == "04_evaluate":
+            found = _of_judges({**values})
+        else:
+            continue
+        for need in found:
+            key = [need.role, need.spec, dict(need.options), need.prompt, dict(need.settings)]
+            asked.setdefault(fingerprint(key), need)
+    preflight(asked.values())
+
+
+def _of_simulation(config: SimulateConfig, catalogs: dict[str, Catalog]) -> Iterator[Need]:
+    before = llm_roles.stage_before(STUDY, config.folder_name, "simulate")
+    if not config.roles() or before.get("status") == "finished":
+        return
+    if config.catalog not in catalogs:
+        catalogs[config.catalog] = sources.load(config.catalog)
+    rule = LLMSettings.read(config.llm)
+    yield from llm_roles.needs(config.roles(), rule, catalogs[config.catalog])
+
+
+def _of_judges(values: dict[str, Any]) -> Iterator[Need]:
+    given = {name: values[name] for name in ("judges", "samples", "llm") if name in values}
+    if not given.get("judges"):
+        return
+    config = JudgeConfig(str(values["run"]), **given)
+    made = llm_roles.stage_before(STUDY, config.run, "simulate")
+    dialogues = made["outputs"]["dialogues.jsonl"] if made.get("status") == "finished" else ""
+    if not judging.on_record(config, dialogues, llm_roles.stage_before(STUDY, config.run, STAGE)):
+        yield from config.needs()

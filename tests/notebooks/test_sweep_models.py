@@ -1,0 +1,131 @@
+"""Sweeps with language models: what is missing is said before anything starts, in one message."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from ollama_server import OllamaServer
+
+from crs_lib import notebooks, paths, sweeps
+from crs_lib.__main__ import main
+from crs_lib.errors import InputError
+from crs_lib.movies import judging, simulate
+from crs_lib.movies.simulate import SimulateConfig
+
+NOBODY = "http://127.0.0.1:9"
+SIZE = {"n_sessions": 2, "n_turns": 2}
+
+
+@pytest.fixture
+def server():
+    with OllamaServer({"m:1": "a" * 64, "u:1": "b" * 64, "j:1": "c" * 64}, context=4096) as running:
+        yield running
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """What would run, in order, as (notebook, parameters)."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    runs = []
+    monkeypatch.setattr(notebooks, "run", lambda book, values: runs.append((book.stem, values)))
+    return runs
+
+
+def sweep(folder, llm, **changes):
+    parameters = {"systems": ["tracker", "ollama:m:1"], "user_llm": "ollama:u:1", "judges": ["ollama:j:1"]}
+    parameters |= {"llm": {"num_ctx": 4096, **llm}, **SIZE, **changes}
+    grid = {"seed": [1, 2]} | {name: parameters.pop(name) for name in ("systems",) if name in changes}
+    record = {"notebooks": ["03_simulate", "04_evaluate"], "parameters": parameters, "grid": grid}
+    record["run"] = "s{seed}" if "systems" not in changes else "s{seed}-{systems}"
+    path = folder / "sweep.yaml"
+    path.write_text(json.dumps(record))
+    return str(path)
+
+
+def test_one_message_names_all_that_any_cell_lacks(tmp_path, server, started, capsys):
+    systems = [["tracker"], ["ollama:m:1"], ["ollama:away:1"]]
+    path = sweep(tmp_path, {"host": server.url}, systems=systems, judges=["ollama:j:1", "ollama:notthere"])
+    assert main(["sweep", path]) == 2
+    told = capsys.readouterr().err
+    assert "2 things are missing" in told
+    assert told.count("crs: ") == told.count("ollama pull away:1") == 1
+    assert told.count("judge: ") == told.count("ollama pull notthere") == 1
+    assert started == []
+    assert server.chats == 0
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_context_that_is_too_short_for_the_judge_is_said_at_the_start(tmp_path, server, started, capsys):
+    path = sweep(tmp_path, {"host": server.url}, **{"04_evaluate.llm": {"host": server.url}})
+    assert main(["sweep", path]) == 2
+    assert "judge: ollama:j:1 has a context of 4096 tokens, num_ctx asks for 8192" in capsys.readouterr().err
+    assert started == []
+
+
+def test_with_all_models_there_the_sweep_starts(tmp_path, server, started):
+    assert main(["sweep", sweep(tmp_path, {"host": server.url})]) == 0
+    assert [book for book, _ in started] == ["03_simulate", "04_evaluate"] * 2
+    assert {values["llm"]["num_ctx"] for _, values in started} == {4096}
+    assert server.chats == 0
+
+
+def test_where_nothing_needs_a_server_nothing_is_asked(tmp_path, started, monkeypatch):
+    monkeypatch.setenv("OLLAMA_HOST", NOBODY)
+    path = sweep(tmp_path, {}, systems=[["tracker"], ["template"]], user_llm="template", judges=["template"])
+    assert main(["sweep", path]) == 0
+    assert len(started) == 8
+
+
+def test_what_is_finished_needs_no_server(tmp_path, server, started, capsys):
+    llm = {"num_ctx": 4096, "host": server.url}
+    systems = ["tracker", "ollama:m:1"]
+    for seed in (1, 2):
+        config = SimulateConfig(
+            f"s{seed}", systems=systems, seed=seed, user_llm="ollama:u:1", llm=llm, **SIZE
+        )
+        simulate.simulate(config, progress=False)
+    judging.judge_run("s1", ["ollama:j:1"], llm=llm, progress=False)
+    assert main(["sweep", sweep(tmp_path, {"host": NOBODY})]) == 2
+    told = capsys.readouterr().err
+    assert "one thing is missing" in told  # the judge of the second run
+    assert "judge: no Ollama server" in told
+    judging.judge_run("s2", ["ollama:j:1"], llm=llm, progress=False)
+    assert main(["sweep", sweep(tmp_path, {"host": NOBODY})]) == 0
+    assert len(started) == 4
+
+
+def test_a_setting_that_judges_do_not_take_is_given_to_one_notebook(tmp_path, server, started, capsys):
+    llm = {"host": server.url, "enforce": True}
+    assert main(["sweep", sweep(tmp_path, llm)]) == 2
+    assert "In a sweep give 04_evaluate its own, as '04_evaluate.llm'" in capsys.readouterr().err
+    assert started == []
+    own = {"host": server.url, "num_ctx": 2048}
+    assert main(["sweep", sweep(tmp_path, llm, **{"04_evaluate.llm": own})]) == 0
+    assert [values["llm"] for _, values in started] == [{"num_ctx": 4096, **llm}, own] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("04_evaluate.lmm", "04_evaluate has no parameter 'lmm'; did you mean 'llm'"),
+        ("05_analyze.llm", "no parameter '05_analyze.llm'"),
+        ("04_evaluate.run", r"\['run'\] stands twice"),
+    ],
+)
+def test_what_is_one_notebooks_own_is_checked_too(tmp_path, started, name, message):
+    with pytest.raises(InputError, match=message):
+        sweeps.run(sweep(tmp_path, {}, **{name: {}}))
+
+
+def test_a_part_asks_for_the_models_of_all_its_runs_first(tmp_path, server, started, capsys):
+    systems = [["tracker"], ["ollama:away:1"]]
+    path = sweep(tmp_path, {"host": server.url}, systems=systems, judges=["ollama:notthere"])
+    assert main(["simulate", "--sweep", path, "--shard", "1/2"]) == 2
+    told = capsys.readouterr().err
+    assert "one thing is missing" in told  # a part is not judged
+    assert "ollama pull away:1" in told
+    assert not paths.run_folder("movies", "s1-tracker.shard-1-of-2").exists()
