@@ -228,6 +228,14 @@ def drawn(name, systems=FEW):
     return made
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten():
+    """The drawn figures go with the file: a hundred of them slow the garbage collector for all that follows."""
+    yield
+    drawn.cache_clear()
+    frames.cache_clear()
+
+
 def printed(made):
     """Every visible text of a figure with its box in pixels."""
     from matplotlib.text import Text
