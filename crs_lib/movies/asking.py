@@ -1,22 +1,64 @@
-"""One LLM call a text, all answers JSON of a given shape: what the LLM extractors share."""
+"""One LLM call a text, all answers JSON of a given shape: what the topic and concept extractors share."""
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from crs_lib import prompts
 from crs_lib.errors import InputError, RunError
-from crs_lib.llm import LLM, LLMError, Request
+from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
+from crs_lib.llm.base import fingerprint
+from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.llm.preflight import Need
 from crs_lib.llm.quote import fence
+from crs_lib.movies import role_settings
+from crs_lib.movies.llm_settings import LLMSettings
 
+ROLE = "topics"
 SHORTEST = "ollama:mistral:7b"
+_AT_ONCE = 500  # texts whose calls are prepared together
+_OPTIONS = ("num_ctx", "num_predict")
+
+
+class UnansweredError(RunError):
+    """A text gets no usable answer, however often it is asked about; what else was asked is in the cache."""
+
+
+def read_settings(given: Mapping[str, Any]) -> LLMSettings:
+    """What the model of an extractor may be told; InputError for a setting that it does not take."""
+    return role_settings.read(given, "an extractor", fixed=("temperature",))
+
+
+def what(rule: LLMSettings) -> dict[str, Any]:
+    """The settings that change an answer, for the tables; replies are sampled at temperature 0."""
+    return {name: getattr(rule, name) for name in (*_OPTIONS, "think")}
+
+
+def need(spec: str, rule: LLMSettings) -> Need:
+    """What the preflight checks."""
+    return Need(ROLE, spec, _options(rule), settings=rule.service().settings_for(spec))
+
+
+def model(spec: str, rule: LLMSettings, folder: Path) -> LLM:
+    """An extractor's model, with its call cache and call log in a folder."""
+    service = rule.service()
+    return LLM(
+        spec, cache=Cache(folder / CACHE), recorder=Recorder(folder / LOG), options=_options(rule),
+        retry=service.retry, slots=service.at_once, **service.settings_for(spec),
+    )  # fmt: skip
+
+
+def _options(rule: LLMSettings) -> dict[str, Any]:
+    return {name: getattr(rule, name) for name in _OPTIONS}
 
 
 class Asker:
     """Asks a model, given as a spec or ready made. InputError where none is named.
 
-    Replies are sampled at temperature 0; what does not keep the shape is asked again, and a text that gets
-    no usable answer ends the work with a RunError: no other method steps in for the model.
+    Replies are sampled at temperature 0; what does not keep the shape is asked again. A text that gets no
+    usable answer is an :class:`UnansweredError`: no other method steps in for the model. Where the calls
+    themselves fail (no server, time-out) a RunError says so.
     """
 
     def __init__(self, llm: str | LLM, who: str) -> None:
@@ -25,34 +67,43 @@ class Asker:
         self._llm = LLM(llm) if isinstance(llm, str) else llm
         self.name = self._llm.spec
         self._who = who
+        self._unusable: dict[str, LLMError] = {}  # by the text; not asked about again by this asker
 
     def objects(
         self, prompt: str, texts: Sequence[str], schema: Mapping[str, Any], **values: str | int
     ) -> list[dict[str, Any]]:
         """The answer to a prompt about each text, as an object that keeps the schema.
 
-        The prompt takes ``message`` and ``fence`` beside ``values``.
+        The prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked about before
+        anything is raised.
         """
-        requests = [
-            Request.ask(
-                "concepts",
-                prompts.render(prompt, message=text, fence=fence([text]), **values),
-                seed=0,
-                options={"temperature": 0},
-                schema=schema,
-                tags={"text": number},
-            )
-            for number, text in enumerate(texts)
-        ]
-        found = []
-        for text, answer in zip(texts, self._llm.gather(requests), strict=True):
-            if isinstance(answer, LLMError):
-                raise RunError(
-                    f"{self._who}: {self.name} gave no usable answer for {text[:60]!r} ({answer}); nothing "
-                    "was written. Start the command again, or choose an extractor that needs no model"
-                ) from answer
-            found.append(json.loads(answer.text))
-        return found
+        found: dict[str, dict[str, Any]] = {}
+        distinct = [text for text in dict.fromkeys(texts) if text not in self._unusable]
+        for first in range(0, len(distinct), _AT_ONCE):
+            part = distinct[first : first + _AT_ONCE]
+            requests = [_request(prompt, text, schema, values) for text in part]
+            for text, answer in zip(part, self._llm.gather(requests), strict=True):
+                if not isinstance(answer, LLMError):
+                    found[text] = json.loads(answer.text)
+                elif answer.remedy in ("other seed", "more room") or answer.kind == "prompt too long":
+                    self._unusable[text] = answer
+                else:
+                    raise RunError(
+                        f"{self._who}: {self.name} could not be asked ({answer}). What it answered before is "
+                        "kept; start the same command again"
+                    ) from answer
+        for text in texts:
+            if text in self._unusable:
+                told = f"{self.name} gave no usable answer for {text[:60]!r} ({self._unusable[text]})"
+                raise UnansweredError(f"{self._who}: {told}")
+        return [found[text] for text in texts]
+
+
+def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[str, str | int]) -> Request:
+    asked = prompts.render(prompt, message=text, fence=fence([text]), **values)
+    return Request.ask(
+        ROLE, asked, seed=0, options={"temperature": 0}, schema=schema, tags={"text": fingerprint(text)[:12]}
+    )
 
 
 def lists(names: Sequence[str], most: int = 20) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from crs_lib.movies import role_settings
 from crs_lib.movies.judge_prompt import CONSTRUCTS
 
 _OWN = ("seed", "together")
+_INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
 _OPTIONS = ("temperature", "num_ctx", "num_predict")
 
 
@@ -53,7 +54,7 @@ def read(given: Mapping[str, Any], base: Settings | None = None) -> tuple[Settin
     Raises InputError for a setting that judges do not take.
     """
     before = base or Settings()
-    shared = role_settings.read(given, "a judge", _OWN)
+    shared = role_settings.read(given, "a judge", _OWN, instead=_INSTEAD)
     names = asdict(before)
     asked = replace(before, **{name: value for name, value in given.items() if name in names})
     return asked, replace(shared, think=asked.think).service()

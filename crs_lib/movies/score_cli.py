@@ -1,13 +1,19 @@
 """``python -m crs_lib score`` and ``topics``: logs of anybody's scored, topic models trained."""
 
+import json
 from argparse import ArgumentParser, Namespace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths, tables
+from crs_lib import llm, paths, tables
 from crs_lib.errors import InputError
-from crs_lib.movies import conventions, logs, score_tables, scorers
+from crs_lib.llm import calls
+from crs_lib.llm.preflight import preflight
+from crs_lib.movies import asking, conventions, logs, score_tables, scorers
+from crs_lib.movies.asked_scores import AskedScorer
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,6 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--topics", default="", help=f"topic extractor: {', '.join(TOPICS.names())}")
     add("--topic-model", default="", metavar="FOLDER", help="the model of --topics lda")
     add("--llm", default="", metavar="SPEC", help="the model of the extractors called llm")
+    add("--llm-settings", default="", metavar="JSON", help="how it is asked, e.g. '{\"slots\": 8}'")
     add("--workers", type=int, default=1, help="processes (what comes out does not depend on it)")
     add("--out", default="", metavar="FOLDER", help="where the tables go (default: results/movies/scores)")
     parser.set_defaults(do=main)
@@ -43,22 +50,58 @@ def main(arguments: Namespace) -> None:
         arguments.topic_model,
         arguments.llm,
         inputs={"logs": scorers.hash_of_files(logs.files(arguments.logs))},
+        llm_settings=_object(arguments.llm_settings),
     )
     frame = score(arguments.logs, choice, out, workers=arguments.workers)
     wide = frame.pivot_table(index="model", columns="metric", values="mean", dropna=False)
     shown = [name for name in dict.fromkeys(frame["metric"]) if wide[name].notna().any()]
     print(wide[shown].round(4).T.to_string(na_rep="-"))
     print(f"\ntables: {paths.shown(out)}/  (turns.parquet, shifts.parquet, results.jsonl, model_metrics.csv)")
+    if choice.asks:
+        _asked(out)
+
+
+def _object(text: str) -> dict[str, Any]:
+    """An object written as JSON; empty for an empty text."""
+    try:
+        found = json.loads(text or "{}")
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"--llm-settings is {text!r}; give a JSON object, e.g. '{{\"slots\": 8}}'")
+    return found
+
+
+def _asked(out: Path) -> None:
+    """What the model took, and which sessions have no scores for want of its answers."""
+    print(f"\n{llm.usage(out / 'llm_calls.jsonl').round(2).to_string(index=False)}")
+    lost = [row for row in tables.read_jsonl(out / "results.jsonl") if row["detail"].get("failed")]
+    if lost:
+        print(
+            f"\nsessions without scores: {len(lost)}; the first is {lost[0]['session_id']} of "
+            f"{lost[0]['model']}: {lost[0]['detail']['failed']}. The same command asks again, for these only"
+        )
 
 
 def score(log: str, choice: scorers.Choice, out: Path, *, workers: int = 1) -> pd.DataFrame:
     """Score a log into a folder; returns the table of model metrics.
 
-    Raises InputError for logs or settings that cannot be used. Files appear whole or not at all.
+    Where a model is asked, a preflight comes first and its calls are kept in the folder, so that the same
+    command continues. Raises InputError for logs or settings that cannot be used, RunError for a model that
+    is not there or cannot be asked. Files appear whole or not at all.
     """
+    if choice.asks and choice.llm:
+        found = preflight([asking.need(choice.llm, asking.read_settings(choice.llm_settings))])
+        weights = {f"weights of {choice.llm}": str(found["digest"].iloc[0])}
+        choice = replace(choice, inputs={**choice.inputs, **weights}, calls=str(out))
     ready = choice.make()
-    scored = score_tables.stream(logs.read(log), ready.scorer, choice, workers)
-    sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
+    try:
+        scored = score_tables.stream(logs.read(log), ready.scorer, choice, workers)
+        sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
+    finally:
+        if isinstance(ready.scorer, AskedScorer):
+            ready.scorer.close()
+            calls.export_all(out)
     frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
     tables.write_csv(out / "model_metrics.csv", frame)
     return frame

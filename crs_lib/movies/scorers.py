@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from crs_lib import runs
 from crs_lib.dialogue import Dialogue
 from crs_lib.errors import InputError
-from crs_lib.movies import conventions, extractors, provenance, sources
+from crs_lib.llm import LLM
+from crs_lib.movies import asking, conventions, extractors, provenance, sources
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.concepts import ConceptSpace
 from crs_lib.movies.conventions import Convention
@@ -41,8 +42,9 @@ class Choice:
     """Which way of scoring. Empty settings are the convention's own.
 
     ``catalog`` is a file or "sample". ``vocabulary`` fixes the features of the TF-IDF space, ``topic_model``
-    is the folder of an LDA model, ``llm`` the model of the extractors called llm. Raises InputError for
-    unknown names, and for a setting that the convention has no use for.
+    is the folder of an LDA model, ``llm`` the model of the extractors called llm, ``llm_settings`` what it
+    is told (``asking.read_settings``), ``calls`` the folder of its call cache and call log. Raises InputError
+    for unknown names, and for a setting that the convention has no use for.
     """
 
     catalog: str
@@ -54,6 +56,8 @@ class Choice:
     topic_model: str = ""
     llm: str = ""
     inputs: Mapping[str, str] = field(default_factory=dict)
+    llm_settings: Mapping[str, Any] = field(default_factory=dict)
+    calls: str = ""
 
     def __post_init__(self) -> None:
         rule = self.rule
@@ -70,6 +74,8 @@ class Choice:
             "vocabulary": self.vocabulary and (self.similarity or rule.similarity) != "tfidf",
             "topics": self.topics and not rule.topics,
             "topic_model": self.topic_model and (self.topics or rule.topics) != "lda",
+            "llm": self.llm and not self.asks,
+            "llm_settings": self.llm_settings and not self.asks,
         }
         for name, wrong in useless.items():
             if wrong:
@@ -79,6 +85,11 @@ class Choice:
                 )
 
     @property
+    def asks(self) -> bool:
+        """Whether a language model names the concepts or topics."""
+        return "llm" in (self.extractor or self.rule.extractor, self.topics or self.rule.topics)
+
+    @property
     def rule(self) -> Convention:
         """The convention itself."""
         return conventions.get(self.convention)
@@ -86,7 +97,23 @@ class Choice:
     def make(self) -> Ready:
         """Load the catalogue and make the scorer; InputError where something it needs is missing."""
         makers = {"items": _items, "grounded": _grounded, "legacy": _legacy}
-        return makers[self.rule.scorer](self)
+        model = self._model()
+        made = makers[self.rule.scorer](self, model)
+        if not self.asks:
+            return made
+        from crs_lib.movies.asked_scores import AskedScorer
+
+        return made._replace(scorer=AskedScorer(made.scorer, self.rule.name, made.metrics, model))
+
+    def _model(self) -> str | LLM:
+        """The model of the extractors called llm, with cache and log where a folder is named."""
+        if not (self.llm and self.calls):
+            return self.llm
+        return asking.model(self.llm, asking.read_settings(self.llm_settings), Path(self.calls))
+
+    def told(self) -> dict[str, Any]:
+        """What the tables say of the model's settings; empty where none is asked."""
+        return {"llm": asking.what(asking.read_settings(self.llm_settings))} if self.asks else {}
 
 
 @dataclass(eq=False)
@@ -116,49 +143,47 @@ class ItemsScorer:
         ]
 
 
-def _items(choice: Choice) -> Ready:
+def _items(choice: Choice, llm: str | LLM) -> Ready:
     catalog = sources.load(choice.catalog)
     rule, grounder = choice.rule, Grounder(catalog)
     name, extractor = choice.extractor or rule.extractor, None
     if name != "words":
-        extractor = extractors.create(
-            name, extractors.Material(ConceptSpace.of(catalog), catalog, choice.llm)
-        )
+        extractor = extractors.create(name, extractors.Material(ConceptSpace.of(catalog), catalog, llm))
     scorer = ItemsScorer(grounder, rule, extractor)
     embedder = extractor.embedder if extractor else ""
     inputs = _inputs(choice, catalog)
-    told = provenance.of(rule, name, embedder, inputs)
+    told = provenance.of(rule, name, embedder, inputs, **choice.told())
     return Ready(scorer, told, (*TURN_METRICS, *SESSION_METRICS))
 
 
-def _grounded(choice: Choice) -> Ready:
+def _grounded(choice: Choice, llm: str | LLM) -> Ready:
     from crs_lib.movies.thesis_catalog import ThesisCatalog
     from crs_lib.movies.thesis_grounded import METRICS, GroundedScorer
 
     catalog, rule = ThesisCatalog.load(choice.catalog), choice.rule
     name = choice.extractor or rule.extractor
-    extractor = extractors.create(name, extractors.Material(catalog.space, None, choice.llm))
+    extractor = extractors.create(name, extractors.Material(catalog.space, None, llm))
     space = _space(choice, catalog)
     embedder = "; ".join(part for part in (extractor.embedder, f"sentences: {space.name}") if part)
-    told = provenance.of(rule, name, embedder, _inputs(choice))
+    told = provenance.of(rule, name, embedder, _inputs(choice), **choice.told())
     return Ready(GroundedScorer(catalog, extractor, space, rule), told, METRICS)
 
 
-def _legacy(choice: Choice) -> Ready:
+def _legacy(choice: Choice, llm: str | LLM) -> Ready:
     from crs_lib.movies import topics
     from crs_lib.movies.thesis_catalog import ThesisCatalog
     from crs_lib.movies.thesis_legacy import METRICS, LegacyScorer
 
     catalog, rule = ThesisCatalog.load(choice.catalog), choice.rule
     named = choice.topics or rule.topics
-    namer = topics.create(named, model=choice.topic_model or None, llm=choice.llm)
+    namer = topics.create(named, model=choice.topic_model or None, llm=llm)
     space = _space(choice, catalog)
     embedder = f"topics: {namer.name}; sentences: {space.name}"
     inputs = _inputs(choice)
     if named == "lda":
         folder = Path(choice.topic_model or topics.default_model())
         inputs["topic model"] = runs.sha256(folder / "exp_elog_beta.npy")
-    told = provenance.of(rule, named, embedder, inputs)
+    told = provenance.of(rule, named, embedder, inputs, **choice.told())
     return Ready(LegacyScorer(space, namer, rule), told, METRICS)
 
 

@@ -150,7 +150,7 @@ def test_llm_takes_known_names_only_and_needs_a_model():
     with pytest.raises(InputError, match="needs a model"):
         extractors.create("llm", Material(space()))
     broken = extractors.create("llm", Material(space(), None, LLM("scripted", answers=lambda _: "no JSON")))
-    with pytest.raises(RunError, match="no usable answer"):
+    with pytest.raises(RunError, match="gave no usable answer"):
         broken.sets(["hello there"])
 
 
