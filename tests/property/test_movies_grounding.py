@@ -34,6 +34,20 @@ SPOKEN = st.lists(
 ).map(" ".join)  # fmt: skip
 
 
+STROKES = {
+    "ø": "o",
+    "ł": "l",
+    "ı": "i",
+    "đ": "d",
+    "ð": "d",
+    "ħ": "h",
+    "ŧ": "t",
+    "æ": "ae",
+    "œ": "oe",
+    "þ": "th",
+}
+
+
 def naive(catalog, text):
     """The second opinion: fold by hand, then compare every run of words with every value."""
 
@@ -42,9 +56,9 @@ def naive(catalog, text):
             unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", c).casefold()) for c in raw
         )
         return re.findall(
-            r"\w+",
+            r"[^\W_]+",  # an underscore is no letter: Markdown's _Alien_ is a title
             "".join(
-                c
+                STROKES.get(c, c)
                 for c in folded
                 if unicodedata.category(c) not in ("Mn", "Me") and not unicodedata.combining(c)
             ),
