@@ -16,24 +16,35 @@ from crs_lib.text import shorten
 
 CONSTRUCTS = ("proactiveness", "coherence", "personalization")
 LOWEST, HIGHEST = 1, 5
-TURN_LIMIT = 2_000  # characters of one turn that a judge sees
+TURN_LIMITS = (2_000, 1_000, 500, 250)  # characters of one text that a judge sees: the first that will do
 RULE = (
     "first turn, last turn, turns with a shift and the turns after them (latest first), then the others "
-    "(latest first), as many as fit"
+    "(latest first), as many as fit; texts are shortened to the first limit with which the first and the "
+    "last turn fit"
 )
 
 
 class Shown(NamedTuple):
-    """What of a dialogue a judge sees: the turns, how many there are, and how many texts were shortened."""
+    """What of a dialogue a judge sees: the turns, how many there are, and how many texts were shortened.
+
+    ``limit`` is how many characters of a text are shown.
+    """
 
     turns: tuple[int, ...]
     total: int
     shortened: int
+    limit: int = TURN_LIMITS[0]
 
     def to_json(self) -> dict[str, Any]:
         """The record of the trimming: the rule, the turns left out, the texts shortened."""
         gone = sorted({*range(1, self.total + 1)} - {*self.turns})
-        return {"rule": RULE, "turns": self.total, "left_out": gone, "shortened": self.shortened}
+        return {
+            "rule": RULE,
+            "turns": self.total,
+            "left_out": gone,
+            "shortened": self.shortened,
+            "limit": self.limit,
+        }
 
 
 def wish_summary(dialogue: Dialogue) -> str:
@@ -83,7 +94,7 @@ def digest() -> str:
     """Hex SHA-256 over all texts of the judge's prompt: the version of the rubric."""
     names = ("judge_system", "judge_user", *(f"judge_{name}" for name in CONSTRUCTS))
     parts = [prompts.digest(f"movies/{name}") for name in names]
-    return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMIT]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMITS]).encode()).hexdigest()
 
 
 def least(groups: Sequence[Sequence[str]]) -> int:
@@ -105,17 +116,19 @@ def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int) -> Shown
         )
     nothing = Shown((), len(pairs), 0)
     frame = max(tokens_at_most(messages(dialogue, group, nothing)) for group in groups)
-    turns = _fitting(pairs, set(dialogue.shift_turns()), room - frame - tokens_of(str(len(pairs))))
-    if len(turns) < min(2, len(pairs)):
-        raise InputError(
-            f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens "
-            "beside the rubric; raise the judge's num_ctx"
-        )
-    texts = [text for turn in turns for text in (pairs[turn - 1].user.text, pairs[turn - 1].system.text)]
-    return Shown(turns, len(pairs), sum(len(text) > TURN_LIMIT for text in texts))
+    spare = room - frame - tokens_of(str(len(pairs)))
+    for limit in TURN_LIMITS:
+        turns = _fitting(pairs, set(dialogue.shift_turns()), spare, limit)
+        if len(turns) >= min(2, len(pairs)):
+            said = [t for turn in turns for t in (pairs[turn - 1].user.text, pairs[turn - 1].system.text)]
+            return Shown(turns, len(pairs), sum(len(text) > limit for text in said), limit)
+    raise InputError(
+        f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens "
+        "beside the rubric; raise the judge's num_ctx"
+    )
 
 
-def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int) -> tuple[int, ...]:
+def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int, limit: int) -> tuple[int, ...]:
     """The turns that fit, chosen in the order of the rule and given in the order of the conversation."""
     latest = [pair.turn for pair in reversed(pairs)]
     matter = [turn for turn in latest if turn in shifts or turn - 1 in shifts]
@@ -123,7 +136,7 @@ def _fitting(pairs: Sequence[Pair], shifts: set[int], spare: int) -> tuple[int, 
     size = 0
     for turn in dict.fromkeys([1, latest[0], *matter, *latest]):
         with_it = sorted([*kept, turn])
-        size += len(_pair_lines(pairs[turn - 1]).encode("utf-8", "replace")) + 1
+        size += len(_pair_lines(pairs[turn - 1], limit).encode("utf-8", "replace")) + 1
         gaps = "\n".join(_gap(*gap) for gap in _gaps(with_it))
         if tokens_of("x" * size + gaps) > spare:
             break
@@ -142,7 +155,7 @@ def messages(dialogue: Dialogue, constructs: Sequence[str], shown: Shown) -> tup
     gaps = {last + 1: (first, last) for first, last in _gaps(shown.turns)}
     for turn in shown.turns:
         blocks += [_gap(*gaps[turn])] if turn in gaps else []
-        blocks.append(_pair_lines(pairs[turn - 1]))
+        blocks.append(_pair_lines(pairs[turn - 1], shown.limit))
     conversation = "\n".join(blocks)
     wishes = wish_summary(dialogue)
     text = prompts.render(
@@ -157,7 +170,7 @@ def _gap(first: int, last: int) -> str:
     return f"[turns {first} to {last} left out]" if last > first else f"[turn {first} left out]"
 
 
-def _pair_lines(pair: Pair) -> str:
+def _pair_lines(pair: Pair, limit: int) -> str:
     """The two lines of a turn; each text is one JSON string, so a text cannot pretend to be a line."""
     said = (("USER", pair.user.text), ("SYSTEM", pair.system.text))
-    return "\n".join(f"{pair.turn} {who}: {one_line(shorten(text, TURN_LIMIT))}" for who, text in said)
+    return "\n".join(f"{pair.turn} {who}: {one_line(shorten(text, limit))}" for who, text in said)

@@ -6,7 +6,7 @@ from crs_lib.llm import BACKENDS, Retry
 from crs_lib.llm.calls import TEXT_LIMIT
 from crs_lib.llm.errors import KINDS
 from crs_lib.llm.limits import DEFAULTS
-from crs_lib.movies.judge_prompt import TURN_LIMIT
+from crs_lib.movies.judge_prompt import TURN_LIMITS
 from crs_lib.paths import ROOT
 
 TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
@@ -35,6 +35,6 @@ def test_the_numbers_are_those_of_the_code() -> None:
     for said in (
         f"up to {policy.waits} more times, after pauses of {policy.first} s that double up to {policy.longest:g} s",
         f"at once, up to {policy.seeds} more times", f"`num_ctx` is {DEFAULTS['num_ctx']} unless",
-        f"bounded at {TEXT_LIMIT:,} characters", f"shortened at {TURN_LIMIT:,} characters",
+        f"bounded at {TEXT_LIMIT:,} characters", f"shortened at {TURN_LIMITS[0]:,} characters",
     ):  # fmt: skip
         assert said in words

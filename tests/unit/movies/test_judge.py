@@ -249,8 +249,21 @@ def test_a_context_that_is_too_small_says_so() -> None:
 
 
 def test_a_turn_without_end_is_shortened_and_counted() -> None:
-    record = judged(verdicts, dialogue([("a", "x" * 1_000_000), ("b", "c")]))
-    assert record["trim"] == {"rule": judge_prompt.RULE, "turns": 2, "left_out": [], "shortened": 1}
+    endless = dialogue([("a", "x" * 1_000_000), ("b", "c")])
+    trim = {"rule": judge_prompt.RULE, "turns": 2, "left_out": [], "shortened": 1, "limit": 2000}
+    assert judged(verdicts, endless)["trim"] == trim
+
+
+def test_where_two_turns_do_not_fit_their_texts_are_shortened_further() -> None:
+    four = "\U0001f600" * 10_000  # 4 bytes each
+    subject = dialogue([("a", four), *[("b", "c")] * 3, ("d", four)])
+    settings = Settings(num_ctx=4096)
+    scripted = LLM("scripted", answers=verdicts)
+    record = judge_session(subject, ["j"], 1, lambda spec: scripted, settings)
+    # 3,696 tokens for a prompt, about 850 for the rubric: 2 x 2,000 x 4 bytes are 5,334 tokens, half of it fits
+    assert (record["trim"]["limit"], record["trim"]["shortened"], record["trim"]["left_out"]) == (1000, 2, [])
+    for request in scripted.backend.asked:  # type: ignore[attr-defined]
+        assert tokens_at_most(request.messages) <= room(settings.options)
 
 
 def test_what_is_sent_always_fits_the_context() -> None:

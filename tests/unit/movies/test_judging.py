@@ -157,6 +157,7 @@ def test_no_judges_no_work(run, tmp_path):
             {"judges": ["template"], "llm": {"offered": 4}},
             "a judge takes no 'offered': it is the simulation's",
         ),
+        ({"judges": ["template"], "llm": {"max_failed": 4}}, "a judge takes no 'max_failed'"),
         ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
         ({"judges": ["template"], "llm": {"think": "yes"}}, "think is 'yes'; give true, false or null"),
         ({"judges": ["template"], "llm": {"together": 1}}, "together is 1; give true or false"),
