@@ -32,7 +32,7 @@ refresh: $(VENV)/core.stamp  ## run the committed notebooks with their defaults 
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/dev.stamp  ## all tests, the committed notebooks against their outputs, other parameters
-	$(PY) -m pytest tests -n 3 --dist worksteal --ignore=tests/notebooks/test_smoke.py
+	$(PY) -m pytest tests -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/notebooks/test_smoke.py
 	@$(call NOTEBOOKS,notebooks/0*.ipynb,not (cosrec or realtalk or validity)) > $(VENV)/notebooks.log 2>&1 & first=$$!; \
 	$(call NOTEBOOKS,notebooks/[1-9]*.ipynb,cosrec or realtalk or validity); last=$$?; \
 	wait $$first; code=$$?; cat $(VENV)/notebooks.log; exit $$((code | last))

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats as scipy_stats
 
 from crs_lib import rng
 from crs_lib.dialogue import Dialogue
@@ -127,21 +127,21 @@ def correlation(x: Floats, y: Floats) -> float:
 
 def spearman(x: Floats, y: Floats) -> float:
     """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`correlation`."""
-    return correlation(scipy_stats.rankdata(x), scipy_stats.rankdata(y))
+    return correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
 
 
 def partial(x: Floats, y: Floats, given: Floats) -> float:
     """Spearman's correlation in [-1, 1] of what is left after ranks of ``given`` (n, k) are regressed out."""
     if len(x) < given.shape[1] + 3:
         return float("nan")
-    base = np.column_stack([np.ones(len(x)), *(scipy_stats.rankdata(column) for column in given.T)])
-    left = [ranks - base @ np.linalg.lstsq(base, ranks)[0] for ranks in map(scipy_stats.rankdata, (x, y))]
+    base = np.column_stack([np.ones(len(x)), *(scipy.stats.rankdata(column) for column in given.T)])
+    left = [ranks - base @ np.linalg.lstsq(base, ranks)[0] for ranks in map(scipy.stats.rankdata, (x, y))]
     return correlation(left[0], left[1])
 
 
 def exact_p(x: Sequence[float], y: Sequence[float]) -> float:
     """Two-sided p of Spearman's correlation over every order of ``y``; NaN beyond eight values."""
-    a, b = scipy_stats.rankdata(x), scipy_stats.rankdata(y)
+    a, b = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
     if not 3 <= len(a) <= _EXACT:
         return float("nan")
     found = abs(correlation(a, b))

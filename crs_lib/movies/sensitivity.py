@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats as scipy_stats
 
 from crs_lib import rng, stats
 from crs_lib.dialogue import Dialogue
@@ -33,7 +33,7 @@ def tau(a: pd.Series, b: pd.Series) -> float:
     both = pd.concat([a, b], axis=1, join="inner").dropna()
     if len(both) < 2:
         return float("nan")
-    return float(scipy_stats.kendalltau(both.iloc[:, 0].round(12), both.iloc[:, 1].round(12)).statistic)
+    return float(scipy.stats.kendalltau(both.iloc[:, 0].round(12), both.iloc[:, 1].round(12)).statistic)
 
 
 def simplex(steps: int = 4) -> list[ItemWeights]:

@@ -5,8 +5,8 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import sparse, stats
 
 from crs_lib.errors import InputError
 from crs_lib.stats.frames import Floats, check_columns, check_level, numbers, paired_values, table
@@ -50,7 +50,7 @@ def krippendorff_alpha(
     codes, values = _coded(kept, value, level)
     unit, items = pd.factorize(kept[item])
     shape = (len(items), len(values))
-    counts = sparse.csr_array((np.ones(len(codes)), (unit, codes)), shape=shape)
+    counts = scipy.sparse.csr_array((np.ones(len(codes)), (unit, codes)), shape=shape)
     pairs = _pairs_within(unit, codes)
     alpha = _ordinal_alpha(pairs) if level == "ordinal" else _fixed_alpha(pairs, values, level, len(items))
 
@@ -228,7 +228,7 @@ def icc(
     made = []
     for kind, (estimate, low, high, ratio, df2) in singles.items():
         test = {"f": float(ratio), "df1": n - 1, "df2": df2}
-        test |= {"p": float(stats.f.sf(ratio, n - 1, df2)), "n": n, "n_missing": len(paired.values) - n}
+        test |= {"p": float(scipy.stats.f.sf(ratio, n - 1, df2)), "n": n, "n_missing": len(paired.values) - n}
         for raters, name in ((1, "1"), (k, "k")):
             bounds = (_stepped_up(float(v), raters) for v in (estimate, low, high))
             row = dict(zip(("icc", "low", "high"), bounds, strict=True))
@@ -242,8 +242,8 @@ def _stepped_up(single: float, raters: int) -> float:
 
 
 def _consistency_interval(ratio: Any, df1: int, df2: int, k: int, upper: float) -> tuple[float, float]:
-    low = ratio / stats.f.ppf(upper, df1, df2)
-    high = ratio * stats.f.ppf(upper, df2, df1)
+    low = ratio / scipy.stats.f.ppf(upper, df1, df2)
+    high = ratio * scipy.stats.f.ppf(upper, df2, df1)
     return float((low - 1) / (low + k - 1)), float((high - 1) / (high + k - 1))
 
 
@@ -252,7 +252,7 @@ def _agreement_interval(
 ) -> tuple[float, float]:
     a, b = k * single / (n * (1 - single)), 1 + k * single * (n - 1) / (n * (1 - single))
     df = (a * msc + b * mse) ** 2 / ((a * msc) ** 2 / (k - 1) + (b * mse) ** 2 / ((n - 1) * (k - 1)))
-    wide, narrow = stats.f.ppf(upper, n - 1, df), stats.f.ppf(upper, df, n - 1)
+    wide, narrow = scipy.stats.f.ppf(upper, n - 1, df), scipy.stats.f.ppf(upper, df, n - 1)
     rest = k * msc + (k * n - k - n) * mse
     low = n * (msr - wide * mse) / (wide * rest + n * msr)
     high = n * (narrow * msr - mse) / (rest + n * narrow * msr)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from crs_lib.stats.frames import (
     Floats,
@@ -27,7 +27,7 @@ def levene(frame: pd.DataFrame, *, system: str = "system", value: str = "value")
     w = p = float("nan")
     if any(np.ptp(sample) > 0 for sample in groups.samples):
         with np.errstate(divide="ignore", invalid="ignore"):
-            w, p = (float(x) for x in stats.levene(*groups.samples, center="median"))
+            w, p = (float(x) for x in scipy.stats.levene(*groups.samples, center="median"))
     row = {"check": "equal variances", "test": "Levene", "statistic": w, "p": p}
     return table([row | {"n": sum(map(len, groups.samples)), "n_missing": sum(groups.missing)}])
 
@@ -49,10 +49,10 @@ def normality(
     row: dict[str, Any] = {"check": "normal residuals", "test": test, "statistic": np.nan}
     row |= {"p": np.nan, "skew": np.nan, "kurtosis": np.nan}
     if np.ptp(residual) > 1e-12 * np.abs(x).max():
-        run = stats.shapiro if len(residual) <= 5000 else stats.normaltest
+        run = scipy.stats.shapiro if len(residual) <= 5000 else scipy.stats.normaltest
         statistic, p = run(residual)
-        row |= {"statistic": float(statistic), "p": float(p), "skew": float(stats.skew(residual))}
-        row |= {"kurtosis": float(stats.kurtosis(residual))}
+        row |= {"statistic": float(statistic), "p": float(p), "skew": float(scipy.stats.skew(residual))}
+        row |= {"kurtosis": float(scipy.stats.kurtosis(residual))}
     return table([row | {"n": len(x), "n_missing": len(paired.values) - len(x)}])
 
 
@@ -88,7 +88,7 @@ def _mauchly(x: Floats) -> tuple[float, float, int, float]:
     chi2 = -shrink * (n - 1) * float(np.log(w))
     second = (m + 2) * (m - 1) * (m - 2) * (2 * m**3 + 6 * m**2 + 3 * m + 2)
     second /= 288 * (m * (n - 1) * shrink) ** 2
-    tail, further = float(stats.chi2.sf(chi2, df)), float(stats.chi2.sf(chi2, df + 4))
+    tail, further = float(scipy.stats.chi2.sf(chi2, df)), float(scipy.stats.chi2.sf(chi2, df + 4))
     return w, chi2, df, min(1.0, max(0.0, tail + second * (further - tail)))
 
 

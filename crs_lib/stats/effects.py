@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from crs_lib.stats.bootstrap import weighted_ranks
 from crs_lib.stats.frames import (
@@ -133,7 +133,7 @@ def cliffs_delta(
             variance, df = float((over - under).var(ddof=1)) / len(x), len(x) - 1
         else:
             variance, df = _unbiased_variance(over, -under, delta, x, y), len(x) + len(y) - 2
-        low, high = _delta_interval(delta, variance, float(stats.t.ppf((1 + confidence) / 2, df)))
+        low, high = _delta_interval(delta, variance, float(scipy.stats.t.ppf((1 + confidence) / 2, df)))
         row = {"a": a, "b": b, "effect": "cliffs_delta", "estimate": delta, "low": low, "high": high}
         size = len(x) if paired else len(x) + len(y)
         rows.append(row | {"n": size, "n_missing": missing})

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from crs_lib.errors import InputError
 from crs_lib.stats.frames import Pairs, check_level, differences, paired_values, table
@@ -36,8 +36,8 @@ def tost_pairs(
         error = float(d.values.std(ddof=1)) / n**0.5
         with np.errstate(divide="ignore"):
             above, below = (np.divide(mean + side * margin, error) for side in (1, -1))
-        lower, upper = float(stats.t.sf(above, n - 1)), float(stats.t.cdf(below, n - 1))
-        half = float(stats.t.ppf(1 - alpha, n - 1)) * error
+        lower, upper = float(scipy.stats.t.sf(above, n - 1)), float(scipy.stats.t.cdf(below, n - 1))
+        half = float(scipy.stats.t.ppf(1 - alpha, n - 1)) * error
         row = {"a": d.a, "b": d.b, "diff": mean, "low": mean - half, "high": mean + half}
         row |= {"margin": float(margin), "p_lower": lower, "p_upper": upper, "p": max(lower, upper)}
         row |= {"equivalent": max(lower, upper) < alpha, "n": n, "n_missing": d.missing}

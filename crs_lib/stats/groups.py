@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
-from scipy.interpolate import BarycentricInterpolator
-from statsmodels.stats.oneway import anova_oneway
+import scipy
 
 from crs_lib.stats.frames import Floats, Groups, check_level, group_samples, table
 
@@ -36,7 +34,7 @@ def one_way_anova(frame: pd.DataFrame, *, system: str = "system", value: str = "
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.divide(between / df1, within / df2))
     row = {"test": "one-way ANOVA", "statistic": ratio, "df1": df1, "df2": float(df2)}
-    row |= {"p": float(stats.f.sf(ratio, df1, df2))}
+    row |= {"p": float(scipy.stats.f.sf(ratio, df1, df2))}
     row |= {"ss_between": between, "ss_within": within}
     return table([row | _counts(groups)])
 
@@ -51,6 +49,8 @@ def welch_anova(frame: pd.DataFrame, *, system: str = "system", value: str = "va
     row: dict[str, Any] = {"test": "Welch ANOVA", "statistic": np.nan, "df1": len(groups.names) - 1}
     row |= {"df2": np.nan, "p": np.nan}
     if all(np.ptp(sample) > 0 for sample in groups.samples):
+        from statsmodels.stats.oneway import anova_oneway
+
         fit = anova_oneway(groups.samples, use_var="unequal", welch_correction=True)
         row |= {"statistic": float(fit.statistic), "df2": float(fit.df_denom)}
         row |= {"p": float(fit.pvalue)}
@@ -72,7 +72,7 @@ def tukey_hsd(
     check_level("confidence", confidence)
     groups = group_samples(frame, system=system, value=value)
     with np.errstate(divide="ignore", invalid="ignore"):
-        fit = stats.tukey_hsd(*groups.samples)
+        fit = scipy.stats.tukey_hsd(*groups.samples)
         interval = fit.confidence_interval(confidence)
     rows = []
     for i, j in combinations(range(len(groups.names)), 2):
@@ -109,7 +109,7 @@ def games_howell(
         row = _pair(groups, i, j, float(half[k])) | {"p": float("nan"), "df": float(df[k])}
         if total[k] > 0:
             q = abs(row["diff"]) / error[k]
-            row["p"] = float(stats.studentized_range.sf(q, len(groups.names), df[k]))
+            row["p"] = float(scipy.stats.studentized_range.sf(q, len(groups.names), df[k]))
         rows.append(row)
     return table(rows)
 
@@ -119,11 +119,11 @@ def _range_quantiles(level: float, groups: int, df: Floats) -> Floats:
     known = np.isfinite(df)
     ends = (1 / df[known].max(), 1 / df[known].min()) if known.any() else (0.0, 0.0)
     if known.sum() <= _NODES or ends[1] - ends[0] < 1e-12:
-        return np.array([stats.studentized_range.ppf(level, groups, d) for d in df])
+        return np.array([scipy.stats.studentized_range.ppf(level, groups, d) for d in df])
     angle = np.cos(np.pi * (2 * np.arange(_NODES) + 1) / (2 * _NODES))
     nodes = (ends[0] + ends[1]) / 2 + angle * (ends[1] - ends[0]) / 2
-    exact = [stats.studentized_range.ppf(level, groups, 1 / node) for node in nodes]
-    return np.where(known, BarycentricInterpolator(nodes, exact)(1 / df), np.nan)
+    exact = [scipy.stats.studentized_range.ppf(level, groups, 1 / node) for node in nodes]
+    return np.where(known, scipy.interpolate.BarycentricInterpolator(nodes, exact)(1 / df), np.nan)
 
 
 def _pair(groups: Groups, i: int, j: int, half: float) -> dict[str, Any]:

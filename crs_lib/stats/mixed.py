@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
-from statsmodels.regression.linear_model import OLS
-from statsmodels.regression.mixed_linear_model import MixedLM
 
 from crs_lib.errors import InputError
 from crs_lib.stats.frames import Floats, check_columns, check_level, levels, numbers, table
@@ -84,6 +82,8 @@ def mixed_model(
     vary, or a combination of levels that never occurs (with ``interaction``).
     Source: Laird and Ware (1982), Biometrics 38; the fit is statsmodels' MixedLM.
     """
+    from statsmodels.regression.mixed_linear_model import MixedLM
+
     check_level("confidence", confidence)
     data = _prepare(frame, fixed, interaction, scenario, value)
     centre, scale = float(data.y.mean()), float(data.y.std())
@@ -121,6 +121,8 @@ def clustered_ols(
     Raises InputError as :func:`mixed_model`.
     Source: Liang and Zeger (1986), Biometrika 73; the fit is statsmodels' OLS.
     """
+    from statsmodels.regression.linear_model import OLS
+
     check_level("confidence", confidence)
     data = _prepare(frame, fixed, interaction, scenario, value)
     result = OLS(data.y, data.x).fit(cov_type="cluster", cov_kwds={"groups": data.cluster})
@@ -179,12 +181,12 @@ def _fixed_covariance(data: _Data, between: float, within: float) -> Floats:
 def _report(
     design: _Design, beta: Floats, covariance: Floats, fit: pd.DataFrame, confidence: float
 ) -> MixedModel:
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     error = np.sqrt(np.diag(covariance))
     ratio = beta / error
     coefficients = pd.DataFrame({"term": design.labels(), "estimate": beta, "error": error})
     coefficients = coefficients.assign(low=beta - z * error, high=beta + z * error, z=ratio)
-    coefficients["p"] = 2 * stats.norm.sf(np.abs(ratio))
+    coefficients["p"] = 2 * scipy.stats.norm.sf(np.abs(ratio))
     cells = design.cells()
     grid = design.matrix(cells)
     means, terms = [], []
@@ -205,4 +207,4 @@ def _report(
 def _wald(contrast: Floats, beta: Floats, covariance: Floats) -> dict[str, float]:
     gap = contrast @ beta
     chi2 = float(gap @ np.linalg.solve(contrast @ covariance @ contrast.T, gap))
-    return {"chi2": chi2, "df": len(contrast), "p": float(stats.chi2.sf(chi2, len(contrast)))}
+    return {"chi2": chi2, "df": len(contrast), "p": float(scipy.stats.chi2.sf(chi2, len(contrast)))}

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from statsmodels.stats.multitest import multipletests
 
 from crs_lib.errors import InputError
 from crs_lib.stats.frames import Floats, check_columns, numbers
@@ -60,5 +59,7 @@ def _adjusted(p: Sequence[float] | Floats, method: str) -> Floats:
         raise InputError(f"p values outside [0, 1]: {raw[known][(raw[known] < 0) | (raw[known] > 1)]}")
     adjusted = np.full(len(raw), np.nan)
     if known.any():
+        from statsmodels.stats.multitest import multipletests
+
         adjusted[known] = multipletests(raw[known], method=METHODS[method])[1]
     return adjusted

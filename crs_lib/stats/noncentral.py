@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
-from scipy import optimize, stats
+import scipy
 
 
 def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:
@@ -16,10 +16,10 @@ def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: floa
 
     def solve(tail: float) -> float:
         def gap(nc: float) -> float:
-            return float(stats.ncf.cdf(ratio, df1, df2, nc)) - tail
+            return float(scipy.stats.ncf.cdf(ratio, df1, df2, nc)) - tail
 
         width = max(1.0, ratio * df1)
-        return _root(gap, 0.0, width, width) if stats.f.cdf(ratio, df1, df2) > tail else 0.0
+        return _root(gap, 0.0, width, width) if scipy.stats.f.cdf(ratio, df1, df2) > tail else 0.0
 
     return solve((1 + confidence) / 2), solve((1 - confidence) / 2)
 
@@ -38,11 +38,11 @@ def noncentral_t_interval(t: float, df: float, confidence: float) -> tuple[float
 
     def solve(tail: float) -> float:
         def gap(nc: float) -> float:
-            exact = float(stats.nct.cdf(t, df, nc))
-            rough = float(stats.norm.cdf((t - nc) / (1 + nc**2 / (2 * df)) ** 0.5))
+            exact = float(scipy.stats.nct.cdf(t, df, nc))
+            rough = float(scipy.stats.norm.cdf((t - nc) / (1 + nc**2 / (2 * df)) ** 0.5))
             return (rough if np.isnan(exact) else exact) - tail  # scipy's far tails can be NaN
 
-        start = -float(stats.norm.ppf(tail)) - 0.01  # below the answer at t = 0, hence at any t
+        start = -float(scipy.stats.norm.ppf(tail)) - 0.01  # below the answer at t = 0, hence at any t
         return _root(gap, start, max(start, t) + step, step)
 
     return solve((1 + confidence) / 2), solve((1 - confidence) / 2)
@@ -52,4 +52,4 @@ def _root(gap: Callable[[float], float], start: float, stop: float, step: float)
     """Where a falling function crosses 0; the upper end is moved out by steps until it has."""
     while gap(stop) > 0:
         stop += step
-    return float(optimize.brentq(gap, start, stop, xtol=1e-10))
+    return float(scipy.optimize.brentq(gap, start, stop, xtol=1e-10))

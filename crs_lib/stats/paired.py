@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from crs_lib.errors import InputError
 from crs_lib.rng import stream
@@ -47,9 +47,9 @@ def rm_anova(
         ratio = float(np.divide(ss_system / df1, ss_error / df2))
     gg, hf = sphericity_epsilons(x)
     row = {"test": "repeated-measures ANOVA", "statistic": ratio, "df1": df1, "df2": float(df2)}
-    row |= {"p": float(stats.f.sf(ratio, df1, df2)), "epsilon_gg": gg, "epsilon_hf": hf}
-    row |= {"p_gg": float(stats.f.sf(ratio, gg * df1, gg * df2))}
-    row |= {"p_hf": float(stats.f.sf(ratio, hf * df1, hf * df2))}
+    row |= {"p": float(scipy.stats.f.sf(ratio, df1, df2)), "epsilon_gg": gg, "epsilon_hf": hf}
+    row |= {"p_gg": float(scipy.stats.f.sf(ratio, gg * df1, gg * df2))}
+    row |= {"p_hf": float(scipy.stats.f.sf(ratio, hf * df1, hf * df2))}
     row |= {"ss_system": ss_system, "ss_error": ss_error}
     return table([row | {"n": n, "n_missing": len(paired.values) - n}])
 
@@ -87,13 +87,13 @@ def friedman(
     paired = paired_values(frame, system=system, scenario=scenario, value=value)
     x = rankable(complete_values(paired))
     n, k = x.shape
-    ranks = stats.rankdata(x, axis=1)
+    ranks = scipy.stats.rankdata(x, axis=1)
     expected = (k + 1) / 2
     spread = float(((ranks - expected) ** 2).sum())
     gain = float(((ranks.sum(axis=0) - n * expected) ** 2).sum())
     chi2 = (k - 1) * gain / spread if spread > 0 else float("nan")
     row = {"test": "Friedman", "statistic": chi2, "df1": k - 1, "df2": float("nan")}
-    row |= {"p": float(stats.chi2.sf(chi2, k - 1)), "kendall_w": chi2 / (n * (k - 1))}
+    row |= {"p": float(scipy.stats.chi2.sf(chi2, k - 1)), "kendall_w": chi2 / (n * (k - 1))}
     return table([row | {"n": n, "n_missing": len(paired.values) - n}])
 
 
@@ -117,9 +117,9 @@ def mean_differences(
         n, mean = len(d.values), float(d.values.mean())
         error = float(d.values.std(ddof=1)) / n**0.5
         t = mean / error if error > 1e-14 * float(np.abs(d.values).max()) else float("nan")
-        half = float(stats.t.ppf((1 + confidence) / 2, n - 1)) * error
+        half = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * error
         row = {"a": d.a, "b": d.b, "diff": mean, "low": mean - half, "high": mean + half}
-        row |= {"t": t, "df": n - 1, "p": float(2 * stats.t.sf(abs(t), n - 1))}
+        row |= {"t": t, "df": n - 1, "p": float(2 * scipy.stats.t.sf(abs(t), n - 1))}
         rows.append(row | {"n": n, "n_missing": d.missing})
     return table(rows)
 
@@ -127,7 +127,7 @@ def mean_differences(
 def signed_rank_sums(gaps: Floats) -> tuple[float, float]:
     """Pratt's rank sums of the positive and of the negative differences; zeros keep their ranks."""
     gaps = rankable(gaps)
-    ranks = stats.rankdata(np.abs(gaps))
+    ranks = scipy.stats.rankdata(np.abs(gaps))
     return float(ranks[gaps > 0].sum()), float(ranks[gaps < 0].sum())
 
 
@@ -152,7 +152,7 @@ def wilcoxon_pairs(
     for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
         gaps = rankable(d.values)
         plus, minus = signed_rank_sums(d.values)
-        p = 1.0 if not gaps.any() else float(stats.wilcoxon(gaps, zero_method="pratt").pvalue)
+        p = 1.0 if not gaps.any() else float(scipy.stats.wilcoxon(gaps, zero_method="pratt").pvalue)
         row = {"a": d.a, "b": d.b, "median_diff": float(np.median(d.values)), "w_plus": plus}
         row |= {"w_minus": minus, "p": p, "n_zero": int((gaps == 0).sum())}
         rows.append(row | {"n": len(gaps), "n_missing": d.missing})

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from crs_lib.errors import InputError
 from crs_lib.rng import stream
@@ -199,7 +199,7 @@ def minimum_detectable_effect(
 
 def _reach(power: float, alpha: float) -> float:
     """How many standard errors from 0 a true effect must lie: the normal approximation to start from."""
-    return float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(power))
+    return float(scipy.stats.norm.ppf(1 - alpha / 2) + scipy.stats.norm.ppf(power))
 
 
 def _check_power(sd: float, sessions: Sequence[int], alpha: float, tests: int, simulations: int) -> None:
@@ -224,10 +224,10 @@ def _simulator(n: int, test: Test, alpha: float, simulations: int, seed: int) ->
         for start in range(0, simulations, step):
             noise = rng.standard_normal((min(step, simulations - start), n)) + effect
             if test == "t":
-                p = stats.ttest_1samp(noise, 0.0, axis=1).pvalue
+                p = scipy.stats.ttest_1samp(noise, 0.0, axis=1).pvalue
             else:
                 method = "exact" if n <= 50 else "asymptotic"
-                p = stats.wilcoxon(noise, axis=1, method=method).pvalue
+                p = scipy.stats.wilcoxon(noise, axis=1, method=method).pvalue
             found += int((np.asarray(p) <= alpha).sum())
         return found / simulations
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from crs_lib.errors import InputError
 from crs_lib.stats.bootstrap import cluster_bootstrap
@@ -56,9 +56,9 @@ def leaderboard(
     whole = _long(x, paired.systems, **at)
     sign = -1.0 if higher_is_better else 1.0
     scores = rankable(sign * x.mean(axis=0))
-    ranks = stats.rankdata(scores)
+    ranks = scipy.stats.rankdata(scores)
     draws = np.vstack([w @ x / len(x) for w in bootstrap_weights(len(x), resamples, seed)])
-    drawn = stats.rankdata(np.round(sign * draws, 12), axis=1)
+    drawn = scipy.stats.rankdata(np.round(sign * draws, 12), axis=1)
     first = drawn == drawn.min(axis=1, keepdims=True)
     bounds = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=0, method="inverted_cdf")
     if test == "wilcoxon":
@@ -129,8 +129,8 @@ def mean_ranks(
     paired = paired_values(frame, system=system, scenario=scenario, value=value)
     x = rankable(complete_values(paired))
     n, k = x.shape
-    ranks = stats.rankdata(-x if higher_is_better else x, axis=1).mean(axis=0)
-    q = float(stats.studentized_range.ppf(1 - alpha, k, np.inf)) / 2**0.5
+    ranks = scipy.stats.rankdata(-x if higher_is_better else x, axis=1).mean(axis=0)
+    q = float(scipy.stats.studentized_range.ppf(1 - alpha, k, np.inf)) / 2**0.5
     rest = {"critical_difference": q * (k * (k + 1) / (6 * n)) ** 0.5, "n": n}
     rest |= {"n_missing": len(paired.values) - n}
     order = np.argsort(ranks, kind="stable").tolist()
@@ -168,7 +168,7 @@ def page_trend(
     paired = paired_values(kept, system=system, scenario=scenario, value=value)
     columns = _ordered(paired.systems, order, least=3)
     x = rankable(complete_values(paired))[:, columns]
-    fit = stats.page_trend_test(x)
+    fit = scipy.stats.page_trend_test(x)
     row = {"test": "Page trend", "statistic": float(fit.statistic), "p": float(fit.pvalue)}
     row |= {"method": str(fit.method), "n": len(x), "n_missing": len(paired.values) - len(x)}
     return table([row])
@@ -189,7 +189,7 @@ def jonckheere_trend(
     :func:`page_trend`. Raises InputError for an ``order`` that does not name systems once each.
     Source: Jonckheere (1954), Biometrika 41; ties: Hollander and Wolfe (1999), section 6.2.
     """
-    tails = {"increasing": stats.norm.sf, "decreasing": stats.norm.cdf}
+    tails = {"increasing": scipy.stats.norm.sf, "decreasing": scipy.stats.norm.cdf}
     if alternative not in ("increasing", "decreasing", "two-sided"):
         raise InputError(f"alternative {alternative!r} is not known; use {', '.join(tails)} or two-sided")
     kept = frame[frame[system].isin(list(order))] if system in frame.columns else frame
@@ -208,7 +208,7 @@ def jonckheere_trend(
     variance = _tied_variance(n, size.astype(float), ties.astype(float))
     centred = float(rising) - (n**2 - float((size.astype(float) ** 2).sum())) / 4
     z = centred / variance**0.5 if variance > 1e-9 else float("nan")
-    p = 2 * stats.norm.sf(abs(z)) if alternative == "two-sided" else tails[alternative](z)
+    p = 2 * scipy.stats.norm.sf(abs(z)) if alternative == "two-sided" else tails[alternative](z)
     row = {"test": "Jonckheere trend", "statistic": float(rising), "z": z, "p": float(p)}
     return table([row | {"n": int(n), "n_missing": sum(groups.missing)}])
 

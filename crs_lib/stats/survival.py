@@ -5,10 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
-from statsmodels.duration.hazard_regression import PHReg
-from statsmodels.duration.survfunc import SurvfuncRight, survdiff
 
 from crs_lib.errors import InputError
 from crs_lib.stats.frames import (
@@ -65,8 +63,10 @@ def kaplan_meier(
     Raises InputError for negative times or an event that is neither true nor false.
     Source: Kaplan and Meier (1958), JASA 53; interval: Kalbfleisch and Prentice (2002), section 1.4.
     """
+    from statsmodels.duration.survfunc import SurvfuncRight
+
     check_level("confidence", confidence)
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     data, rows = _times(frame, system, time, event), []
     for k, name in enumerate(data.systems):
         mine = data.code == k
@@ -107,7 +107,7 @@ def restricted_mean(
     Source: Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
     """
     check_level("confidence", confidence)
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     data = _times(frame, system, time, event)
     empty = [name for k, name in enumerate(data.systems) if not (data.code == k).any()]
     if empty:
@@ -162,6 +162,8 @@ def logrank(
     layers = None if strata is None else np.asarray(pd.factorize(data.rows[strata])[0])
     row = {"test": "log-rank", "statistic": np.nan, "df1": len(found) - 1, "df2": np.nan, "p": np.nan}
     if data.event.any():
+        from statsmodels.duration.survfunc import survdiff
+
         chi2, p = survdiff(data.time, data.event, data.code, strata=layers)
         row |= {"statistic": float(chi2), "p": float(p)}
     row |= {"strata": 1 if layers is None else len(np.unique(layers)), "events": int(data.event.sum())}
@@ -189,7 +191,7 @@ def hazard_ratios(
     Source: Cox (1972), JRSS B 34; Lin and Wei (1989), JASA 84 (robust); the fit is statsmodels' PHReg.
     """
     check_level("confidence", confidence)
-    z = float(stats.norm.ppf((1 + confidence) / 2))
+    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     data = _times(frame, system, time, event, *(c for c in (strata, scenario) if c))
     rows = []
     for i, j in check_pairs(data.systems, pairs):
@@ -202,13 +204,15 @@ def hazard_ratios(
         if min(events) > 0:
             layers = None if strata is None else np.asarray(pd.factorize(part[strata])[0])
             groups = None if scenario is None else np.asarray(pd.factorize(part[scenario])[0])
+            from statsmodels.duration.hazard_regression import PHReg
+
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model = PHReg(data.time[mine], first, status=happened, strata=layers, ties="efron")
                 fit = model.fit(groups=groups)
             log, error = float(fit.params[0]), float(fit.bse[0])
             row |= {"estimate": np.exp(log), "low": np.exp(log - z * error)}
-            row |= {"high": np.exp(log + z * error), "p": float(2 * stats.norm.sf(abs(log) / error))}
+            row |= {"high": np.exp(log + z * error), "p": float(2 * scipy.stats.norm.sf(abs(log) / error))}
         row |= {"events_a": events[0], "events_b": events[1], "n": int(mine.sum())}
         rows.append(row | {"n_missing": int(data.missing[i] + data.missing[j])})
     return table(rows)

@@ -48,10 +48,14 @@ def test_an_interrupt_cancels_what_is_waited_for() -> None:
         finally:
             cancelled.set()
 
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     timer = threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT])
     timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        loop.run(waits())
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            loop.run(waits())
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert cancelled.wait(10)
 
 
