@@ -14,12 +14,25 @@ STAGE, SCORES = "judge", "judge_scores.jsonl"
 
 
 def records(run: str) -> list[dict[str, Any]]:
-    """The judged dialogues of a run, canaries included; RunError if there are none, or older ones."""
-    entry = runs.finished(simulate.STUDY, run, STAGE, "04_evaluate")
+    """The judged dialogues of a run, canaries included; RunError if there are none, or older ones.
+
+    A judge that is under way, or failed, takes nothing from those that ended before.
+    """
+    if not is_judged(run):
+        raise RunError(
+            f"run {run!r} was not judged; do it with: python -m crs_lib judge {run} --judges MODEL"
+        )
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    entry = stage_before(simulate.STUDY, run, STAGE)
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
     return list(tables.read_jsonl(paths.run_folder(simulate.STUDY, run) / SCORES))
+
+
+def is_judged(run: str) -> bool:
+    """Whether a judge has ended its work on a run; its scores are in one file, which is always whole."""
+    judged = bool(stage_before(simulate.STUDY, run, STAGE))
+    return judged and (paths.run_folder(simulate.STUDY, run) / SCORES).is_file()
 
 
 def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -28,7 +41,7 @@ def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
     ``judge`` holds the mean of each construct or None, ``scores`` how many were asked for, ``missing`` how
     many of them could not be read. Canaries are left out.
     """
-    if stage_before(simulate.STUDY, run, STAGE).get("status") != "finished":
+    if not is_judged(run):
         return {}
     return {
         (row["model"], row["session_id"]): {
@@ -60,7 +73,7 @@ def shown_scores(run: str) -> pd.DataFrame:
 
     Canaries count too. Raises RunError for scores of older dialogues.
     """
-    if stage_before(simulate.STUDY, run, STAGE).get("status") != "finished":
+    if not is_judged(run):
         return pd.DataFrame({"note": [f"run {run!r} was not judged"]})
     return judge_scores.flag_counts(score_table(run))
 

@@ -130,12 +130,15 @@ def judge_run(
         return folder
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
-    weights = _weights(config, inputs["dialogues"], stage_before(simulate.STUDY, run, STAGE))
+    before = stage_before(simulate.STUDY, run, STAGE)
+    weights = _weights(config, inputs["dialogues"], before)
     inputs |= {f"{_WEIGHTS}{spec}": digest for spec, digest in weights.items()}
     with (
         runs.stage(simulate.STUDY, run, STAGE, config.parameters(), inputs, fixed=False) as stage,
         stage.ledger() as ledger,
     ):
+        if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
+            (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         places = list(judge_ledger.places(folder / "dialogues.jsonl"))
         sitting = Sitting.of(inputs["dialogues"], config.question(), places)
         try:

@@ -289,3 +289,31 @@ def test_a_finished_judgement_needs_no_server(run, server):
         assert (simulate.run_folder(run) / judging.SCORES).read_bytes() == first
     with pytest.raises(RunError, match="no Ollama server"):
         judge(run, server, ["ollama:j:1"], llm={**nobody, "temperature": 0.3})
+
+
+def test_a_later_judge_that_fails_takes_nothing_from_the_earlier_one(run, server):
+    judge(run, server)
+    scores = judging.scores_of(run)
+    server.faults["k:1"] = Faults(plan=["400"] * 18)
+    with pytest.raises(RunError, match="6 of 6 sessions failed"):
+        judge(run, server, ["ollama:k:1"])
+    assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
+    assert judging.scores_of(run) == scores
+    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
+    judge(run, server, ["ollama:k:1"])
+    assert {found["scores"] for found in judging.scores_of(run).values()} == {6}
+
+
+def test_scores_of_dialogues_that_are_gone_do_not_outlive_a_failure(run, server):
+    folder = judge(run, server)
+    with (folder / "dialogues.jsonl").open("a") as file:
+        file.write((folder / "dialogues.jsonl").read_text().splitlines()[0] + "\n")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["stages"]["simulate"]["outputs"]["dialogues.jsonl"] = runs.sha256(folder / "dialogues.jsonl")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    server.faults["k:1"] = Faults(plan=["400"] * 21)
+    with pytest.raises(RunError, match="7 of 7 sessions failed"):
+        judge(run, server, ["ollama:k:1"])
+    assert judging.scores_of(run) == {}
+    with pytest.raises(RunError, match="was not judged; do it with"):
+        judging.records(run)
