@@ -122,14 +122,15 @@ def redraw(
     if only is not None and only not in known:
         raise InputError(f"unknown figure {only!r}{did_you_mean(only, known)} (known: {', '.join(known)})")
     paths.run_folder(study, run)  # checks the name
-    folder, cache, done = paths.figures() / f"{study}-{run}", dict[str, pd.DataFrame](), list[Path]()
-    captions: list[str] = []
-    for name in known if only is None else [only]:
-        entry = FIGURES.get(name) if name in FIGURES else TABLES.get(name)
+    folder, done, captions = paths.figures() / f"{study}-{run}", list[Path](), list[str]()
+    wanted = known if only is None else [only]
+    entries = [FIGURES.get(name) if name in FIGURES else TABLES.get(name) for name in wanted]
+    needed = dict.fromkeys(table for entry in entries for table in entry.facts["tables"])
+    found = {table: _read(read, run, table) for table in needed}  # all before the first picture is written
+    for entry in entries:
+        name = entry.name
         try:
-            for table in entry.facts["tables"]:
-                cache[table] = cache[table] if table in cache else read(run, table)
-            frames = [cache[table] for table in entry.facts["tables"]]
+            frames = [_known(found[table]) for table in entry.facts["tables"]]
             done += _files(folder, name, frames)
         except NoDataError as error:
             line = why_not(name, run, error)
@@ -144,6 +145,19 @@ def redraw(
             file.write("\n".join(captions))
         done.append(folder / "captions.md")
     return done
+
+
+def _read(read: Callable[[str, str], pd.DataFrame], run: str, table: str) -> pd.DataFrame | NoDataError:
+    try:
+        return read(run, table)
+    except NoDataError as error:
+        return error
+
+
+def _known(found: pd.DataFrame | NoDataError) -> pd.DataFrame:
+    if isinstance(found, NoDataError):
+        raise found
+    return found
 
 
 def _files(folder: Path, name: str, frames: list[pd.DataFrame]) -> list[Path]:
