@@ -1,7 +1,7 @@
 # Everything starts here; `make` alone lists what there is. Needs Python 3.11 or newer and nothing else.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help thesis test lint lab refresh figures bench clean-venv
+.PHONY: help thesis test lint lab refresh figures bench clean-venv nbval-movies nbval-others smoke-movies smoke-others
 
 # The first Python that is new enough; where none is, the one to complain about.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; do \
@@ -9,10 +9,10 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; d
   done; command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(PY) -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg -p no:cacheprovider
-# Notebooks against their outputs, then with other parameters: each study in order, two halves at a time.
-NOTEBOOKS = { $(PY) -m pytest $(NBVAL) $(1) && $(PY) -m pytest tests/notebooks/test_smoke.py -k '$(2)'; }
+OTHERS := cosrec or realtalk or validity
+SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,9 +33,17 @@ test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/dev.stamp  ## all tests, the committed notebooks against their outputs, other parameters
 	$(PY) -m pytest tests -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/notebooks/test_smoke.py
-	@$(call NOTEBOOKS,notebooks/0*.ipynb,not (cosrec or realtalk or validity)) > $(VENV)/notebooks.log 2>&1 & first=$$!; \
-	$(call NOTEBOOKS,notebooks/[1-9]*.ipynb,cosrec or realtalk or validity); last=$$?; \
-	wait $$first; code=$$?; cat $(VENV)/notebooks.log; exit $$((code | last))
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(SYNC) nbval-movies nbval-others smoke-others smoke-movies
+
+# The notebooks against their outputs, and with other parameters.
+nbval-movies:
+	$(PY) -m pytest $(NBVAL) notebooks/0*.ipynb
+nbval-others:
+	$(PY) -m pytest $(NBVAL) notebooks/[1-9]*.ipynb
+smoke-movies:
+	$(PY) -m pytest tests/notebooks/test_smoke.py -k 'not ($(OTHERS))'
+smoke-others:
+	$(PY) -m pytest tests/notebooks/test_smoke.py -k '$(OTHERS)'
 
 lint: $(VENV)/dev.stamp  ## ruff, formatting, types
 	$(PY) -m ruff check
