@@ -9,7 +9,7 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; d
   done; command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip install --quiet --no-compile --disable-pip-version-check -c constraints.txt
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg -p no:cacheprovider
 OTHERS := cosrec or realtalk or validity
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
