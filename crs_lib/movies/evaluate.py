@@ -60,9 +60,8 @@ def evaluate(config: EvaluateConfig) -> Path:
     """Score a run's dialogues into its folder; returns the folder.
 
     Scores that judges gave the run (``python -m crs_lib judge``) join its results; a session that failed has
-    a row of nulls. Raises RunError if
-    the run has no finished dialogues, or judges read older ones. Derived data: a repeated evaluation writes
-    its files anew, atomically.
+    a row of nulls. Raises RunError if the run has no finished dialogues, or judges read older ones. Derived
+    data: a repeated evaluation writes its files anew, atomically.
     """
     made = runs.finished(simulate.STUDY, config.run, "simulate", "03_simulate")
     folder = paths.run_folder(simulate.STUDY, config.run)

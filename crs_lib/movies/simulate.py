@@ -25,11 +25,9 @@ from crs_lib.movies.user_wording import ModelWording
 from crs_lib.movies.users import User
 
 __all__ = [
-    "DEFAULT_SYSTEMS", "STUDY", "Maker", "SimulateConfig", "dialogues", "iter_dialogues", "prepare",
-    "run_folder", "scenario", "session", "simulate",
+    "DEFAULT_SYSTEMS", "FAILED", "STUDY", "Maker", "SimulateConfig", "dialogues", "export", "failed_sessions",
+    "iter_dialogues", "prepare", "run_folder", "scenario", "session", "simulate",
 ]  # fmt: skip
-
-
 FAILED = "failed_sessions.csv"
 
 
