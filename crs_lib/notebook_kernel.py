@@ -1,5 +1,6 @@
 """Run one notebook file in a fresh kernel of this very environment, through papermill."""
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -37,7 +38,7 @@ def execute(
     import papermill
     from nbclient.exceptions import DeadKernelError
 
-    logging.getLogger("papermill").setLevel(logging.ERROR)
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised too, and told below
     failed = out.with_name(f"{out.stem}.failed.ipynb")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -89,12 +90,19 @@ def _kernel_of_this_environment(environment: dict[str, str]) -> "type[AsyncKerne
     """A manager whose ``python3`` is this interpreter, whatever kernels of that name others installed."""
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
+    from nbclient.exceptions import DeadKernelError
+
+    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Errors that nobody waits for; after Ctrl-C nbclient's forgotten cell finds its kernel dead."""
+        if not isinstance(context.get("exception"), DeadKernelError):
+            loop.default_exception_handler(context)
 
     class OwnKernel(AsyncKernelManager):
         def __init__(self, **options: Any) -> None:
             super().__init__(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]), **options)
 
         async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
+            asyncio.get_running_loop().set_exception_handler(tell)
             await super().start_kernel(**{**options, "env": environment})
 
     return OwnKernel

@@ -142,12 +142,28 @@ def _can_be_interrupted():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_path):
+# A kernel that is gone for a while before its manager is done with it: nbclient sees that and calls it dead.
+SLOW_TO_CLEAN_UP = """
+import asyncio, sys
+from jupyter_client.manager import AsyncKernelManager
+
+async def slowly(self, restart=False, plain=AsyncKernelManager._async_cleanup_resources):
+    await asyncio.sleep(2.5)
+    await plain(self, restart=restart)
+
+AsyncKernelManager._async_cleanup_resources = slowly
+from crs_lib.__main__ import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("program", [["-m", "crs_lib"], ["-c", SLOW_TO_CLEAN_UP]], ids=["quick", "slow"])
+def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_path, program):
     sign = tmp_path / "kernel"
     slow = f"import os, time\nPath({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
     path = books.write(tmp_path, "01_hello", replace={"work": slow})
     process = subprocess.Popen(
-        [sys.executable, "-m", "crs_lib", "run", str(path)],
+        [sys.executable, *program, "run", str(path)],
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=_can_be_interrupted,
@@ -156,8 +172,9 @@ def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_p
     process.send_signal(signal.SIGINT)
     message = process.communicate(timeout=120)[1]
     assert process.returncode == 130
-    assert "the same command continues" in message
-    assert "Traceback" not in message
+    assert message.strip().splitlines() == [
+        "stopped; what was finished is stored, the same command continues"
+    ]
     _wait(lambda: not _alive(int(sign.read_text())))
 
 
