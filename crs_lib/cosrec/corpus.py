@@ -19,9 +19,11 @@ from crs_lib.cosrec.records import (
     User,
     Utterance,
     number,
+    topic,
 )
 from crs_lib.errors import InputError, RunError
-from crs_lib.retrieval.trec import read_qrels
+from crs_lib.metrics.ranking import TOP_GRADE
+from crs_lib.retrieval.trec import Qrels, read_qrels
 
 PARTITIONS = ("raw", "crowd", "curated")
 _LINE = re.compile(r"([US]): ?(.*)")
@@ -51,8 +53,8 @@ def load(folder: Path, name: str) -> Partition:
     """One partition. Only its conversations must be there; the rest may be absent and is named.
 
     Raises RunError for a missing partition, InputError (file, line, what was found) for what breaks the
-    data contract: no JSON, several keys in a line, an id twice or unknown, an intent type or rating that
-    is none, a turn that the conversation does not have.
+    data contract: no JSON, no UTF-8, several keys in a line, an id twice or unknown, an intent type, rating
+    or grade that is none, a text that is none, a turn that the conversation does not have.
     """
     base = folder / name
     if name not in PARTITIONS:
@@ -84,10 +86,22 @@ def load(folder: Path, name: str) -> Partition:
         if key in profiles or key in keywords
     }
     path = base / "qrels.qrels"
-    qrels = read_qrels(path) if read.has(path.name) else {}
+    qrels = _judgments(read_qrels(path)) if read.has(path.name) else {}
     return Partition(
         name, conversations, ratings, annotations, intents, users, qrels, tuple(read.absent), read.hashes
     )
+
+
+def _judgments(qrels: Qrels) -> Qrels:
+    """The judgments as they are; InputError for a topic of another form or a grade that is not 0, 1 or 2."""
+    for name, grades in qrels.items():
+        topic(name)
+        wrong = next((item for item in grades.items() if not 0 <= item[1] <= TOP_GRADE), None)
+        if wrong:
+            raise InputError(
+                f"qrels.qrels: grade {wrong[1]} of {wrong[0]!r} under {name!r}; they go from 0 to {TOP_GRADE}"
+            )
+    return qrels
 
 
 def _keywords(value: Any) -> tuple[str, ...] | None:
@@ -124,20 +138,34 @@ class _Reader:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str, Any]]:
-    with path.open(encoding="utf-8") as file:
+    """Place, conversation id and value of every line; blank lines are passed over."""
+    with path.open("rb") as file:
         for row, line in enumerate(file, start=1):
             where = f"{path.parent.name}/{path.name}, line {row}"
-            try:
-                record = json.loads(line, object_pairs_hook=_unique)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{where}: not JSON ({error.msg})") from error
-            except KeyError as error:
-                raise InputError(f"{where}: the key {error} stands twice in one object") from error
+            if line.isspace():
+                continue
+            record = _record(where, line)
             if not isinstance(record, dict) or len(record) != 1:
                 raise InputError(f"{where}: expected an object with one conversation id as its only key")
             (key, value), *_ = record.items()
             number(key)
             yield where, key, value
+
+
+def _record(where: str, line: bytes) -> Any:
+    try:
+        record = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_unique)
+        if b"\\ud" in line.lower():  # half a pair of surrogates is no text: nothing could be written
+            json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error.msg})") from error
+    except UnicodeError as error:
+        raise InputError(f"{where}: not UTF-8 text ({error.reason})") from error
+    except RecursionError as error:
+        raise InputError(f"{where}: nested too deeply") from error
+    except KeyError as error:
+        raise InputError(f"{where}: the key {error} stands twice in one object") from error
+    return record
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -153,6 +181,20 @@ def _items(where: str, value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise InputError(f"{where}: expected a list, found {type(value).__name__}")
     return value
+
+
+def _object(where: str, value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InputError(f"{where}: {what} must be an object, found {type(value).__name__}")
+    return value
+
+
+def _texts(where: str, values: Any, what: str) -> tuple[str, ...]:
+    found = _items(where, values)
+    wrong = next((value for value in found if not isinstance(value, str)), None)
+    if wrong is not None or None in found:
+        raise InputError(f"{where}: {what} must be texts, found {wrong!r}")
+    return tuple(found)
 
 
 def _conversation(where: str, key: str, value: Any) -> Conversation:
@@ -200,7 +242,7 @@ def _annotated(where: str, conversation: Conversation, value: Any) -> tuple[Anno
         AnnotatedTurn(
             turn,
             tuple(
-                tuple(Need(_type(where, n["type"]), str(n["query"])) for n in _items(where, cell))
+                tuple(_need(where, need) for need in _items(where, cell))
                 for cell in _items(where, record.get("intent_annotations"))
             ),
         )
@@ -208,22 +250,32 @@ def _annotated(where: str, conversation: Conversation, value: Any) -> tuple[Anno
     )
 
 
+def _need(where: str, value: Any) -> Need:
+    need = _object(where, value, "an intent")
+    return Need(_type(where, need.get("type")), *_texts(where, [need.get("query")], "queries"))
+
+
 def _intents(where: str, conversation: Conversation, value: Any) -> tuple[Intent, ...]:
     found = []
     for turn, record in _turns(where, conversation, value):
-        for position, intent in enumerate(_items(where, record.get("intents"))):
+        for position, value in enumerate(_items(where, record.get("intents"))):
             expected = f"{conversation.id}_{turn}_{position}"
-            variants = tuple(_items(where, intent.get("query_variants")))
+            intent = _object(where, value, "an intent")
+            variants = _texts(where, intent.get("query_variants"), "query variants")
             if intent.get("id") != expected or not variants:
                 raise InputError(
                     f"{where}: intent {intent.get('id')!r} should be {expected!r}, with variants"
                 )
-            kind = _type(where, intent.get("type"))
-            found.append(Intent(expected, turn, position, kind, variants, intent.get("product")))
+            kind, product = _type(where, intent.get("type")), intent.get("product")
+            if not isinstance(product, str | None):
+                raise InputError(f"{where}: product {product!r} of {expected!r} must be a text")
+            found.append(Intent(expected, turn, position, kind, variants, product))
     return tuple(found)
 
 
 def _users(where: str, value: Any, form: type) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(item, form) for item in value.values()):
         raise InputError(f"{where}: expected an object of user ids, each with a {form.__name__}")
+    for item in value.values() if form is list else ():
+        _texts(where, item, "keywords")
     return value

@@ -32,8 +32,10 @@ def score(
     """One row a run and judged topic: system, the columns of :func:`topics`, one column a measure, missing.
 
     A topic that a run lacks scores 0 (``missing`` is True). Raises InputError for a run none of whose
-    topics is judged, which is a run of something else.
+    topics is judged, which is a run of something else, and for a partition without judgments.
     """
+    if not partition.qrels:
+        raise InputError(f"the partition {partition.name!r} has no judgments (qrels.qrels) to score runs on")
     frames = []
     for name, run in runs.items():
         scored = score_run(run, partition.qrels, measures)

@@ -6,8 +6,8 @@ from crs_lib.cosrec.records import INTENTS, AnnotatedTurn, Partition
 
 
 def shares(turn: AnnotatedTurn) -> dict[str, float]:
-    """For each intent the share of annotators, in [0, 1], who gave it at least once."""
-    n = len(turn.cells)
+    """For each intent the share of annotators, in [0, 1], who gave it at least once; 0 without annotators."""
+    n = max(1, len(turn.cells))
     return {kind: sum(any(need.type == kind for need in cell) for cell in turn.cells) / n for kind in INTENTS}
 
 

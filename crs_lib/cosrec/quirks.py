@@ -69,6 +69,8 @@ def _conversations(partition: Partition) -> Iterator[Quirk]:
 def _quality(partition: Partition) -> Iterator[Quirk]:
     file = "quality.jsonl"
     for name, ratings in partition.ratings.items():
+        if not ratings:
+            yield Quirk(file, name, "an empty list of ratings", "")
         for i, rating in enumerate(ratings):
             if len(set(rating)) == 1:
                 yield Quirk(file, name, "the same grade for all aspects", f"rater {i}: {rating[0]}")
@@ -91,6 +93,8 @@ def _annotations(partition: Partition) -> Iterator[Quirk]:
         if {len(record.cells) for record in records} == {1}:
             yield Quirk(file, name, "a single annotator", f"{len(records)} turns")
         for record in records:
+            if not record.cells:
+                yield Quirk(file, name, "a record without annotators", f"turn {record.turn}")
             for kind, share in shares(record).items():
                 if share == 0.5:
                     yield Quirk(file, name, "annotators split in halves", f"turn {record.turn}: {kind}")

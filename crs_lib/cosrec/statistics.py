@@ -60,10 +60,13 @@ def intent_counts(corpus: Corpus) -> pd.DataFrame:
 
 
 def conversation_ratings(corpus: Corpus) -> pd.DataFrame:
-    """Mean rating of each rated conversation by aspect, in [1, 5], and ``average`` over the aspects."""
+    """Mean rating of each rated conversation by aspect, in [1, 5], and ``average`` over the aspects.
+
+    A conversation whose list of ratings is empty is not rated: it has no row.
+    """
     rows = []
     for name, partition in corpus.items():
-        for key, ratings in partition.ratings.items():
+        for key, ratings in ((k, found) for k, found in partition.ratings.items() if found):
             means = {aspect: fmean(r[i] for r in ratings) for i, aspect in enumerate(ASPECTS)}
             average = sum(sum(r) for r in ratings) / (4 * len(ratings))
             rows.append(
@@ -162,7 +165,7 @@ def _aspect(aspect: str) -> Callable[[Corpus], list[int]]:
 def _grade(grade: int) -> Callable[[Corpus], list[int]]:
     def counts(corpus: Corpus) -> list[int]:
         found: list[int] = judgment_counts(judgments_per_intent(corpus["curated"]))[grade].tolist()
-        return found[: max(i for i, n in enumerate(found) if n) + 1]
+        return found[: max((i for i, n in enumerate(found) if n), default=-1) + 1]
 
     return counts
 

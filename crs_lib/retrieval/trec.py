@@ -17,11 +17,14 @@ Qrels: TypeAlias = dict[str, dict[str, int]]
 def _rows(path: Path, columns: int, form: str) -> Iterator[tuple[int, list[str]]]:
     if not path.is_file():
         raise RunError(f"no file {paths.shown(path)}; expected lines of the form '{form}'")
-    with path.open(encoding="utf-8") as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.strip():
+            try:
+                parts = line.decode("utf-8-sig").split()
+            except UnicodeDecodeError as error:
+                raise InputError(f"{path.name}, line {number}: not UTF-8 ({error.reason})") from error
+            if not parts:
                 continue
-            parts = line.split()
             if len(parts) != columns:
                 raise InputError(f"{path.name}, line {number}: {len(parts)} columns; expected '{form}'")
             yield number, parts

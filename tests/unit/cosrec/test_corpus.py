@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from crs_lib.cosrec import corpus
+from crs_lib.cosrec import corpus, evaluate, quirks, statistics
+from crs_lib.cosrec.labels import majority_labels
 from crs_lib.cosrec.records import Need, Utterance, number, topic, user_of
 from crs_lib.errors import InputError, RunError
 
@@ -31,6 +32,14 @@ def write(folder: Path, **files: Any) -> Path:
 
 def intent(name: str, *variants: str, kind: str = "search") -> dict[str, Any]:
     return {"id": name, "type": kind, "query_variants": list(variants)}
+
+
+def given_intent(value: Any) -> dict[str, Any]:
+    return {"intents": {"C_1": [{"utterance": 0, "intents": [value]}]}}
+
+
+def annotated(*cells: Any) -> dict[str, Any]:
+    return {"intent_annotations": {"C_1": [{"utterance": 0, "intent_annotations": list(cells)}]}}
 
 
 def test_a_small_corpus(tmp_path: Path) -> None:
@@ -93,11 +102,58 @@ def test_annotations(tmp_path: Path) -> None:
             "intent type 'chat'",
         ),
         ({"keywords": {"C_1": {"A": "cheap"}}}, "each with a list"),
+        ({"keywords": {"C_1": {"A": ["cheap", None]}}}, "keywords must be texts, found None"),
+        (
+            given_intent(intent("C_1_0_0", "q") | {"query_variants": ["q", 7]}),
+            "variants must be texts, found 7",
+        ),
+        (given_intent(intent("C_1_0_0", "q") | {"product": 7}), "product 7 of 'C_1_0_0' must be a text"),
+        (given_intent("search"), "line 1: an intent must be an object, found str"),
+        (annotated([{"type": "search"}]), "line 1: queries must be texts, found None"),
+        (annotated([{"query": "q"}]), "line 1: intent type None"),
+        (annotated(["search"]), "line 1: an intent must be an object, found str"),
+        ({"conversations": '{"C_1": "U: \\ud83d"}\n'}, "line 1: not UTF-8 text .surrogates"),
+        ({"qrels": "C_1_0_0\t0\td\t3\n"}, "grade 3 of 'd' under 'C_1_0_0'; they go from 0 to 2"),
+        ({"qrels": "C_1_0_0\t0\td\t-1\n"}, "grade -1 of 'd'"),
+        ({"qrels": "C_1\t0\td\t1\n"}, "topic 'C_1' has not the form"),
     ],
 )
 def test_what_breaks_the_contract_is_named(tmp_path: Path, files: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         corpus.load(write(tmp_path, **files), "curated")
+
+
+@pytest.mark.parametrize("name", ["conversations.jsonl", "qrels.qrels"])
+def test_another_encoding_is_named_with_its_line(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, qrels="C_1_0_0\t0\td\t2\n") / "curated" / name
+    path.write_bytes(path.read_bytes() + b"caf\xe9\n")
+    with pytest.raises(InputError, match=f"{name}, line 2: not UTF-8"):
+        corpus.load(tmp_path, "curated")
+
+
+def test_a_byte_order_mark_and_blank_lines_belong_to_no_id(tmp_path: Path) -> None:
+    write(tmp_path, qrels="C_1_0_0\t0\td\t2\n\n")
+    for path in (tmp_path / "curated").iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes() + b"\n \n")
+    found = corpus.load(tmp_path, "curated")
+    assert (list(found.conversations), found.qrels) == (["C_1"], {"C_1_0_0": {"d": 2}})
+
+
+def test_what_nobody_rated_or_annotated_is_odd_and_not_fatal(tmp_path: Path) -> None:
+    write(tmp_path, quality={"C_1": []}, **annotated())
+    found = {"curated": corpus.load(tmp_path, "curated")}
+    assert statistics.conversation_ratings(found).empty
+    assert not majority_labels(found["curated"])[["search", "ties"]].to_numpy().any()
+    odd = set(quirks.report(found["curated"])["quirk"])
+    assert {"an empty list of ratings", "a record without annotators"} <= odd
+
+
+def test_a_corpus_without_judgments_is_audited(tmp_path: Path) -> None:
+    found = corpus.load(write(tmp_path), "curated")
+    claims = statistics.readme_claims({"crowd": found, "curated": found}).set_index("claim")
+    assert claims.loc["figure: judgments per intent, grade 2", "found"] == ""
+    with pytest.raises(InputError, match=r"has no judgments \(qrels.qrels\)"):
+        evaluate.score(found, {"mine": {}})
 
 
 def test_missing_partitions_name_the_command(tmp_path: Path) -> None:
