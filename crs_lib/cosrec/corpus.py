@@ -159,7 +159,7 @@ def _record(where: str, line: bytes) -> Any:
             json.dumps(record, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
         raise InputError(f"{where}: not JSON ({error.msg})") from error
-    except UnicodeError as error:
+    except (UnicodeDecodeError, UnicodeEncodeError) as error:
         raise InputError(f"{where}: not UTF-8 text ({error.reason})") from error
     except RecursionError as error:
         raise InputError(f"{where}: nested too deeply") from error
