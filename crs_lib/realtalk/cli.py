@@ -121,7 +121,13 @@ def _compare(arguments: Namespace) -> None:
         data=arguments.data, split=split, encoder=arguments.encoder, ranker=arguments.ranker
     )
     usual = getattr(config, arguments.lever, "")
-    values = [type(usual)(value) for value in arguments.values]
+    try:
+        values = [type(usual)(value) for value in arguments.values]
+    except ValueError as error:
+        raise InputError(
+            f"{arguments.lever} takes values of type {type(usual).__name__}, "
+            f"got {', '.join(arguments.values)}"
+        ) from error
     print(levers.table(config, arguments.lever, values).round(3).T.to_string(header=False))
 
 

@@ -35,6 +35,7 @@ def _row(config: stages.Config, lever: str, value: Any) -> dict[str, Any]:
         ranker = predictions.choose_ranker(config.ranker, built, teachers=config.teachers)
         told += predictions.predict(built, ranker, config.settings())
     rows = scoring.questions(told, found, config.reading)
+    scoring.need_gold(rows, config.reading)
     story = scoring.narratives(told, found, stages.cases(config, found))
     return {
         lever: value,

@@ -13,7 +13,9 @@ from crs_lib.realtalk.times import read_time
 
 REALTALK, LOCOMO = "realtalk", "locomo"
 TRAIN, TEST, OTHER = "train", "test", "other"
+_CATEGORIES = ("1", "2", "3", "4", "5")
 _SESSION = re.compile(r"session_(\d+)")
+_HALF = re.compile("[\ud800-\udfff]")  # half a character: a cut emoji, which no file can hold
 
 
 def read_chat(path: Path) -> Chat:
@@ -21,11 +23,12 @@ def read_chat(path: Path) -> Chat:
 
     Raises InputError where the file is no JSON object or holds no message at all. Everything else
     that is odd is kept as a :class:`Quirk`: empty texts and unknown speakers stay in the chat, a message
-    whose id is missing or taken is left out, a broken time is replaced by the one before.
+    whose id is missing or taken is left out, a broken time is replaced by the one before, half a character
+    (a cut emoji) by U+FFFD.
     """
     try:
         record = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(
             f"{path.name} cannot be read as a chat ({error}); expected one JSON object"
         ) from error
@@ -37,6 +40,7 @@ def read_chat(path: Path) -> Chat:
 def parse_chat(record: Mapping[str, Any], name: str) -> Chat:
     """The chat in a parsed file; see :func:`read_chat`."""
     quirks: list[Quirk] = []
+    record = _whole(record, "", quirks)
     nested = record.get("conversation")
     schema = LOCOMO if isinstance(nested, Mapping) else REALTALK
     body: Mapping[str, Any] = nested if isinstance(nested, Mapping) else record
@@ -68,6 +72,18 @@ def split_of(chat: Chat) -> str:
     """``train`` for RealTalk's Chat_1 to Chat_7, ``test`` for Chat_8 to Chat_10, else ``other``."""
     n = number(chat.name) if chat.schema == REALTALK else 0
     return TRAIN if 1 <= n <= 7 else (TEST if 8 <= n <= 10 else OTHER)
+
+
+def _whole(value: Any, where: str, quirks: list[Quirk]) -> Any:
+    """A parsed value whose texts can be written as UTF-8; each one that could not is a quirk."""
+    if isinstance(value, Mapping):
+        return {k: _whole(v, f"{where}.{k}" if where else str(k), quirks) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_whole(item, f"{where}[{i}]", quirks) for i, item in enumerate(value)]
+    if isinstance(value, str) and _HALF.search(value):
+        quirks.append(Quirk("broken character", where, "replaced by U+FFFD"))
+        return _HALF.sub("\ufffd", value)
+    return value
 
 
 def _speakers(record: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -142,16 +158,31 @@ def _questions(entries: Any, quirks: list[Quirk]) -> list[Question]:
         if not isinstance(text, str) or not text.strip():
             quirks.append(Quirk("no question", f"qa[{i}]", "left out"))
             continue
-        given = entry.get("evidence")
-        if isinstance(given, str):
-            given = [given]
-        evidence = tuple(str(e) for e in given if isinstance(e, str)) if isinstance(given, list) else ()
         answer = entry.get("answer", entry.get("adversarial_answer"))
-        category = entry.get("category")
         out.append(
             Question(
-                i, text, None if answer is None else str(answer), evidence,
-                category if isinstance(category, int) and not isinstance(category, bool) else 0,
+                i, text, None if answer is None else str(answer),
+                _evidence(entry.get("evidence"), f"qa[{i}]", quirks),
+                _category(entry.get("category"), f"qa[{i}]", quirks),
             )
         )  # fmt: skip
     return out
+
+
+def _evidence(given: Any, where: str, quirks: list[Quirk]) -> tuple[str, ...]:
+    """The evidence strings; a lone string is a list of one, what is no string is left out and reported."""
+    values = given if isinstance(given, list) else ([] if given is None else [given])
+    kept = tuple(value for value in values if isinstance(value, str))
+    if len(kept) < len(values):
+        quirks.append(Quirk("evidence is no text", where, f"{len(values) - len(kept)} left out"))
+    return kept
+
+
+def _category(given: Any, where: str, quirks: list[Quirk]) -> int:
+    """The category's number, also where it is written as text; 0 where there is none."""
+    if isinstance(given, str) and given.strip() in _CATEGORIES:
+        return int(given)
+    if given is None or (type(given) is int and str(given) in _CATEGORIES):
+        return int(given or 0)
+    quirks.append(Quirk("unknown category", f"{where}, {str(given)[:40]!r}", "read as 0"))
+    return 0

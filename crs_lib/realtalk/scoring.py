@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crs_lib.errors import InputError
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import arcs, readings
 from crs_lib.realtalk.records import Chat, Question
@@ -34,6 +35,15 @@ def questions(predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat], r
     known = {chat.name: chat for chat in chats}
     rows = [_question(record, known[str(record["chat"])], reading) for record in predictions]
     return pd.DataFrame(rows)
+
+
+def need_gold(frame: pd.DataFrame, reading: str) -> None:
+    """Raise InputError where no question has gold: a chat without evidence is answered, never scored."""
+    if frame.empty or not (frame["gold"] > 0).any():
+        raise InputError(
+            f"none of the {len(frame)} questions has evidence that exists in its chat (reading {reading!r}): "
+            "there is nothing to score. realtalk-predict answers a chat without evidence"
+        )
 
 
 def _question(record: Mapping[str, Any], chat: Chat, reading: str) -> dict[str, Any]:

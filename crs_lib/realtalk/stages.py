@@ -197,8 +197,9 @@ def evaluate(config: Config) -> dict[str, pd.DataFrame]:
 
 
 def score(told: Sequence[dict[str, Any]], found: Sequence[Chat], config: Config) -> dict[str, pd.DataFrame]:
-    """All tables of a set of predictions; nothing is written."""
+    """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
     rows = scoring.questions(told, found, config.reading)
+    scoring.need_gold(rows, config.reading)
     columns = (*scoring.RANKS, *scoring.SETS)
     return {
         "questions": rows,

@@ -133,3 +133,43 @@ def test_the_sample_file_is_one_line_ended_json():
     path = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
     text = path.read_text(encoding="utf-8")
     assert text.endswith("}\n") and json.loads(text)["name"] == {"speaker_1": "Mira", "speaker_2": "Tobias"}
+
+
+def test_half_a_character_is_replaced_and_reported_wherever_it_stands(tmp_path):
+    record = {
+        "name": {"speaker_1": "Ann", "speaker_2": "Ben"},
+        "session_1": [{**MESSAGE, "clean_text": "cut \ud83d off"}],
+        "qa": [{"question": "What \udfff?", "evidence": ["D1:1"], "category": 1}],
+    }
+    path = tmp_path / "c.json"
+    path.write_text(json.dumps(record))
+    chat = corpus.read_chat(path)
+    assert (chat.messages[0].text, chat.questions[0].text) == ("cut \ufffd off", "What \ufffd?")
+    assert [(q.kind, q.where) for q in chat.quirks] == [
+        ("broken character", "session_1[0].clean_text"),
+        ("broken character", "qa[0].question"),
+    ]
+    chat.questions[0].text.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "given, evidence, category, kinds",
+    [
+        ({"evidence": ["D1:1", 7, None], "category": 2}, ("D1:1",), 2, ["evidence is no text"]),
+        ({"evidence": {"id": "D1:1"}, "category": "3"}, (), 3, ["evidence is no text"]),
+        ({"evidence": None, "category": "when"}, (), 0, ["unknown category"]),
+        ({"evidence": "D1:1", "category": 10**30}, ("D1:1",), 0, ["unknown category"]),
+        ({}, (), 0, []),
+    ],
+)
+def test_odd_annotations_are_counted_and_not_lost_in_silence(given, evidence, category, kinds):
+    chat = parse([MESSAGE], qa=[{"question": "Who?", **given}])
+    found = chat.questions[0]
+    assert (found.evidence, found.category, [q.kind for q in chat.quirks]) == (evidence, category, kinds)
+
+
+def test_a_file_nested_too_deeply_is_named(tmp_path):
+    path = tmp_path / "deep.json"
+    path.write_text('{"qa": ' + "[" * 10**5 + "]" * 10**5 + "}")
+    with pytest.raises(InputError, match=r"deep.json cannot be read as a chat"):
+        corpus.read_chat(path)

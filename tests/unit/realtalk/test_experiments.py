@@ -5,7 +5,7 @@ import pytest
 
 from crs_lib import paths, prompts, runs, tables
 from crs_lib.errors import InputError, RunError
-from crs_lib.realtalk import cli, experiments, plan, predictions, query, ranker, stages
+from crs_lib.realtalk import cli, compare, experiments, plan, predictions, query, ranker, stages
 from crs_lib.realtalk.llm_advice import LLMAdvice, judge_answer
 
 
@@ -133,6 +133,25 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["qa_index"] for line in lines] == [0, 1] and lines[0]["ranked"][0] == "D1:1"
     assert set(predictions.KEYS) <= set(lines[0])
+
+
+@pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
+def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
+    message = {"clean_text": "I ski", "speaker": "Ann", "dia_id": "D1:1", "date_time": "01.01.2024, 10:00:00"}
+    chat = {"session_1": [message], "name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "qa": qa}
+    source = tmp_path / "own.json"
+    source.write_text(json.dumps(chat))
+    config = stages.Config(run="own", data=str(source))
+    assert len(stages.predict(config)) == len(qa)
+    with pytest.raises(InputError, match="has evidence that exists in its chat"):
+        stages.evaluate(config)
+    with pytest.raises(InputError, match="nothing to score"):
+        compare.table(config, "keep", [20])
+
+
+def test_a_value_of_another_type_is_named_with_its_lever():
+    with pytest.raises(InputError, match="keep takes values of type int, got 20, many"):
+        run_cli(cli.compare, "keep", "20", "many", "--data", "sample")
 
 
 def test_evaluate_command_prints_its_figures(capsys):
