@@ -5,7 +5,7 @@ import math
 import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -46,10 +46,10 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
     On any error the aside file is removed and what stood under the name before is untouched.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with aside.open(mode, **text) as file:  # type: ignore[call-overload]
             yield file
             file.flush()
@@ -58,7 +58,8 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     except OSError as error:
         raise RunError(f"could not write {path.name}: {error.strerror or error}; nothing changed") from error
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):  # a folder that could not be made holds nothing to remove
+            aside.unlink(missing_ok=True)
 
 
 def finite(value: Any) -> Any:

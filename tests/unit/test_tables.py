@@ -177,3 +177,9 @@ def test_numpy_numbers_become_plain_ones():
     value = {1: np.float64("nan"), "b": (np.int32(3), np.bool_(True), [np.float32(0.5), float("-inf")])}
     assert tables.finite(value) == {"1": None, "b": [3, True, [0.5, None]]}
     assert type(tables.finite(np.int32(3))) is int
+
+
+def test_a_folder_that_cannot_be_made_is_named_without_a_traceback(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(RunError, match=r"could not write x.jsonl: .*; nothing changed"):
+        tables.write_jsonl(tmp_path / "file" / "sub" / "x.jsonl", [{"a": 1}])
