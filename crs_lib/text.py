@@ -21,7 +21,7 @@ _PLAIN = str.maketrans(
 _RUN = re.compile(r"\S+")
 _BETWEEN = "\ue001"
 BREAK = "\ue000"  # a private character: no white space to split(), and no text's own after folding
-LONG, _UNKNOWN = 0xFFFFFFFF, 0xFFFFFFFE
+LONG, UNKNOWN = 0xFFFFFFFF, 0xFFFFFFFE
 _LOOKUP: list[NDArray[np.uint32]] = []
 
 
@@ -93,26 +93,25 @@ def spans(text: str) -> list[tuple[int, int]]:
 
 def batches(texts: Sequence[str], characters: int = 200_000) -> Iterator[tuple[int, int]]:
     """Index ranges of consecutive texts of about so many characters: memory stays flat."""
-    start = size = 0
-    for i, text in enumerate(texts):
-        if size and size + len(text) > characters:
-            yield start, i
-            start, size = i, 0
-        size += len(text) + 1
-    if start < len(texts):
-        yield start, len(texts)
+    ends = np.cumsum(np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)) + 1)
+    start, before = 0, 0
+    while start < len(texts):
+        end = max(start + 1, int(np.searchsorted(ends, before + characters + 1, side="right")))
+        yield start, end
+        start, before = end, int(ends[end - 1])
 
 
 def words_of_many(texts: Sequence[str]) -> list[list[str]]:
     """:func:`words` of every text; folds all characters at once through one lookup table."""
     out: list[list[str]] = []
     for start, end in batches(texts):
-        out.extend(part.split() for part in fold_joined(texts[start:end]).split(BREAK))
+        folded = folded_codes(texts[start:end]).tobytes().decode("utf-32-le", "surrogatepass")
+        out.extend(part.split() for part in folded.split(BREAK))
     return out
 
 
-def fold_joined(texts: Sequence[str]) -> str:
-    r"""All texts folded in one string, with ``BREAK`` between them (a word of its own)."""
+def folded_codes(texts: Sequence[str]) -> NDArray[np.uint32]:
+    """The code points of all texts folded, with ``BREAK`` between them (a word of its own)."""
     joined = f" {_BETWEEN} ".join(texts)
     if BREAK in joined or joined.count(_BETWEEN) != max(0, len(texts) - 1):
         joined = f" {_BETWEEN} ".join(t.replace(_BETWEEN, " ").replace(BREAK, " ") for t in texts)
@@ -124,21 +123,20 @@ def fold_joined(texts: Sequence[str]) -> str:
             joined = joined.replace(character, _TABLE[ord(character)])
         codes = _codes(joined)
         folded = fold_table(codes)[codes]
-    if not folded.all():
-        folded = folded[folded != 0]
-    return folded.tobytes().decode("utf-32-le", "surrogatepass")
+    return folded if folded.all() else folded[folded != 0]
 
 
 def fold_table(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """The lookup table of all code points, filled in for these: folded code point, 0 for an accent.
 
-    ``LONG`` marks a character that folds to several. The table fills itself as texts come by.
+    ``LONG`` marks a character that folds to several, ``UNKNOWN`` (the next smaller number) one that was not
+    asked for yet: the table fills itself as texts come by.
     """
     if not len(_LOOKUP):
-        _LOOKUP.append(np.full(0x110000, _UNKNOWN, dtype=np.uint32))
+        _LOOKUP.append(np.full(0x110000, UNKNOWN, dtype=np.uint32))
         _LOOKUP[0][ord(BREAK)] = ord(BREAK)
     table = _LOOKUP[0]
-    missing = codes[table[codes] == _UNKNOWN]
+    missing = codes[table[codes] == UNKNOWN]
     for code in np.unique(missing).tolist():
         folded = _TABLE[code]
         if folded and not folded.strip():

@@ -15,7 +15,6 @@ _OPEN = "\"'“‘«*_`[("
 _CLOSE = "\"'”’»*_`])"
 _YEAR_AFTER = re.compile(r"[\"'”’»*_`,]*\s*\((\d{4})\b")
 MARKS = frozenset('"“”‘«»*_`')
-_MARK = re.compile(f"[{''.join(sorted(MARKS))}]")
 _SENTENCE_END = ".!?:;\n•–—"
 REACH = 2
 _CUES = lexicon.FILM_WORDS | {"something", "anything", "stuff", "ones", "vibe", "vibes"}
@@ -55,13 +54,11 @@ FILM_CUES = dict.fromkeys(_GENRE_WORDS & lexicon.WEAK_GENRES, False) | dict.from
 
 def has_marks(text: str) -> bool:
     """Whether a text has any quotation or emphasis mark."""
-    return _MARK.search(text) is not None
+    return any(mark in text for mark in MARKS)
 
 
 def in_marks(text: str, form: str) -> bool:
     """Whether a form stands between quotation or emphasis marks: the word itself is meant."""
-    if not has_marks(text):
-        return False
     lower = text.lower()
     place = lower.find(form)
     while place >= 0:

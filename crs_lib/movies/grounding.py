@@ -5,7 +5,7 @@ not found in "danger". All overlapping matches are kept. Everyday words count un
 (``movies/evidence.py``). Source: docs/metrics.md, section 1.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.dialogue import Dialogue, Mark
-from crs_lib.movies import evidence, fast, fields, lexicon
+from crs_lib.movies import evidence, fields, hashing, kernel, lexicon, vectors
 from crs_lib.movies.catalog import Catalog
-from crs_lib.movies.fast import FastMatcher, Hits
 from crs_lib.movies.fields import FIELDS, TAS_FIELDS
 from crs_lib.movies.grounded import Grounded, joined
-from crs_lib.movies.matching import Matcher
+from crs_lib.movies.hashing import Hits, Tables
+from crs_lib.movies.matching import Hit, Matcher, cued
 from crs_lib.movies.titles import Mention
-from crs_lib.text import batches, fold_joined, words
+from crs_lib.text import batches, words
 
 PLOT = "plot"
 
@@ -103,33 +103,37 @@ class Grounder:
 
     def ground(self, texts: Sequence[str]) -> Grounded:
         """The concept codes of many texts; equal to :meth:`concepts` of each, one pass over all."""
-        distinct = dict.fromkeys(texts)
-        unique = list(distinct)
-        parts = [self._batch(unique[first:last]) for first, last in batches(unique)]
+        unique = list(dict.fromkeys(texts))
+        found = joined([self._batch(unique[first:last]) for first, last in batches(unique)])
         if len(unique) == len(texts):
-            return joined(parts)
-        place = dict(zip(unique, range(len(unique)), strict=True))
-        return joined(parts).take(np.array([place[text] for text in texts], dtype=np.int64))
+            return found
+        row_of = dict(zip(unique, range(len(unique)), strict=True))
+        return found.take(np.fromiter(map(row_of.__getitem__, texts), np.int64, len(texts)))
 
     def _batch(self, texts: Sequence[str]) -> Grounded:
         """The codes of every text: forms without a rule all at once, the others one by one."""
         hits = self._scan(texts)
-        free = ~self._has_rule[hits.form]
-        free |= self._film[hits.form] & (hits.near == 1)  # a film word is near: their only rule
+        film = self._film[hits.form]
+        free = ~self._has_rule[hits.form] | (film & (hits.near == 1))  # a film word is near: their only rule
         forms = hits.form[free]
         sizes = self._form_ends[forms + 1] - self._form_ends[forms]
         place = np.repeat(self._form_ends[forms + 1] - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
         n_codes = max(1, len(self.idf))
         keys = np.repeat(hits.text[free].astype(np.int64), sizes) * n_codes + self._form_codes[place]
-        ruled = np.fromiter(self._accepted(texts, [c[~free].tolist() for c in hits[:4]], n_codes), np.int64)
-        rows, codes = np.divmod(np.unique(np.concatenate([keys, ruled])), n_codes)
+        marked = np.zeros(len(texts), dtype=bool)  # without a film word, only marks say that one is meant
+        doubtful = np.unique(hits.text[film & ~free])
+        marked[doubtful] = [evidence.has_marks(texts[row]) for row in doubtful.tolist()]
+        ruled = ~free & (~film | marked[hits.text])
+        accepted = np.fromiter(self._accepted(texts, hits.take(ruled), n_codes), np.int64)
+        keys = np.sort(np.concatenate([keys, accepted]))
+        rows, codes = np.divmod(keys[np.diff(keys, prepend=-1) > 0], n_codes)
         starts = np.searchsorted(rows, np.arange(len(texts) + 1))
         return Grounded(starts.astype(np.int64), codes.astype(np.int32))
 
-    def _accepted(self, texts: Sequence[str], hits: Sequence[list[int]], n_codes: int) -> Iterator[int]:
+    def _accepted(self, texts: Sequence[str], hits: Hits, n_codes: int) -> Iterator[int]:
         """``text * n_codes + code`` of the forms with a rule that their rules accept."""
         near: evidence.Context | None = None
-        for row, start, end, form in zip(*hits, strict=True):
+        for row, start, end, form, _ in zip(*(column.tolist() for column in hits), strict=True):
             text = texts[row]
             if form in self._film_forms:  # no film word is near, or it would not be here
                 if evidence.in_marks(text, self._forms[form]):
@@ -142,19 +146,28 @@ class Grounder:
                     yield row * n_codes + code
 
     def _scan(self, texts: Sequence[str]) -> Hits:
-        """The hits of a batch, by the compiled matcher where the extra ``fast`` is installed."""
-        if len(texts) > 1 and self._fast is not None:  # a single text is no reason to compile
-            return self._fast.scan(texts)
-        tokens = fold_joined(texts).split()
-        hits = self._matcher.scan(tokens, self._film_forms, evidence.FILM_CUES, evidence.REACH)
-        found = np.array(hits, dtype=np.int32).reshape(-1, 5).T
-        return Hits(*found)
+        """The hits of a batch; a single text is no reason to compile, nor for numpy."""
+        if len(texts) > 1:
+            return self._kernel(texts, self._tables)
+        found = [
+            (row, *hit, hit.form in self._film_forms and self._film_word_near(tokens, hit))
+            for row, tokens in enumerate(map(words, texts))
+            for hit in self._matcher.find(tokens)
+        ]
+        return Hits(*np.array(found, dtype=np.int32).reshape(-1, 5).T)
+
+    @staticmethod
+    def _film_word_near(tokens: Sequence[str], hit: Hit) -> bool:
+        return cued(tokens, hit.start, hit.end, evidence.FILM_CUES, evidence.REACH)
 
     @cached_property
-    def _fast(self) -> FastMatcher | None:
-        if not self.compiled or not fast.available():
-            return None
-        return FastMatcher(self._matcher, evidence.FILM_CUES, evidence.REACH)
+    def _kernel(self) -> Callable[[Sequence[str], Tables], Hits]:
+        """The compiled one where the extra ``fast`` is installed."""
+        return kernel.scan if self.compiled and kernel.available() else vectors.scan
+
+    @cached_property
+    def _tables(self) -> Tables:
+        return hashing.tables(self._matcher, self._film_forms, evidence.FILM_CUES, evidence.REACH)
 
     @cached_property
     def _film(self) -> NDArray[np.bool_]:
