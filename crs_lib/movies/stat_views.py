@@ -9,7 +9,14 @@ from crs_lib import paths
 from crs_lib.errors import InputError
 from crs_lib.figures.movies_time import waiting
 from crs_lib.movies.evaluate import ALL_METRICS
-from crs_lib.stats import logrank, power_curve, restricted_mean, variance_components
+from crs_lib.stats import (
+    hazard_ratios,
+    logrank,
+    mixed_model,
+    power_curve,
+    restricted_mean,
+    variance_components,
+)
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.words import p_in_words
 
@@ -55,11 +62,14 @@ def plan_table(plan: Plan) -> pd.DataFrame:
 
 
 def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
-    """A frame without empty columns, p-values in words; notes are kept where there are any."""
+    """A frame without empty columns, p-values (``p``, ``p_…``) in words; notes are kept where there are any.
+
+    ``p_best`` is no p-value but a share of draws, and stays a number.
+    """
     shown = frame[list(columns)] if columns else frame
     shown = shown.replace("", pd.NA).dropna(axis=1, how="all").reset_index(drop=True)
     for name in shown.columns:
-        if name == "p" or name.startswith("p_"):
+        if name == "p" or (name.startswith("p_") and name != "p_best"):
             shown[name] = ["" if pd.isna(p) else p_in_words(float(p)) for p in shown[name]]
     return shown.astype(object).where(shown.notna(), "")
 
@@ -111,18 +121,27 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
-    """Log-rank tests that the systems wait alike for recovery: over all shifts, and within types of shift.
+    """Log-rank tests that the systems wait alike for recovery: over all shifts, and within the strata.
 
-    Waiting times are those of the recovery curves: replies until one item meets every wish, censored at the
-    next shift. A note where there is nothing to compare. Source: :func:`crs_lib.figures.movies_time.waiting`.
+    "within scenarios" keeps the pairing: systems are compared where they met the same user. Waiting times
+    are those of the recovery curves: replies until one item meets every wish, censored at the next shift.
+    A note where there is nothing to compare. Source: :func:`crs_lib.figures.movies_time.waiting`.
     """
-    times = waiting(shifts).assign(type=shifts.loc[shifts["watched"] > 0, "type"])
+    strata = {"all shifts": None, "within types of shift": "type", "within scenarios": "scenario"}
+    times = _waiting(shifts)
     try:
-        tests = {"all shifts": logrank(times), "within types of shift": logrank(times, strata="type")}
+        found = [logrank(times, strata=by).assign(compared=name) for name, by in strata.items()]
     except InputError as error:
         return pd.DataFrame({"note": [str(error)]})
-    found = pd.concat([test.assign(compared=name) for name, test in tests.items()])
-    return tidy(found, ["compared", "statistic", "df1", "p", "events", "n"])
+    if not any(test["p"].notna().any() for test in found):
+        return pd.DataFrame({"note": ["the systems do not differ in when they recover"]})
+    return tidy(pd.concat(found), ["compared", "statistic", "df1", "p", "strata", "events", "n"])
+
+
+def _waiting(shifts: pd.DataFrame) -> pd.DataFrame:
+    """The times of the recovery curves with their scenario and type of shift."""
+    seen = shifts[shifts["watched"] > 0]
+    return waiting(shifts).assign(type=seen["type"], scenario=seen["session_id"])
 
 
 def waiting_times(shifts: pd.DataFrame) -> pd.DataFrame:
@@ -136,3 +155,49 @@ def waiting_times(shifts: pd.DataFrame) -> pd.DataFrame:
     except InputError as error:
         return pd.DataFrame({"note": [str(error)]})
     return found[["system", "restricted_mean", "low", "high", "horizon", "n"]]
+
+
+def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
+    """Hazard ratios of recovery for the declared contrasts, 0 or more: above 1, ``a`` recovers sooner.
+
+    Errors are robust to both systems having met the same scenarios. Empty where one of the two never
+    recovers (``events_a``, ``events_b``: recoveries). A note where there is nothing to compare.
+    Source: as :func:`recovery_tests`; :func:`crs_lib.stats.hazard_ratios`.
+    """
+    if not plan.contrasts:
+        return pd.DataFrame({"note": ["no declared contrast is between systems of this run"]})
+    try:
+        found = hazard_ratios(_waiting(shifts), pairs=plan.contrasts, scenario="scenario")
+    except InputError as error:
+        return pd.DataFrame({"note": [str(error)]})
+    return tidy(found, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
+
+
+def shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """One row a shift: system, scenario, shift type, and the metric's mean from the shift to the next.
+
+    Turns in which the metric is undefined are left out of the mean; NaN where all are.
+    """
+    after = turns[turns["since_shift"].notna()]
+    after = after.assign(turn=after["turn"] - after["since_shift"].astype(int))
+    keys = ["model", "session_id", "turn"]
+    means = after.groupby(keys, sort=False)[metric].mean().rename("value").reset_index()
+    found = means.merge(shifts[[*keys, "type"]], on=keys)
+    return found.rename(columns={"model": "system", "session_id": "scenario", "type": "shift_type"})
+
+
+def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Wald tests of ``value ~ system * shift_type + (1 | scenario)``, a row each; a note where not fitted.
+
+    The values are those of :func:`shift_scores`. The interaction asks whether the systems differ alike
+    after every type of shift. Source: :func:`crs_lib.stats.mixed_model`.
+    """
+    if metric not in turns:
+        return pd.DataFrame({"note": [f"{metric} has no value by turn, so none by type of shift"]})
+    try:
+        model = mixed_model(shift_scores(turns, shifts, metric), fixed=("system", "shift_type"))
+    except InputError as error:
+        return pd.DataFrame({"note": [str(error)]})
+    fit = model.fit.iloc[0]
+    note = "" if fit["converged"] else "did not converge: do not read it"
+    return tidy(model.terms.assign(n=int(fit["n"]), scenarios=int(fit["clusters"]), note=note))

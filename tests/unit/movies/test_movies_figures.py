@@ -176,12 +176,83 @@ def test_waiting_times_are_those_of_the_recovery_curves():
         {
             "model": ["tracker"] * 4 + ["random"] * 4, "type": ["switch", "refine"] * 4,
             "watched": [3] * 8, "delay_item": [0.0] * 4 + [float("nan")] * 4,
+            "session_id": ["00000", "00001"] * 4,
         }
     )  # fmt: skip
     found = stat_views.waiting_times(shifts).set_index("system")
     assert found["restricted_mean"].to_dict() == {"tracker": 0.0, "random": 2.0}
     tests = stat_views.recovery_tests(shifts)
-    assert tests["compared"].tolist() == ["all shifts", "within types of shift"]
-    assert tests["events"].tolist() == [4, 4]
+    assert tests["compared"].tolist() == ["all shifts", "within types of shift", "within scenarios"]
+    assert tests["events"].tolist() == [4, 4, 4]
+    assert tests["strata"].tolist() == [1, 2, 2]
     assert "note" in stat_views.recovery_tests(shifts.iloc[:0])
+    assert "note" in stat_views.recovery_tests(shifts.assign(delay_item=0.0))  # all recover at once
     assert "note" in stat_views.waiting_times(shifts.iloc[:4])
+
+
+def test_recovery_ratios_are_those_of_the_declared_contrasts():
+    """Tracker recovers at once, sticky only by its second reply, random never: a ratio above 1, and none."""
+    shifts = pd.DataFrame(
+        {
+            "model": ["tracker"] * 12 + ["sticky"] * 12 + ["random"] * 12, "type": ["switch"] * 36,
+            "watched": [3] * 36, "session_id": [f"{n:05}" for n in range(12)] * 3,
+            "delay_item": [0.0] * 11 + [1.0] + [1.0] * 11 + [0.0] + [float("nan")] * 12,
+        }
+    )  # fmt: skip
+    plan = stat_views.plan_for("movies", ["tracker", "sticky", "random"])
+    plan = plan._replace(contrasts=(("tracker", "sticky"), ("tracker", "random")))
+    found = stat_views.recovery_ratios(shifts, plan)
+    assert found[["a", "b"]].values.tolist() == [list(pair) for pair in plan.contrasts]
+    assert found["estimate"][0] > found["low"][0] > 1
+    assert found["estimate"][1] == ""  # random has no event: no finite ratio
+    assert found["events_b"].tolist() == [12, 0]
+    assert "note" in stat_views.recovery_ratios(shifts, plan._replace(contrasts=()))
+    assert "note" in stat_views.recovery_ratios(shifts.iloc[:0], plan)
+
+
+def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
+    turns = pd.DataFrame(
+        {
+            "model": ["tracker"] * 6, "session_id": ["00000"] * 6, "turn": range(1, 7),
+            "since_shift": pd.array([None, 0, 1, 0, 1, 2], dtype="Int64"),
+            "item_tas": [9.0, 0.2, 0.4, 0.9, float("nan"), 0.5],
+        }
+    )  # fmt: skip
+    shifts = pd.DataFrame(
+        {"model": ["tracker"] * 2, "session_id": ["00000"] * 2, "turn": [2, 4], "type": ["switch", "return"]}
+    )
+    found = stat_views.shift_scores(turns, shifts, "item_tas")
+    assert found["value"].tolist() == pytest.approx([0.3, 0.7])
+    assert found["shift_type"].tolist() == ["switch", "return"]
+    assert "note" in stat_views.shift_model(turns, shifts, "item_tas")  # one system
+    assert "note" in stat_views.shift_model(turns, shifts, "item_recovery_rate")  # no value by turn
+    untouched = turns.assign(since_shift=pd.array([None] * 6, dtype="Int64"))
+    nothing = pd.DataFrame(columns=shifts.columns)
+    assert stat_views.shift_scores(untouched, nothing, "item_tas").empty
+    assert "note" in stat_views.shift_model(untouched, nothing, "item_tas")
+
+
+def test_the_shift_model_tells_an_interaction_from_none():
+    """Sticky behind tracker after replace only is an interaction; behind after both types is none."""
+    rows = [
+        (system, f"{n:05}", turn, kind, 0.5 + 0.01 * ((7 * n + 3 * turn + len(system)) % 5))
+        for n in range(12)
+        for turn, kind in ((4, "refine"), (9, "replace"))
+        for system in ("tracker", "sticky")
+    ]
+    shifts = pd.DataFrame(rows, columns=["model", "session_id", "turn", "type", "item_tas"])
+    turns = shifts.drop(columns="type").assign(since_shift=pd.array([0] * len(shifts), dtype="Int64"))
+    behind = shifts["model"].eq("sticky") * 0.4
+    alike = turns.assign(item_tas=turns["item_tas"] - behind)
+    apart = turns.assign(item_tas=turns["item_tas"] - behind * shifts["type"].eq("replace"))
+    found = stat_views.shift_model(apart, shifts, "item_tas").set_index("term")
+    assert found["p"]["system:shift_type"] == "p < .001"
+    assert found["scenarios"].tolist() == [12, 12, 12]
+    even = stat_views.shift_model(alike, shifts, "item_tas").set_index("term")
+    assert even["p"]["system"] == "p < .001"
+    assert even["p"]["system:shift_type"] != "p < .001"
+
+
+def test_the_share_of_best_draws_is_no_p_value():
+    shown = stat_views.tidy(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
+    assert shown.iloc[0].tolist() == ["p < .001", "p = .020", 0.999]

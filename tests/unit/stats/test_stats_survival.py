@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as sp
 from stats_examples import remission_frame
+from statsmodels.duration.hazard_regression import PHReg
 
 from crs_lib import stats
 
@@ -147,6 +148,40 @@ def test_hazard_ratio_with_scenarios_and_strata_keeps_its_direction():
     )
 
 
+def test_robust_hazard_errors_without_ties_are_those_of_statsmodels():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"system": ["a", "b"] * 60, "scenario": np.repeat(range(40), 3)})
+    frame["time"], frame["event"] = rng.exponential(size=120), True
+    row = stats.hazard_ratios(frame, scenario="scenario").iloc[0]
+    first = (frame["system"] == "a").to_numpy(dtype=float)[:, None]
+    model = PHReg(frame["time"].to_numpy(), first, status=frame["event"].to_numpy(dtype=float), ties="efron")
+    again = model.fit(groups=frame["scenario"].to_numpy())
+    error = (np.log(row["high"]) - np.log(row["low"])) / (2 * sp.norm.ppf(0.975))
+    assert error == pytest.approx(float(again.bse[0]), rel=1e-6)
+    assert np.log(row["estimate"]) == pytest.approx(float(again.params[0]), rel=1e-9)
+    early = stats.hazard_ratios(frame.assign(event=frame["time"] > 0.1), scenario="scenario").iloc[0]
+    assert early["low"] < early["estimate"] < early["high"]  # censored before the first event
+
+
+def test_robust_hazard_ratios_keep_their_level_where_most_recover_at_once():
+    """Two equal systems, 70 % of the shifts recovered by the first reply: 5 % of 200 tests reject."""
+    rng = np.random.default_rng(5)
+    scenarios, rejected = np.repeat(np.arange(40), 2), 0
+    for _ in range(200):
+        time = np.minimum(rng.geometric(0.7, 160) - 1, 3)
+        frame = pd.DataFrame({"system": ["a"] * 80 + ["b"] * 80, "scenario": np.tile(scenarios, 2)})
+        row = stats.hazard_ratios(frame.assign(time=time, event=time < 3), scenario="scenario").iloc[0]
+        rejected += row["p"] < 0.05
+    assert rejected / 200 == pytest.approx(0.05, abs=3.5 * (0.05 * 0.95 / 200) ** 0.5)
+
+
+def test_one_late_recovery_in_fifty_is_no_evidence():
+    shifts = pd.DataFrame({"system": ["oracle"] * 50 + ["tracker"] * 50, "scenario": [*range(50)] * 2})
+    shifts = shifts.assign(time=[0.0] * 99 + [1.0], event=True)
+    row = stats.hazard_ratios(shifts, scenario="scenario").iloc[0]
+    assert row["low"] < 1 < row["estimate"] < row["high"]
+
+
 def test_missing_times_are_left_out_and_counted_and_no_event_is_undefined():
     frame = pd.DataFrame(
         {
@@ -163,6 +198,9 @@ def test_missing_times_are_left_out_and_counted_and_no_event_is_undefined():
     assert np.isnan(row["estimate"])
     assert (row["events_a"], row["events_b"], row["n_missing"]) == (2, 0, 1)
     assert np.isnan(stats.logrank(frame.assign(event=False))["p"][0])
+    at_once = stats.logrank(frame.assign(event=True, time=0.0))  # no one waits: nothing to compare
+    assert np.isnan(at_once["p"][0])
+    assert at_once["events"][0] == 6
 
 
 def test_bad_input_says_what_was_given():
