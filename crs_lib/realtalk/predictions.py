@@ -97,21 +97,23 @@ def choose_encoder(name: str) -> str:
 def choose_ranker(
     name: str, index: ChatIndex, folder: Path | None = None, teachers: str = training.OWN
 ) -> Ranker:
-    """``auto`` learns from the train chats where these and LightGBM are there; else the hand order.
+    """``auto`` learns from the train chats where these are there; else the hand order.
 
-    ``hand`` never learns; ``learned`` raises InputError where it cannot. The chat itself never teaches
-    its own ranker.
+    Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned`` raises InputError where it
+    cannot. The chat itself never teaches its own ranker.
     """
     from crs_lib.realtalk import index as indexes
     from crs_lib.realtalk import ranker as rankers
 
     if name not in ("auto", "hand", "learned"):
         raise InputError(f"ranker {name!r} is not known; expected auto, hand or learned")
-    if name == "hand" or (name == "auto" and not rankers.available()):
+    if name == "hand":
         return rankers.Hand()
+    if name == "learned":
+        rankers.need_trees()
     own, foreign = training.train_chats(folder, teachers)
     found = training.for_chat(index.chat, own, foreign, lambda chat: indexes.build(chat, index.encoder))
-    if name == "learned" and found.name != "learned":
+    if name == "learned" and found.name == rankers.Hand.name:
         raise InputError(
             "no training chats were found; set CRS_MIRROR or download them, or use ranker 'hand'"
         )

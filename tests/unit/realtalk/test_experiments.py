@@ -1,3 +1,4 @@
+import argparse
 import json
 import logging
 
@@ -106,8 +107,6 @@ def test_config_says_what_was_expected(wrong):
 
 
 def run_cli(function, *arguments):
-    import argparse
-
     parser = argparse.ArgumentParser()
     function(parser)
     chosen = parser.parse_args(list(arguments))
@@ -152,6 +151,22 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
 def test_a_value_of_another_type_is_named_with_its_lever():
     with pytest.raises(InputError, match="keep takes values of type int, got 20, many"):
         run_cli(cli.compare, "keep", "20", "many", "--data", "sample")
+
+
+@pytest.mark.parametrize(
+    "encoder, ranked_by, given, told",
+    [
+        ("minilm", "learned", "auto", []),
+        ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
+        ("minilm", "linear", "auto", ["LightGBM is not installed"]),
+        ("hashing", "hand", "hand", []),
+    ],
+)
+def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, given, told):
+    asked = argparse.Namespace(encoder="hashing" if given == "hand" else "auto", ranker=given)
+    first, *hints = cli.made_with(encoder, [ranked_by], asked)
+    assert first == f"encoder: {encoder}; ranker: {ranked_by}"
+    assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
 
 
 def test_evaluate_command_prints_its_figures(capsys):
