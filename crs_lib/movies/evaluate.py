@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -18,6 +19,12 @@ from crs_lib.movies.scorers import Choice, ItemsScorer
 from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS, Scores
 
 ALL_METRICS = (*TURN_METRICS, *SESSION_METRICS)
+_FILES = {
+    "turns": ("turns.parquet", tables.TURNS),
+    "shifts": ("shifts.parquet", tables.TURNS),
+    "results": ("results.jsonl", tables.RESULTS),
+    "model_metrics": ("model_metrics.csv", tables.MODEL_METRICS),
+}
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,14 @@ class EvaluateConfig:
     def __post_init__(self) -> None:
         paths.run_folder(simulate.STUDY, self.run)
         self.choice("")
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The session metrics that the convention gives, in the order of its tables."""
+        from crs_lib.movies import thesis_grounded, thesis_legacy
+
+        given = {"items": ALL_METRICS, "grounded": thesis_grounded.METRICS, "legacy": thesis_legacy.METRICS}
+        return given[conventions.get(self.convention).scorer]
 
     def choice(self, catalog: str, dialogues: str = "") -> Choice:
         """The way of scoring that the settings name, for a catalogue and the hash of the dialogues."""
@@ -87,26 +102,52 @@ def evaluate(config: EvaluateConfig) -> Path:
     return folder
 
 
+class Scored(NamedTuple):
+    """The tables of an evaluated run: a row a turn, a session, and a model and metric."""
+
+    turns: pd.DataFrame
+    results: pd.DataFrame
+    means: pd.DataFrame
+
+
+def scored(run: str) -> Scored:
+    """The tables of an evaluated run, under whatever convention it was scored.
+
+    Raises RunError as :func:`read`, but for the convention.
+    """
+    _entry(run)
+    return Scored(*(_table(run, name) for name in ("turns", "results", "model_metrics")))
+
+
 def read(run: str, table: str) -> pd.DataFrame:
     """A table of an evaluated run: "turns", "shifts", "results" or "model_metrics".
 
-    Raises InputError for another name, RunError if the run has not been evaluated, or if its
-    dialogues are newer than its scores.
+    Raises InputError for another name, RunError if the run has not been evaluated, if its dialogues are
+    newer than its scores, or if it was scored under a convention that gives no item-grounded scores.
     """
-    files = {
-        "turns": ("turns.parquet", tables.TURNS),
-        "shifts": ("shifts.parquet", tables.TURNS),
-        "results": ("results.jsonl", tables.RESULTS),
-        "model_metrics": ("model_metrics.csv", tables.MODEL_METRICS),
-    }
-    if table not in files:
-        raise InputError(f"no table {table!r}; give one of {', '.join(files)}")
+    if table not in _FILES:
+        raise InputError(f"no table {table!r}; give one of {', '.join(_FILES)}")
+    made = _entry(run)["parameters"]
+    if made["scorer"] != "items":
+        raise RunError(
+            f"run {run!r} was scored under {made['name']!r}, which gives no item-grounded scores (notebook "
+            f"04 shows what it gives); score it again: python -m crs_lib run 04_evaluate -p run {run}"
+        )
+    return _table(run, table)
+
+
+def _entry(run: str) -> dict[str, Any]:
+    """The manifest's entry of the evaluation; RunError where there is none, or an older one."""
     entry = runs.finished(simulate.STUDY, run, "evaluate", "04_evaluate")
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         again = f"python -m crs_lib run 04_evaluate -p run {run}"
         raise RunError(f"the scores of run {run!r} are older than its dialogues; score again: {again}")
-    name, contract = files[table]
+    return entry
+
+
+def _table(run: str, table: str) -> pd.DataFrame:
+    name, contract = _FILES[table]
     return tables.read_table(paths.run_folder(simulate.STUDY, run) / name, contract)
 
 

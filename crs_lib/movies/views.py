@@ -158,12 +158,20 @@ def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     return table.rename_axis(columns=None).reset_index()
 
 
+def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
+    """What the turns were given: who, when, and those of the main scores that the convention gives."""
+    return turns[[c for c in ("model", "session_id", "turn", "stage", *TURN_COLUMNS) if c in turns]]
+
+
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined.
 
+    The headline metrics where none is named; all where the convention gives no item-grounded score.
     A dagger marks the metrics that are not valid for ranking (docs/validity.md, section 1).
     """
-    names = [base.get(m).name for m in metrics or HEADLINE]
+    given = dict.fromkeys(model_metrics["metric"])
+    usual = HEADLINE if HEADLINE[0] in given else tuple(given)
+    names = [base.get(m).name for m in metrics or usual]
     frame = model_metrics[model_metrics["metric"].isin(names)].copy()
     frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]
     wide = frame.pivot_table(index="model", columns="metric", values="shown", aggfunc="first")[names]
@@ -181,15 +189,19 @@ def _interval(row: Mapping[str, Any]) -> str:
 
 
 def undefined_table(turns: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
-    """Share of the turns in which a metric is defined, per system, in [0, 1]."""
-    shares = turns.groupby("model", sort=False)[list(metrics)].agg(lambda c: c.notna().mean())
-    return shares.rename(columns={m: base.get(m).short for m in metrics}).rename_axis("system").reset_index()
+    """Share of the turns in which a metric is defined, per system, in [0, 1]; a column each that there is."""
+    names = [base.get(m).name for m in metrics if m in turns]
+    shares = turns.groupby("model", sort=False)[names].agg(lambda c: c.notna().mean())
+    return shares.rename(columns={m: base.get(m).short for m in names}).rename_axis("system").reset_index()
 
 
 def top_concepts(turns: pd.DataFrame, column: str, n: int = 8) -> pd.DataFrame:
-    """The concepts most often missing or added per system, with the number of turns."""
+    """The concepts most often missing or added per system, with the number of turns.
+
+    Empty where the convention takes down no concepts.
+    """
     rows = []
-    for model, part in turns.groupby("model", sort=False):
+    for model, part in turns.groupby("model", sort=False) if column in turns else ():
         counts = Counter(concept for concepts in part[column] for concept in concepts)
         ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:n]
         rows += [{"system": model, "concept": concept, "turns": count} for concept, count in ranked]

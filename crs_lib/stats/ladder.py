@@ -57,19 +57,20 @@ class _Case(NamedTuple):
 def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     """Everything that the plan declares, on a frame with a row per session and a column per outcome.
 
-    Several sessions of a system in one scenario (shift types) are averaged for the paired tests; the
-    mixed model sees every row. A system with fewer than two scenarios with a value is left out of
-    the tests and stays in ``means`` with its counts. The primary outcome's declared contrasts are
-    the confirmatory family; every other pair and outcome is exploratory. Equivalence and power
-    concern the primary outcome, whose smallest effect is declared.
+    Several sessions of a system in one scenario are averaged for the paired tests; the mixed model sees
+    every row. A system with fewer than two scenarios with a value is left out of the tests and stays in
+    ``means``. The primary outcome's declared contrasts are the confirmatory family, all else exploratory.
+    Equivalence and power concern the primary outcome, whose smallest effect is declared.
 
-    Raises InputError for an unreadable plan, columns or systems that are absent, or one system only.
+    Raises InputError for an unreadable plan, absent columns, systems or primary values, or one system.
     """
     plan = read_plan(plan)
     check_columns(frame, plan.system, plan.scenario, *plan.outcomes, *plan.factors)
     systems = levels(frame[plan.system])
     if len(systems) < 2:
         raise InputError(f"the frame has {len(systems)} system ({systems}); a plan compares at least 2")
+    if np.isnan(numbers(frame, plan.primary_outcome)).all():
+        raise InputError(f"no session has a value of {plan.primary_outcome!r}: there is nothing to test")
     unknown = {name for pair in plan.contrasts for name in pair} - set(systems)
     if unknown:
         raise InputError(f"contrasts name {sorted(unknown)}, the frame has {systems}; mend the plan")
@@ -210,8 +211,7 @@ def _pairwise(case: _Case, plan: Plan) -> pd.DataFrame:
         means["p_wilcoxon"], means["p_sign_flip"] = ranked["p"], flipped["p"]
         every = every.merge(means, on=["a", "b"], how="left")
     else:
-        every = every.assign(diff=np.nan, low=np.nan, high=np.nan, n=np.nan, n_missing=np.nan)
-        every = every.assign(p_wilcoxon=np.nan, p_sign_flip=np.nan)
+        every[["diff", "low", "high", "n", "n_missing", "p_wilcoxon", "p_sign_flip"]] = np.nan
     unmade = every["p_wilcoxon"].isna()
     return every.assign(note=np.where(unmade, "fewer than 2 scenarios in common", ""))
 

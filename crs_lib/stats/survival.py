@@ -21,6 +21,8 @@ from crs_lib.stats.frames import (
     table,
 )
 
+_ENDLESS = 100.0  # a log hazard ratio with a larger error is on its way to infinity
+
 
 class _Times(NamedTuple):
     systems: list[Any]
@@ -188,8 +190,8 @@ def hazard_ratios(
 
     Cox model with Efron's ties. With ``scenario`` the error is robust to both systems having met the
     same scenarios (some 30 or more); ``strata`` (such as the shift type) may have baselines of their own.
-    NaN when one of the two has no event: the ratio is not finite then, ``events_a`` and ``events_b`` tell
-    why.
+    NaN when one of the two has no event, or all of its events before the other's first: the ratio is not
+    finite then. No interval where every one recovers at once.
 
     Raises InputError for unknown systems or times as in :func:`kaplan_meier`.
     Source: Cox (1972), JRSS B 34; Lin and Wei (1989), JASA 84 (robust); the fit is statsmodels' PHReg.
@@ -218,8 +220,11 @@ def hazard_ratios(
                 scores = _score_residuals(data.time[mine], happened, first, layers, log)
                 sums = np.bincount(pd.factorize(part[scenario])[0], weights=scores)
                 error = error**2 * float(np.sqrt((sums**2).sum()))
-            row |= {"estimate": np.exp(log), "low": np.exp(log - z * error)}
-            row |= {"high": np.exp(log + z * error), "p": float(2 * scipy.stats.norm.sf(abs(log) / error))}
+            if fit.bse[0] < _ENDLESS:
+                row["estimate"] = np.exp(log)
+            if fit.bse[0] < _ENDLESS and error > 1e-9:
+                row |= {"low": np.exp(log - z * error), "high": np.exp(log + z * error)}
+                row["p"] = float(2 * scipy.stats.norm.sf(abs(log) / error))
         row |= {"events_a": events[0], "events_b": events[1], "n": int(mine.sum())}
         rows.append(row | {"n_missing": int(data.missing[i] + data.missing[j])})
     return table(rows)

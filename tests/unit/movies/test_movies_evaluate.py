@@ -10,7 +10,7 @@ from films import grounder
 
 from crs_lib import paths, tables
 from crs_lib.errors import InputError, RunError
-from crs_lib.movies import conventions, evaluate, simulate
+from crs_lib.movies import conventions, evaluate, simulate, thesis_legacy, views
 from crs_lib.movies.evaluate import ALL_METRICS, EvaluateConfig
 from crs_lib.movies.simulate import SimulateConfig
 
@@ -162,3 +162,27 @@ def test_dialogues_are_scored_alike_whatever_their_company(run):
 
 def test_no_dialogues_give_no_scores():
     assert list(evaluate.score_all([], grounder(), conventions.get("default"))) == []
+
+
+def test_the_thesis_conventions_score_a_run_and_all_that_needs_more_says_so(run):
+    """Notebook 04's cells on a run scored as the thesis did; what asks for items names the way back."""
+    config = EvaluateConfig(run="r", convention="thesis_grounded")
+    evaluate.evaluate(config)
+    turns, results, means = evaluate.scored("r")
+    assert set(means["metric"]) == set(config.metrics) < {*results.columns}
+    assert views.turn_table(turns).columns[-1] == "topic_adaptation_score"
+    assert list(views.undefined_table(turns, ["cross_coherence", "satisfaction"])) == ["system", "CC"]
+    assert len(views.scoreboard(means)) == len(SYSTEMS)
+    assert "TAS †" in views.scoreboard(means)
+    for table in ("turns", "results", "shifts", "model_metrics"):
+        with pytest.raises(RunError, match=r"under 'thesis_grounded'.*run 04_evaluate -p run r"):
+            evaluate.read("r", table)
+    evaluate.evaluate(EvaluateConfig(run="r"))
+    assert set(evaluate.read("r", "model_metrics")["metric"]) == set(EvaluateConfig(run="r").metrics)
+
+
+def test_tables_leave_out_what_the_older_convention_does_not_give():
+    turns = pd.DataFrame({"model": ["a"], "session_id": ["0"], "turn": [1], "cross_coherence": [0.5]})
+    assert list(views.turn_table(turns)) == list(turns)
+    assert views.top_concepts(turns, "missing_concepts").empty
+    assert EvaluateConfig(run="r", convention="thesis_legacy").metrics == thesis_legacy.METRICS

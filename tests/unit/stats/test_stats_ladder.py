@@ -277,6 +277,13 @@ def test_a_plan_that_lacks_a_key_names_it():
     assert stats.read_plan(PLAN).families == {"confirmatory": "holm", "exploratory": "benjamini_hochberg"}
 
 
+def test_an_outcome_without_any_value_is_nothing_to_test():
+    frame = pd.DataFrame({"system": ["a", "b"] * 3, "scenario": [0, 0, 1, 1, 2, 2], "score": np.nan})
+    plan = {"primary_outcome": "score", "contrasts": [["a", "b"]], "smallest_effect": 0.1}
+    with pytest.raises(ValueError, match="no session has a value of 'score'"):
+        stats.ladder(frame, plan)
+
+
 def test_one_system_is_nothing_to_compare():
     alone = sessions()
     with pytest.raises(ValueError, match=r"has 1 system .* compares at least 2"):

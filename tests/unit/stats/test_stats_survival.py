@@ -182,6 +182,16 @@ def test_one_late_recovery_in_fifty_is_no_evidence():
     assert row["low"] < 1 < row["estimate"] < row["high"]
 
 
+def test_no_hazard_ratio_is_made_up_where_all_or_none_recover_first():
+    shifts = pd.DataFrame({"system": ["a"] * 9 + ["b"] * 9, "scenario": [*range(9)] * 2, "event": True})
+    for scenario in ("scenario", None):
+        apart = stats.hazard_ratios(shifts.assign(time=[0.0] * 9 + [1.0] * 9), scenario=scenario).iloc[0]
+        assert np.isnan([apart["estimate"], apart["low"], apart["high"], apart["p"]]).all()
+    alike = stats.hazard_ratios(shifts.assign(time=0.0), scenario="scenario").iloc[0]
+    assert alike["estimate"] == pytest.approx(1)
+    assert np.isnan([alike["low"], alike["high"], alike["p"]]).all()
+
+
 def test_missing_times_are_left_out_and_counted_and_no_event_is_undefined():
     frame = pd.DataFrame(
         {
