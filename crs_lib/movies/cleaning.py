@@ -79,9 +79,11 @@ class CleaningReport:
         )
 
     def __str__(self) -> str:
+        bare = 0 < self.low_information == self.films_kept
         return (
             f"{self.films_read:,} films read, {self.films_kept:,} kept, {len(self.merged_films)} merged; "
-            f"{self.low_information} without actor and director (never recommended)"
+            f"{self.low_information} without actor and director "
+            f"({'as all are, so all may be' if bare else 'never'} recommended)"
         )
 
 

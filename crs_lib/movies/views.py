@@ -93,6 +93,19 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def example_wishes(catalog: Catalog) -> list[Constraints]:
+    """Queries to try on a catalogue: a genre, an actor, and both in an early year, there to be relaxed.
+
+    Fields that the catalogue lacks are left out; empty without genres and actors.
+    """
+    genres = catalog.genres() or catalog.genres(min_items=1)
+    cast = any(item.values["actor"] for item in catalog.items)
+    found: dict[str, str] = {"genre": genres[0]} if genres else {}
+    found |= {"actor": most_frequent(catalog, "actor")} if cast else {}
+    singles: list[Constraints] = [{name: value} for name, value in found.items()]
+    return [*singles, {**found, "year": "1900"}] if found else []
+
+
 def query_table(catalog: Catalog, queries: Sequence[Constraints]) -> pd.DataFrame:
     """One row a query: the number of exact answers, the fields given up, the answers then, the first."""
     rows = []

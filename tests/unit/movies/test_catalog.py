@@ -8,7 +8,7 @@ import pytest
 from films import RECORDS, TITLES, catalog
 
 from crs_lib.errors import InputError
-from crs_lib.movies import fields, sources
+from crs_lib.movies import fields, sources, views
 from crs_lib.movies.catalog import Catalog
 
 TEN = catalog()
@@ -166,6 +166,19 @@ def test_the_table_has_a_list_column_for_every_field_of_many():
 def test_a_catalogue_where_nobody_is_credited_may_recommend_everything():
     books = Catalog.from_records([("One", {"writer": ["A B"]}), ("Two", {"writer": ["C D"]})])
     assert books.query({}).items.tolist() == [0, 1]
+
+
+def test_wishes_to_try_leave_out_what_a_catalogue_lacks():
+    """The ten films, then titles with a genre only, then titles only: notebook 01 runs on each."""
+    wishes = views.example_wishes(catalog())
+    assert wishes == [{"genre": "Comedy"}, {"actor": "Cy Hale"}, {**wishes[0], **wishes[1], "year": "1900"}]
+    genres = Catalog.from_records([("A", {"genre": ["Drama"]}), ("B", {"genre": ["War"]})], "genres")
+    assert views.example_wishes(genres) == [{"genre": "Drama"}, {"genre": "Drama", "year": "1900"}]
+    assert views.query_table(genres, views.example_wishes(genres))["exact answers"].tolist() == [1, 0]
+    bare = Catalog.from_records([("A", {})], "titles")
+    assert views.example_wishes(bare) == []
+    assert views.query_table(bare, []).empty
+    assert str(bare.report).endswith("1 without actor and director (as all are, so all may be recommended)")
 
 
 def test_genres_that_cannot_be_recommended_are_no_goal():
