@@ -84,12 +84,15 @@ class Grounder:
 
     def key(self, code: int) -> str:
         """``field=value`` of a code, folded."""
-        n = len(self.catalog.vocabulary)
-        return self.catalog.vocabulary.key(code) if code < n else f"{PLOT}={self._plot_words[code - n]}"
+        return self._keys[code]
 
     def keys(self, codes: Iterable[int]) -> list[str]:
         """The concept keys of codes, sorted."""
-        return sorted(self.key(int(code)) for code in codes)
+        return sorted(map(self._keys.__getitem__, codes))
+
+    @cached_property
+    def _keys(self) -> tuple[str, ...]:
+        return (*self.catalog.vocabulary.keys, *(f"{PLOT}={word}" for word in self._plot_words))
 
     def field_of(self, code: int) -> str:
         """The field of a code."""

@@ -71,6 +71,10 @@ class Scorer:
     def _memo(self) -> dict[tuple[str, str], int | None]:
         return {}
 
+    @cached_property
+    def _words(self) -> dict[int, list[str]]:
+        return {}
+
     def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
         """The concept codes of wishes (field to value or values); what the catalogue lacks is left out."""
         found = set()
@@ -171,7 +175,9 @@ class Scorer:
         }
 
     def _value_words(self, codes: frozenset[int]) -> frozenset[str]:
-        return frozenset(w for c in codes for w in self.grounder.key(c).split("=", 1)[1].split(" "))
+        for code in codes - self._words.keys():
+            self._words[code] = self.grounder.key(code).split("=", 1)[1].split(" ")
+        return frozenset(word for code in codes for word in self._words[code])
 
     def _shifts(
         self, dialogue: Dialogue, turns: Sequence[int], state: "_State"
