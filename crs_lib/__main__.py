@@ -6,6 +6,8 @@ its module is imported only when the command is used.
 
 import argparse
 import importlib
+import os
+import select
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -67,11 +69,19 @@ def load(command: Command) -> Callable[[argparse.ArgumentParser], None]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it went well, 2 for an error that the user can mend, 130 after Ctrl-C."""
+    """Run a command; 0 when it went well, 2 for an error that the user can mend, 130 after Ctrl-C.
+
+    141, without a word, where the reader of the output went away (``| head``), as shells report SIGPIPE.
+    """
     given = list(sys.argv[1:] if argv is None else argv)
     try:
         arguments = parser(given[0] if given else "").parse_args(given)
         arguments.do(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        if _heard():  # another pipe than our output
+            raise
+        return 141
     except (InputError, RunError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2
@@ -79,6 +89,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\nstopped; what was finished is stored, the same command continues", file=sys.stderr)
         return 130
     return 0
+
+
+def _heard() -> bool:
+    """Whether somebody still reads our output; if not, it goes nowhere from now on."""
+    output = sys.stdout.fileno()
+    poll = select.poll()
+    poll.register(output)
+    if any(event & select.POLLERR for _, event in poll.poll(0)):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+        return False
+    return True
 
 
 if __name__ == "__main__":

@@ -63,6 +63,15 @@ def test_interrupting_says_that_it_continues(monkeypatch, capsys):
     assert "the same command continues" in capsys.readouterr().err
 
 
+def test_a_reader_that_goes_away_is_no_error_to_talk_about():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "crs_lib", "data", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait() == 141
+
+
 def test_a_wrong_command_line_is_refused_by_the_real_program():
     done = command("run", "03_simualte_", "-p", "seed", "1")
     assert (done.returncode, done.stdout) == (2, "")
