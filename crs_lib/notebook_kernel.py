@@ -90,11 +90,11 @@ def _kernel_of_this_environment(environment: dict[str, str]) -> "type[AsyncKerne
     """A manager whose ``python3`` is this interpreter, whatever kernels of that name others installed."""
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
-    from nbclient.exceptions import DeadKernelError
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
 
     def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Errors that nobody waits for; after Ctrl-C nbclient's forgotten cell finds its kernel dead."""
-        if not isinstance(context.get("exception"), DeadKernelError):
+        """Errors that nobody waits for; after Ctrl-C nbclient's forgotten cell is interrupted, or dead."""
+        if not isinstance(context.get("exception"), CellExecutionError | DeadKernelError):
             loop.default_exception_handler(context)
 
     class OwnKernel(AsyncKernelManager):

@@ -142,28 +142,34 @@ def _can_be_interrupted():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-# A kernel that is gone for a while before its manager is done with it: nbclient sees that and calls it dead.
-SLOW_TO_CLEAN_UP = """
+# A manager that takes its time, so that nbclient sees what becomes of the cell that was interrupted: that it
+# answers with an error before its kernel is asked to end, or that its kernel is dead before all is cleaned up.
+SLOWLY = """
 import asyncio, sys
 from jupyter_client.manager import AsyncKernelManager
 
-async def slowly(self, restart=False, plain=AsyncKernelManager._async_cleanup_resources):
+async def slowly(self, restart=False, plain=AsyncKernelManager.{method}):
     await asyncio.sleep(2.5)
     await plain(self, restart=restart)
 
-AsyncKernelManager._async_cleanup_resources = slowly
+AsyncKernelManager.{method} = slowly
 from crs_lib.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
+PROGRAMS = {
+    "as it is": ["-m", "crs_lib"],
+    "the cell answers": ["-c", SLOWLY.format(method="_async_request_shutdown")],
+    "the kernel is dead": ["-c", SLOWLY.format(method="_async_cleanup_resources")],
+}
 
 
-@pytest.mark.parametrize("program", [["-m", "crs_lib"], ["-c", SLOW_TO_CLEAN_UP]], ids=["quick", "slow"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_path, program):
     sign = tmp_path / "kernel"
     slow = f"import os, time\nPath({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
     path = books.write(tmp_path, "01_hello", replace={"work": slow})
     process = subprocess.Popen(
-        [sys.executable, *program, "run", str(path)],
+        [sys.executable, *PROGRAMS[program], "run", str(path)],
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=_can_be_interrupted,
