@@ -60,7 +60,7 @@ def _look() -> None:
 
     from crs_lib.figures import style
 
-    pd.set_option("display.float_format", "{:.3f}".format)
+    pd.set_option("display.float_format", "{:z.3f}".format)
     pd.set_option("display.max_columns", 30)
     pd.set_option("display.max_colwidth", 70)
     pd.set_option("display.width", 110)

@@ -5,7 +5,7 @@ not found in "danger". All overlapping matches are kept. Everyday words count un
 (``movies/evidence.py``). Source: docs/metrics.md, section 1.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,12 +14,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.dialogue import Dialogue, Mark
-from crs_lib.movies import evidence, fields, hashing, kernel, lexicon, vectors
+from crs_lib.movies import evidence, fields, lexicon
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.fields import FIELDS, TAS_FIELDS
+from crs_lib.movies.forms import Forms
 from crs_lib.movies.grounded import Grounded, joined
-from crs_lib.movies.hashing import Hits, Tables
-from crs_lib.movies.matching import Hit, Matcher, cued
 from crs_lib.movies.titles import Mention
 from crs_lib.text import batches, words
 
@@ -57,12 +56,10 @@ class Grounder:
         self.active_fields = tuple(fields.get(name).name for name in active_fields)
         self._plot_words = sorted(catalog.plot_keywords) if plot_keywords else []
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
-        self._codes_of_form, self._rules, self._forms = self._compile()
-        self._matcher = Matcher(self._forms, self._everyday)
-        self.compiled = compiled
+        self._forms = Forms(self._spellings(), self._everyday, len(self._keys), compiled=compiled)
 
-    def _compile(self) -> tuple[list[tuple[int, ...]], dict[int, list[evidence.Rule]], list[str]]:
-        """Codes per form, and the rule of each code for the forms that are everyday words."""
+    def _spellings(self) -> dict[str, list[tuple[int, evidence.Rule]]]:
+        """The codes that a folded spelling stands for, each with its rule."""
         terms = self.catalog.vocabulary
         table: dict[str, list[tuple[int, evidence.Rule]]] = {}
         for code, (name, value) in enumerate(zip(terms.field, terms.value, strict=True)):
@@ -73,14 +70,7 @@ class Grounder:
                     table.setdefault(form, []).append((code, rule))
         for number, word in enumerate(self._plot_words):
             table.setdefault(word, []).append((len(terms) + number, evidence.no_rule))
-        forms = list(table)
-        codes = [tuple(code for code, _ in table[form]) for form in forms]
-        rules = {
-            number: [rule for _, rule in table[form]]
-            for number, form in enumerate(forms)
-            if any(rule is not evidence.no_rule for _, rule in table[form])
-        }
-        return codes, rules, forms
+        return table
 
     def key(self, code: int) -> str:
         """``field=value`` of a code, folded."""
@@ -102,117 +92,26 @@ class Grounder:
     # ── concepts ───────────────────────────────────────────────────────────────────────────────
     def concepts(self, text: str) -> frozenset[int]:
         """The concept codes of one text; the empty set where nothing is named."""
-        return frozenset(self._batch([text]).codes.tolist())
+        return frozenset(self._forms.ground([text]).codes.tolist())
 
     def ground(self, texts: Sequence[str]) -> Grounded:
         """The concept codes of many texts; equal to :meth:`concepts` of each, one pass over all."""
         unique = list(dict.fromkeys(texts))
-        found = joined([self._batch(unique[first:last]) for first, last in batches(unique)])
+        found = joined([self._forms.ground(unique[first:last]) for first, last in batches(unique)])
         if len(unique) == len(texts):
             return found
         row_of = dict(zip(unique, range(len(unique)), strict=True))
         return found.take(np.fromiter(map(row_of.__getitem__, texts), np.int64, len(texts)))
 
-    def _batch(self, texts: Sequence[str]) -> Grounded:
-        """The codes of every text: forms without a rule all at once, the others one by one."""
-        hits = self._scan(texts)
-        film = self._film[hits.form]
-        free = ~self._has_rule[hits.form] | (film & (hits.near == 1))  # a film word is near: their only rule
-        forms = hits.form[free]
-        sizes = self._form_ends[forms + 1] - self._form_ends[forms]
-        place = np.repeat(self._form_ends[forms + 1] - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
-        n_codes = max(1, len(self.idf))
-        keys = np.repeat(hits.text[free].astype(np.int64), sizes) * n_codes + self._form_codes[place]
-        marked = np.zeros(len(texts), dtype=bool)  # without a film word, only marks say that one is meant
-        doubtful = np.unique(hits.text[film & ~free])
-        marked[doubtful] = [evidence.has_marks(texts[row]) for row in doubtful.tolist()]
-        ruled = ~free & (~film | marked[hits.text])
-        accepted = np.fromiter(self._accepted(texts, hits.take(ruled), n_codes), np.int64)
-        keys = np.sort(np.concatenate([keys, accepted]))
-        rows, codes = np.divmod(keys[np.diff(keys, prepend=-1) > 0], n_codes)
-        starts = np.searchsorted(rows, np.arange(len(texts) + 1))
-        return Grounded(starts.astype(np.int64), codes.astype(np.int32))
-
-    def _accepted(self, texts: Sequence[str], hits: Hits, n_codes: int) -> Iterator[int]:
-        """``text * n_codes + code`` of the forms with a rule that their rules accept."""
-        near: evidence.Context | None = None
-        for row, start, end, form, _ in zip(*(column.tolist() for column in hits), strict=True):
-            text = texts[row]
-            if form in self._film_forms:  # no film word is near, or it would not be here
-                if evidence.in_marks(text, self._forms[form]):
-                    yield from (row * n_codes + code for code in self._codes_of_form[form])
-                continue
-            if near is None or near.text is not text:
-                near = evidence.Context(text, words(text))
-            for code, rule in zip(self._codes_of_form[form], self._rules[form], strict=True):
-                if not rule(near, start, end):
-                    yield row * n_codes + code
-
-    def _scan(self, texts: Sequence[str]) -> Hits:
-        """The hits of a batch; a single text is no reason to compile, nor for numpy."""
-        if len(texts) > 1:
-            return self._kernel(texts, self._tables)
-        found = [
-            (row, *hit, hit.form in self._film_forms and self._film_word_near(tokens, hit))
-            for row, tokens in enumerate(map(words, texts))
-            for hit in self._matcher.find(tokens)
-        ]
-        return Hits(*np.array(found, dtype=np.int32).reshape(-1, 5).T)
-
-    @staticmethod
-    def _film_word_near(tokens: Sequence[str], hit: Hit) -> bool:
-        return cued(tokens, hit.start, hit.end, evidence.FILM_CUES, evidence.REACH)
-
-    @cached_property
-    def _kernel(self) -> Callable[[Sequence[str], Tables], Hits]:
-        """The compiled one where the extra ``fast`` is installed."""
-        return kernel.scan if self.compiled and kernel.available() else vectors.scan
-
-    @cached_property
-    def _tables(self) -> Tables:
-        return hashing.tables(self._matcher, self._film_forms, evidence.FILM_CUES, evidence.REACH)
-
-    @cached_property
-    def _film(self) -> NDArray[np.bool_]:
-        """Which forms have the one rule that a film word is near."""
-        flags = np.zeros(max(1, len(self._codes_of_form)), dtype=bool)
-        flags[list(self._film_forms)] = True
-        return flags
-
-    @cached_property
-    def _film_forms(self) -> frozenset[int]:
-        return frozenset(f for f, rules in self._rules.items() if set(rules) == {evidence.film_word})
-
-    @cached_property
-    def _has_rule(self) -> NDArray[np.bool_]:
-        flags = np.zeros(max(1, len(self._codes_of_form)), dtype=bool)
-        flags[list(self._rules)] = True
-        return flags
-
-    @cached_property
-    def _form_ends(self) -> NDArray[np.int64]:
-        """Where each form's codes begin in ``_form_codes``."""
-        return np.concatenate([[0], np.cumsum([len(codes) for codes in self._codes_of_form])]).astype(
-            np.int64
-        )
-
-    @cached_property
-    def _form_codes(self) -> NDArray[np.int64]:
-        return np.array([code for codes in self._codes_of_form for code in codes], dtype=np.int64)
-
     def audit(self, text: str) -> list[Match]:
         """Every match of a text, in order, with the reason for those that were rejected."""
         near = evidence.Context(text, words(text))
         found = []
-        for start, end, form in self._matcher.find(near.tokens):
-            codes = self._codes_of_form[form]
-            rules = self._rules.get(form, [evidence.no_rule] * len(codes))
-            for code, rule in zip(codes, rules, strict=True):
-                name, value = self.key(code).split("=", 1)
-                if code < len(self.catalog.vocabulary):
-                    value = self.catalog.vocabulary.value[code]
-                reason = rule(near, start, end)
-                found.append(Match(*near.span(start, end), name, value, code, reason))
+        for start, end, code, reason in self._forms.judged(near):
+            name, value = self.key(code).split("=", 1)
+            if code < len(self.catalog.vocabulary):
+                value = self.catalog.vocabulary.value[code]
+            found.append(Match(*near.span(start, end), name, value, code, reason))
         return sorted(found)
 
     def audit_table(self, text: str) -> pd.DataFrame:

@@ -55,7 +55,7 @@ def cell(value: Any) -> str:
     if value is None or value is pd.NA or (isinstance(value, float) and value != value):
         return "–"
     if isinstance(value, float):
-        return html.escape(f"{value:.3f}".replace("-", "" if f"{value:.3f}" == "-0.000" else "−"))
+        return html.escape(f"{value:z.3f}".replace("-", "−"))
     return html.escape(str(value))
 
 

@@ -197,7 +197,7 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
 def _interval(row: Mapping[str, Any]) -> str:
     if pd.isna(row["mean"]):
         return "–"
-    mean, low, high = (f"{row[key]:.3f}".replace("-0.000", "0.000") for key in ("mean", "low", "high"))
+    mean, low, high = (f"{row[key]:z.3f}" for key in ("mean", "low", "high"))
     return mean if pd.isna(row["low"]) else f"{mean} [{low}, {high}]"
 
 

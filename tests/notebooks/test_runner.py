@@ -287,6 +287,12 @@ def test_warnings_are_errors_but_for_what_libraries_say_about_themselves():
     ]
 
 
+def test_tables_show_three_decimals_and_no_negative_nothing():
+    shows = "from crs_lib import notebooks\nnotebooks.begin()\nimport pandas as pd\nprint(pd.Series([-0.0004, -0.0006]))"
+    done = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True)
+    assert [line.split()[-1] for line in done.stdout.splitlines()[:2]] == ["0.000", "-0.001"]
+
+
 def test_nbval_finds_the_one_output_that_changed_in_a_refreshed_notebook(tmp_path):
     path = books.write(tmp_path, "01_hello")
     notebooks.refresh([path])

@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.errors import RunError
-from crs_lib.movies import hashing, kernel, vectors
+from crs_lib.movies import hashing, kernel, numpy_kernel
 from crs_lib.movies.matching import Matcher
 
 KEYS = st.integers(0, 2**64 - 1)
 WORDS = ["ab", "a", "b", "aa", "ba", "bab"]
-SCANS = [pytest.param(vectors.scan, id="numpy"), pytest.param(kernel.scan, id="compiled")]
+SCANS = [pytest.param(numpy_kernel.scan, id="numpy"), pytest.param(kernel.scan, id="compiled")]
 if not kernel.available():
     SCANS.pop()
 
