@@ -116,12 +116,12 @@ def folded_codes(texts: Sequence[str]) -> NDArray[np.uint32]:
     if BREAK in joined or joined.count(_BETWEEN) != max(0, len(texts) - 1):
         joined = f" {_BETWEEN} ".join(t.replace(_BETWEEN, " ").replace(BREAK, " ") for t in texts)
     joined = joined.replace(_BETWEEN, BREAK)
-    codes = _codes(joined)
+    codes = code_points(joined)
     folded = fold_table(codes)[codes]
     if (folded == LONG).any():  # few characters fold to several letters: ß, ligatures, fractions
         for character in sorted({joined[i] for i in np.flatnonzero(folded == LONG).tolist()}):
             joined = joined.replace(character, _TABLE[ord(character)])
-        codes = _codes(joined)
+        codes = code_points(joined)
         folded = fold_table(codes)[codes]
     return folded if folded.all() else folded[folded != 0]
 
@@ -145,7 +145,8 @@ def fold_table(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return table
 
 
-def _codes(text: str) -> NDArray[np.uint32]:
+def code_points(text: str) -> NDArray[np.uint32]:
+    """The code point of every character, lone surrogates included, as a read-only array."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 

@@ -9,11 +9,10 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crs_lib.movies import hashing
 from crs_lib.movies.hashing import SPREAD, Hits, Tables
-from crs_lib.text import BREAK, LONG, UNKNOWN, fold, fold_table
+from crs_lib.text import BREAK, LONG, UNKNOWN, code_points, fold, fold_table
 
 _LETTERS, _WORDS = np.uint64(hashing.LETTERS), np.uint64(hashing.WORDS)
 _NONE, _BLANK = np.uint64(0), np.uint32(32)
@@ -31,16 +30,12 @@ def scan(texts: Sequence[str], tables: Tables) -> Hits:
 
 def _known(text: str) -> str:
     """The text with all its characters in the fold table; folded where one folds to several (ß, ½, ﬁ)."""
-    codes = _codes(text)
+    codes = code_points(text)
     if not (fold_table(codes)[codes] == LONG).any():
         return text
     folded = fold(text)
-    fold_table(_codes(folded))
+    fold_table(code_points(folded))
     return folded
-
-
-def _codes(text: str) -> NDArray[np.uint32]:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
 
 
 def _scan(texts: Sequence[str], tables: Tables) -> Hits | None:

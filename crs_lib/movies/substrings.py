@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.errors import InputError
-from crs_lib.text import batches
+from crs_lib.text import batches, code_points
 
 _WINDOW, _LETTER = 4, np.uint64(16)  # letters a window at most, bits a letter
 _BITS = 18
@@ -68,8 +68,7 @@ class SubstringMatcher:
 
     def _letters(self, text: str) -> _Windows:
         """A number for every character, 0 for one that no pattern has."""
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        return self._alphabet[codes].astype(np.uint64)
+        return self._alphabet[code_points(text)].astype(np.uint64)
 
     def _hits(self, joined: str) -> tuple[_Ints, _Ints]:
         """Where in a joined text a pattern begins, and its number."""
