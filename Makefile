@@ -10,8 +10,8 @@ PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; d
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt
-# What pip would do alone, on all cores, and without the packages' own tests, which nobody imports here.
-BYTECODE := -$(PY) -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
+# What pip would do on one core, for this package too, but not for packages' own tests, which nobody imports here.
+BYTECODE := -$(PY) -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib crs_lib
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg -p no:cacheprovider
 OTHERS := cosrec or realtalk or validity
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
