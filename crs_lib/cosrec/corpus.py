@@ -191,9 +191,9 @@ def _object(where: str, value: Any, what: str) -> dict[str, Any]:
 
 def _texts(where: str, values: Any, what: str) -> tuple[str, ...]:
     found = _items(where, values)
-    wrong = next((value for value in found if not isinstance(value, str)), None)
-    if wrong is not None or None in found:
-        raise InputError(f"{where}: {what} must be texts, found {wrong!r}")
+    wrong = [value for value in found if not isinstance(value, str)]
+    if wrong:
+        raise InputError(f"{where}: {what} must be texts, found {wrong[0]!r}")
     return tuple(found)
 
 

@@ -1,6 +1,6 @@
 """Spellings of concepts, compiled: which codes the spellings found in a text stand for, under their rules."""
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -28,14 +28,14 @@ class Forms:
         *,
         compiled: bool = True,
     ) -> None:
-        self.texts = list(spellings)
+        self._texts = list(spellings)
         self._codes = [tuple(code for code, _ in pairs) for pairs in spellings.values()]
         self._rules = {
             number: [rule for _, rule in pairs]
             for number, pairs in enumerate(spellings.values())
             if any(rule is not evidence.no_rule for _, rule in pairs)
         }
-        self._matcher = Matcher(self.texts, everyday)
+        self._matcher = Matcher(self._texts, everyday)
         self._n_codes, self._compiled = max(1, n_codes), compiled
 
     def judged(self, near: evidence.Context) -> Iterator[tuple[int, int, int, str]]:
@@ -71,7 +71,7 @@ class Forms:
         for row, start, end, form, _ in zip(*(column.tolist() for column in hits), strict=True):
             text = texts[row]
             if form in self._film_forms:  # no film word is near, or it would not be here
-                if evidence.in_marks(text, self.texts[form]):
+                if evidence.in_marks(text, self._texts[form]):
                     yield from (row * self._n_codes + code for code in self._codes[form])
                 continue
             if near is None or near.text is not text:
@@ -107,9 +107,7 @@ class Forms:
     @cached_property
     def _film(self) -> NDArray[np.bool_]:
         """Which forms have the one rule that a film word is near."""
-        flags = np.zeros(max(1, len(self._codes)), dtype=bool)
-        flags[list(self._film_forms)] = True
-        return flags
+        return self._flags(self._film_forms)
 
     @cached_property
     def _film_forms(self) -> frozenset[int]:
@@ -117,8 +115,11 @@ class Forms:
 
     @cached_property
     def _has_rule(self) -> NDArray[np.bool_]:
-        flags = np.zeros(max(1, len(self._codes)), dtype=bool)
-        flags[list(self._rules)] = True
+        return self._flags(self._rules)
+
+    def _flags(self, forms: Iterable[int]) -> NDArray[np.bool_]:
+        flags = np.zeros(len(self._codes), dtype=bool)
+        flags[list(forms)] = True
         return flags
 
     @cached_property

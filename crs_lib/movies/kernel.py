@@ -45,17 +45,12 @@ def _scan(texts: Sequence[str], tables: Tables) -> Hits | None:
     sizes = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     fold_of, capacity = fold_table(np.arange(128, dtype=np.uint32)), 1024 + len(letters) // 16
     flat = (
-        *tables.anchors,
-        tables.ends,
-        tables.offsets,
-        tables.lengths,
-        *tables.forms,
-        tables.places,
-        *tables.cues,
-    )
+        *tables.anchors, tables.ends, tables.offsets, tables.lengths,
+        *tables.forms, tables.places, *tables.cues, tables.watched, tables.reach,
+    )  # fmt: skip
     while True:
         out = np.empty((5, capacity), dtype=np.int32)
-        n = int(_compiled()(letters, sizes, fold_of, *flat, tables.watched, tables.reach, out))
+        n = int(_compiled()(letters, sizes, fold_of, *flat, out))
         if n == _FOREIGN:
             return None
         if n <= capacity:
