@@ -22,7 +22,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib import figures, rng
+from crs_lib import figures
+from crs_lib.core import rng
 from crs_lib.figures.base import means
 from crs_lib.metrics import base
 from crs_lib.movies import sensitivity

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 from rounds import Contender, report, seconds
 
-from crs_lib import paths
+from crs_lib.core import paths
+from crs_lib.core.text import fold, words_of_many
 from crs_lib.movies import logs, simulate, sources
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
-from crs_lib.text import fold, words_of_many
 
 
 def material(n_texts: int) -> tuple[Catalog, list[str], str]:

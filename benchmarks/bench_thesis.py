@@ -18,8 +18,8 @@ from typing import Any
 import naive_thesis as naive
 from rounds import Contender, report, seconds
 
-from crs_lib import paths
-from crs_lib.dialogue import Dialogue
+from crs_lib.core import paths
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.metrics.similarity import TfidfSpace, read_vocabulary
 from crs_lib.movies import extractors, logs, simulate, sources, topics
 from crs_lib.movies.conventions import get

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 
 
 class Command(NamedTuple):

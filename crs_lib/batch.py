@@ -23,9 +23,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.progress import bar as progress_bar
 from crs_lib.ledger import Done, Key, Ledger, pack
-from crs_lib.progress import bar as progress_bar
 
 T = TypeVar("T")
 _WORKER: "SessionMaker | None" = None

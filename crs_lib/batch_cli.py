@@ -4,8 +4,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crs_lib import commands, notebook_parameters, notebooks, paths, sweeps
-from crs_lib.errors import InputError
+from crs_lib import commands, notebook_parameters, notebooks, sweeps
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 
 NOTEBOOK = "03_simulate"
 

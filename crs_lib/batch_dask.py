@@ -11,7 +11,7 @@ from itertools import count, islice
 from typing import Any
 
 from crs_lib.batch import SessionMaker, attempt, chunks
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.ledger import Done, Key
 from crs_lib.llm.base import fingerprint
 from crs_lib.llm.calls import Recorder

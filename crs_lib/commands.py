@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crs_lib import notebook_parameters, notebooks, paths
-from crs_lib.errors import InputError
+from crs_lib import notebook_parameters, notebooks
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 
 
 def run(parser: ArgumentParser) -> None:

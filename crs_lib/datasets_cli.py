@@ -2,8 +2,9 @@
 
 from argparse import ArgumentParser, Namespace
 
-from crs_lib import datasets, paths
-from crs_lib.errors import RunError
+from crs_lib import datasets
+from crs_lib.core import paths
+from crs_lib.core.errors import RunError
 
 
 def data(parser: ArgumentParser) -> None:

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from crs_lib import datasets, datasets_verify, paths, runs, tables
+from crs_lib import datasets, datasets_verify, runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.progress import bar
 from crs_lib.datasets import Dataset, File
-from crs_lib.errors import InputError, RunError
-from crs_lib.progress import bar
 
 TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 16

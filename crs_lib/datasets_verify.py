@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import paths, runs
+from crs_lib import runs
+from crs_lib.core import paths
+from crs_lib.core.errors import RunError
 from crs_lib.datasets import Dataset
-from crs_lib.errors import RunError
 
 OK, DIFFERS, MISSING, ABSENT = "ok", "differs", "missing", "absent"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crs_lib import paths
-from crs_lib.errors import RunError
+from crs_lib.core import paths
+from crs_lib.core.errors import RunError
 
 
 class Key(NamedTuple):

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import batch_cli, commands, llm, notebook_parameters, notebooks, paths, tables
-from crs_lib.errors import InputError
+from crs_lib import batch_cli, commands, llm, notebook_parameters, notebooks
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
 from crs_lib.llm import estimate as costs
 
 _NOTEBOOK = "04_evaluate"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crs_lib import paths, progress
-from crs_lib.errors import InputError, RunError
+from crs_lib.core import paths, progress
+from crs_lib.core.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from crs_lib.errors import InputError
-from crs_lib.registry import did_you_mean
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 
 _AUTHORITY = re.compile(r"\w://(\S*)")
 TYPES: dict[str, tuple[type, str]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib import notebook_parameters
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 LINES = 8
 SHARE = (40, 50)  # per cent of the cells that are text

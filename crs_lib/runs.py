@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths, tables
-from crs_lib.errors import RunError
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import RunError
 from crs_lib.ledger import Ledger
 
 _PACKAGES = (

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from crs_lib import notebook_parameters, notebooks, paths
-from crs_lib.errors import InputError, RunError
+from crs_lib import notebook_parameters, notebooks
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.notebook_parameters import Parameter
 from crs_lib.notebook_rules import load
-from crs_lib.registry import did_you_mean
 
 _KEYS = ("notebooks", "parameters", "grid", "run")
 

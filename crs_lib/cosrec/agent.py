@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from crs_lib.core.text import words
 from crs_lib.cosrec.collections import Passage, Product
 from crs_lib.cosrec.intents import IntentModel, turns
 from crs_lib.cosrec.linking import linked_intents
@@ -18,7 +19,6 @@ from crs_lib.retrieval.base import Retriever
 from crs_lib.retrieval.hits import Hit
 from crs_lib.retrieval.lexical import Lexical
 from crs_lib.retrieval.trec import Run
-from crs_lib.text import words
 
 Routes = dict[tuple[str, int], list[str]]
 

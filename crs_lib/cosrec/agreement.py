@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from crs_lib.core.errors import InputError
 from crs_lib.cosrec.f1 import Floats, f1_table
 from crs_lib.cosrec.records import ASPECTS, INTENTS, Partition
-from crs_lib.errors import InputError
 from crs_lib.stats import bootstrap_estimates, krippendorff_alpha
 
 _COLUMNS = ["what", "measure", "value", "low", "high", "n"]

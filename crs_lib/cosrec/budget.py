@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from crs_lib.core.errors import InputError
 from crs_lib.cosrec.collections import Passage, Product
-from crs_lib.errors import InputError
 
 CONTEXTS = (4096, 8192, 16384)
 

@@ -16,14 +16,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths, tables
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.progress import bar
 from crs_lib.cosrec import catalogue_join, catalogue_tasks
 from crs_lib.cosrec.catalogue_files import ENDINGS, ending, writer
 from crs_lib.cosrec.catalogue_rules import Rules
 from crs_lib.cosrec.catalogue_tasks import Job, Source, marked
 from crs_lib.cosrec.catalogue_work import run_all
-from crs_lib.errors import InputError, RunError
-from crs_lib.progress import bar
 
 _PART = 24 * 2**20  # about what one part of the join holds, in bytes of text
 _MOST_PARTS = 5_000

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any, cast
 
-from crs_lib.errors import InputError
-from crs_lib.tables import write_aside
+from crs_lib.core.errors import InputError
+from crs_lib.core.tables import write_aside
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 Decode = Callable[[bytes], Any]

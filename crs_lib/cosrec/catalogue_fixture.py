@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from crs_lib.rng import stream
+from crs_lib.core.rng import stream
 
 KEPT = "kept"
 _NOUNS = (

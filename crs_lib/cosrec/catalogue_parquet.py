@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.tables import write_aside
+from crs_lib.core.tables import write_aside
 
 _ROWS = 1_000  # products in a row group: by number, so that the file does not depend on the parts
 

@@ -16,10 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crs_lib import tables
+from crs_lib.core import tables
+from crs_lib.core.errors import RunError
 from crs_lib.cosrec.catalogue_files import DamagedError, Watched, decoder, read_records
 from crs_lib.cosrec.catalogue_rules import Rules, encoders, has_no_escape, product, review
-from crs_lib.errors import RunError
 
 _META_FIELDS = (
     "parent_asin", "title", "description", "features", "details", "categories", "rating_number",

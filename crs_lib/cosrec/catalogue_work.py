@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
 from typing import Any
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 Call = tuple["partial[Any]", int]
 

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths
+from crs_lib.core import paths
 from crs_lib.cosrec.catalogue import OUTPUTS, Settings, build
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec.catalogue_files import DamagedError, Watched, decoder, ending, read_records
-from crs_lib.errors import InputError, RunError
 from crs_lib.retrieval.base import Fused, Retriever, build
 
 _PRODUCT = ("parent_asin", "title", "description", "details", "categories", "price", "valid_reviews")

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from crs_lib import paths, runs
+from crs_lib import runs
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec.records import (
     ASPECTS,
     INTENTS,
@@ -21,7 +23,6 @@ from crs_lib.cosrec.records import (
     number,
     topic,
 )
-from crs_lib.errors import InputError, RunError
 from crs_lib.metrics.ranking import TOP_GRADE
 from crs_lib.retrieval.trec import Qrels, read_qrels
 

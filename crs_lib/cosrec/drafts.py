@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from crs_lib.core.text import words
 from crs_lib.cosrec.language import language
 from crs_lib.cosrec.records import Utterance
-from crs_lib.text import words
 
 _LINE = re.compile(r"^[\s>*_`#-]*(?:\*\*)?([US])(?:\*\*)?\s*:\s*(?:\*\*)?\s*(.*)$")
 _INLINE = re.compile(r"\s+(?=[US]: )")

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import Partition, topic, user_of
-from crs_lib.errors import InputError
 from crs_lib.metrics.ranking import random_floor, score_run
 from crs_lib.retrieval.hits import Ranking
 from crs_lib.stats import cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs

@@ -4,7 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths, runs
+from crs_lib import runs
+from crs_lib.core import paths
 from crs_lib.cosrec import statistics
 from crs_lib.figures import NoDataError
 

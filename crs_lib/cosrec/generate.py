@@ -7,7 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crs_lib import batch, paths, prompts, runs, tables
+from crs_lib import batch, prompts, runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.rng import address_seed, check_seed, stream
 from crs_lib.cosrec import budget, corpus, drafts, template
 from crs_lib.cosrec.collections import (
     Product,
@@ -16,10 +19,8 @@ from crs_lib.cosrec.collections import (
     read_passages,
     read_products,
 )
-from crs_lib.errors import InputError, RunError
 from crs_lib.ledger import Key
 from crs_lib.retrieval.fusion import FUSIONS
-from crs_lib.rng import address_seed, check_seed, stream
 
 STUDY, STAGE = "cosrec", "generate"
 _QUERY_WORDS = 7

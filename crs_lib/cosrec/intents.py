@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
 from crs_lib.cosrec.f1 import Floats, counts, f1, f1_table
 from crs_lib.cosrec.labels import curated_labels, majority_labels
 from crs_lib.cosrec.records import INTENTS, Partition
-from crs_lib.errors import InputError
-from crs_lib.registry import Registry
 
 _FOLDS = 5
 _GRID = np.round(np.arange(0.1, 0.9, 0.02), 2)

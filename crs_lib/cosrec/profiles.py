@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crs_lib import prompts
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import address_seed
 from crs_lib.cosrec import template
-from crs_lib.errors import InputError
-from crs_lib.rng import address_seed
 
 MOST_REVIEWS, MOST_KEYWORDS = 10, 5
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
+from crs_lib.core.text import words
 from crs_lib.cosrec.agreement import quality_agreement
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.cosrec.statistics import conversation_ratings
 from crs_lib.stats import cluster_bootstrap_correlation
-from crs_lib.text import words
 
 
 def signals(conversation: Conversation) -> dict[str, float]:

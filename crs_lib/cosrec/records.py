@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.retrieval.trec import Qrels
 
 INTENTS = ("search", "recommendation", "product_details")

@@ -4,14 +4,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths, runs, tables
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus
 from crs_lib.cosrec.agent import Agent, Routes
 from crs_lib.cosrec.collections import passage_search, product_search, read_passages, read_products
 from crs_lib.cosrec.intents import MODELS, training
 from crs_lib.cosrec.records import MAPPINGS
 from crs_lib.cosrec.rewriting import REWRITERS
-from crs_lib.errors import InputError
 from crs_lib.retrieval.fusion import FUSIONS
 from crs_lib.retrieval.trec import Run, read_run, write_run
 

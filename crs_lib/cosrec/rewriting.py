@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 
 from crs_lib import prompts
+from crs_lib.core.registry import Registry
+from crs_lib.core.text import words
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.metrics.rewriting import SENTENCE, bleu
-from crs_lib.registry import Registry
-from crs_lib.text import words
 
 Rewriter = Callable[[Sequence[str]], str]
 REWRITERS: Registry[str] = Registry("rewriter")

@@ -6,7 +6,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import paths, runs, tables
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.rng import check_seed
 from crs_lib.cosrec import (
     agreement,
     corpus,
@@ -20,10 +23,8 @@ from crs_lib.cosrec import (
     statistics,
 )
 from crs_lib.cosrec.records import MAPPINGS, Partition
-from crs_lib.errors import InputError, RunError
 from crs_lib.metrics.ranking import measure
 from crs_lib.retrieval.hits import Ranking
-from crs_lib.rng import check_seed
 
 STUDY = "cosrec"
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from crs_lib.core.text import words
 from crs_lib.cosrec.collections import Passage, Product
 from crs_lib.cosrec.rewriting import content_words
-from crs_lib.text import words
 
 T = TypeVar("T")
 _OPENINGS = (

@@ -6,11 +6,11 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import figures
+from crs_lib.core.text import shorten
 from crs_lib.cosrec import figure_tables
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.cosrec.retrieve import RetrieveConfig
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
-from crs_lib.text import shorten
 
 
 def average_ratings(counts: pd.Series) -> None:

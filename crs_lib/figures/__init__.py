@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths, tables
-from crs_lib.errors import InputError
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.figures import (
     cosrec,
     diagrams,
@@ -30,7 +31,6 @@ from crs_lib.figures import (
 )
 from crs_lib.figures.base import FIGURES, NoDataError, counts
 from crs_lib.figures.latex import TABLES
-from crs_lib.registry import did_you_mean
 
 __all__ = ["FIGURES", "TABLES", "NoDataError", "caption", "draw", "make", "names", "redraw", "why_not"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.errors import InputError
-from crs_lib.registry import Registry
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
 from crs_lib.stats import cluster_bootstrap
 
 # Each member: a function of tidy frames that returns a matplotlib Figure. Facts: ``study``, ``tables``

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from crs_lib.core.registry import Registry
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, require, systems_of
 from crs_lib.metrics import base
-from crs_lib.registry import Registry
 from crs_lib.stats import (
     adjust,
     cluster_bootstrap_differences,

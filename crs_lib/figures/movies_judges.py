@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib import rng
+from crs_lib.core import rng
 from crs_lib.figures import style
 from crs_lib.figures.base import FIGURES, NoDataError, means, require, systems_of
 from crs_lib.figures.movies_pairs import PREFIX, signed, with_judges, within_correlations

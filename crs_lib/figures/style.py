@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crs_lib import tables
+from crs_lib.core import tables
 from crs_lib.metrics import base, composite, copying, grounded, overlap, recovery
 
 _DECLARE = (composite, copying, grounded, overlap, recovery)  # importing them fills the registry of metrics

@@ -4,7 +4,7 @@ import ipaddress
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:

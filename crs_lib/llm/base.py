@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
-from crs_lib.registry import Registry
+from crs_lib.core.registry import Registry
 
 Speaker = Literal["system", "user", "assistant"]
 

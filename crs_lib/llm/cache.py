@@ -9,8 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths
-from crs_lib.errors import RunError
+from crs_lib.core import paths
+from crs_lib.core.errors import RunError
 from crs_lib.llm.base import Reply, Request, fingerprint
 
 _KEPT = [f.name for f in fields(Reply) if f.name not in ("cache_hit", "attempts", "tried")]

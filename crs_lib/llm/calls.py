@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths
-from crs_lib.errors import InputError, RunError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.tables import read_jsonl, write_jsonl
+from crs_lib.core.text import shorten
 from crs_lib.llm.base import Reply, Request, fingerprint
 from crs_lib.llm.cache import open_wal
 from crs_lib.llm.errors import LLMError
-from crs_lib.tables import read_jsonl, write_jsonl
-from crs_lib.text import shorten
 
 TEXT_LIMIT = 20_000
 _TABLE = "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, place TEXT NOT NULL, row TEXT NOT NULL)"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.llm import cache as caches
 from crs_lib.llm import calls, loop
 from crs_lib.llm.base import BACKENDS, Backend, Reply, Request

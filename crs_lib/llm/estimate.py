@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.llm.base import Request
 from crs_lib.llm.client import LLM
 

@@ -5,7 +5,8 @@ from collections.abc import Generator, Sequence
 
 import httpx
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
 from crs_lib.llm import addresses
 from crs_lib.llm.errors import (
     Busy,
@@ -19,7 +20,6 @@ from crs_lib.llm.errors import (
     Unreachable,
 )
 from crs_lib.llm.transport import NoCookies, PlainHTTP
-from crs_lib.text import shorten
 
 
 class KeyOnlyTo(httpx.Auth):

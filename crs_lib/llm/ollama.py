@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 import httpx
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.llm import addresses, loop
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, Refused, Unreachable
 from crs_lib.llm.http import KeyOnlyTo, check_timeout, connection, from_status, from_transport, secret
 from crs_lib.llm.limits import DEFAULTS, check_read
 from crs_lib.llm.text import checked, split_thinking
-from crs_lib.registry import did_you_mean
 
 PORT = 11434
 _MORE_OPTIONS = {"min_p"}  # newer than the client's own list

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths
-from crs_lib.errors import RunError
+from crs_lib.core import paths
+from crs_lib.core.errors import RunError
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.cache import Cache
 from crs_lib.llm.calls import Recorder

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import loop
 from crs_lib.llm.base import BACKENDS, Backend
 from crs_lib.llm.errors import LLMError, ModelMissing

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths
-from crs_lib.errors import RunError
+from crs_lib.core import paths
+from crs_lib.core.errors import RunError
+from crs_lib.core.tables import read_jsonl
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.errors import NotRecorded
-from crs_lib.tables import read_jsonl
 
 
 @BACKENDS.register("replay", argument="a run", example="thesis", kind="offline")

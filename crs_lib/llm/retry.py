@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import address_seed
 from crs_lib.llm.base import Request
 from crs_lib.llm.errors import CutReply, LLMError
 from crs_lib.llm.limits import DEFAULTS, room, tokens_at_most
-from crs_lib.rng import address_seed
 
 T = TypeVar("T")
 

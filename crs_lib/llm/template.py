@@ -5,10 +5,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from crs_lib.core.rng import address_seed
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.limits import tokens_at_least
 from crs_lib.llm.text import checked
-from crs_lib.rng import address_seed
 
 _CANDIDATE = re.compile(
     r"^\s*(?:[-*]|\d+[.)])\s+(?:\[(?P<id>[^\]]+)\]\s*)?(?P<title>\S.*?)\s*\(\d{4}\)", re.M

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from crs_lib.errors import InputError
-from crs_lib.registry import did_you_mean
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 
 HIGHER, LOWER, NEITHER = "higher is better", "lower is better", "no better or worse"
 NOT_VALID, DESCRIPTIVE = "not valid for ranking", "no direction, not for ranking"

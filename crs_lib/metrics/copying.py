@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence, Set
 
+from crs_lib.core.text import ngrams, words
 from crs_lib.metrics.base import LOWER, Metric, declare
-from crs_lib.text import ngrams, words
 
 ORDERS = (3, 4)
 _PENALTY, _CLEAN = (f"copying {what} (docs/metrics.md, section 3)" for what in ("penalty", "without values"))

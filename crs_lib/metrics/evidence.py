@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crs_lib.text import words
+from crs_lib.core.text import words
 
 FUZZY_REACH = 3
 CUTOFFS = (1, 5, 10, 20, 50)

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from crs_lib.errors import InputError
-from crs_lib.registry import did_you_mean
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
+from crs_lib.core.rng import stream
 from crs_lib.retrieval.hits import Ranking
-from crs_lib.rng import stream
 
 Grades = Sequence[int | None]
 TOP_GRADE = 2

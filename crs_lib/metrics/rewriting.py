@@ -1,6 +1,6 @@
 """Is a rewritten query the wanted one? ROUGE, BLEU and chrF against one or several references.
 
-All work on the folded words of :mod:`crs_lib.text`, so case and punctuation do not matter. Scores are
+All work on the folded words of :mod:`crs_lib.core.text`, so case and punctuation do not matter. Scores are
 in [0, 1]. With several references a candidate is held against the closest one.
 """
 
@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from math import exp, log
 from typing import Any
 
-from crs_lib.errors import InputError
-from crs_lib.text import fold, words
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import fold, words
 
 References = Sequence[str]
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.metrics.base import HIGHER, NEITHER, Metric, declare
 
 declare(

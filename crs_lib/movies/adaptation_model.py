@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib import tables
-from crs_lib.errors import InputError
+from crs_lib.core import tables
+from crs_lib.core.errors import InputError
 
 Floats = NDArray[np.float64]
 _NOW = (

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from crs_lib import stats
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.metrics import base
 from crs_lib.movies import evaluate, scenarios
 from crs_lib.movies.simulate import SimulateConfig, simulate

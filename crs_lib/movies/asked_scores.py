@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import RunError
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM
 from crs_lib.movies.asking import UnansweredError
 from crs_lib.movies.score_tables import unscored

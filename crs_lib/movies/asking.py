@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib import prompts
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm.base import fingerprint
 from crs_lib.llm.pool import CACHE, LOG

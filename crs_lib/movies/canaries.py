@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from crs_lib import rng
-from crs_lib.dialogue import SYSTEM, Dialogue, Turn
-from crs_lib.errors import InputError
-from crs_lib.registry import Registry
+from crs_lib.core import rng
+from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
 
 
 class Canary(Protocol):

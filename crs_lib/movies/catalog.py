@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib import rng, tables
+from crs_lib.core import rng, tables
+from crs_lib.core.text import fold
 from crs_lib.movies import fields
 from crs_lib.movies.answers import Answers, Constraints, Pair, Remembered
 from crs_lib.movies.cleaning import CleaningReport, Item, clean
 from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER
 from crs_lib.movies.index import Codes, invert, item_facts, vocabulary
 from crs_lib.movies.search import Found, Group, Wish, all_of, most_of
-from crs_lib.text import fold
 
 __all__ = ["Catalog", "Constraints", "Found"]
 _PLACE = {name: place for place, name in enumerate(RELAXATION_ORDER)}

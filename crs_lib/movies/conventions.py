@@ -6,10 +6,10 @@ A table carries the name of its convention, so that two ways of counting cannot 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.metrics.composite import CasWeights, ItemWeights, TasWeights
 from crs_lib.metrics.overlap import EMPTY_RULES
-from crs_lib.registry import did_you_mean
 
 
 @dataclass(frozen=True)

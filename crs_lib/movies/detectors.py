@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
 from crs_lib.metrics import overlap, similarity
 from crs_lib.movies.grounding import Grounder
-from crs_lib.registry import Registry
 
 Floats = NDArray[np.float64]
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import paths, runs, tables
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError, RunError
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 from crs_lib.movies import conventions, judging, score_tables, simulate, sources
 from crs_lib.movies.catalog import Catalog

@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from crs_lib.core.text import fold, spans
 from crs_lib.movies import lexicon
 from crs_lib.movies.matching import cued
-from crs_lib.text import fold, spans
 
 _OPEN = "\"'“‘«*_`[("
 _CLOSE = "\"'”’»*_`])"

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from crs_lib.core.text import fold
 from crs_lib.movies import lexicon
 from crs_lib.movies.grounding import Grounder
-from crs_lib.text import fold
 
 _MARKED = re.compile(
     r"“([^“”\n]{1,120})”|\"([^\"\n]{1,120})\"|«([^«»\n]{1,120})»|‘([^‘’\n]{1,120})’(?!\w)"

@@ -6,11 +6,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core.text import words
 from crs_lib.movies import evidence, hashing, kernel, numpy_kernel
 from crs_lib.movies.grounded import Grounded
 from crs_lib.movies.hashing import Hits, Tables
 from crs_lib.movies.matching import Hit, Matcher, cued
-from crs_lib.text import words
 
 
 class Forms:

@@ -1,6 +1,6 @@
 """Grounding: the catalogue concepts and titles that a text names, with spans, reasons and vectors.
 
-Matching is by whole words on folded text (``crs_lib.text``): case and accents do not matter, "ger" is
+Matching is by whole words on folded text (``crs_lib.core.text``): case and accents do not matter, "ger" is
 not found in "danger". All overlapping matches are kept. Everyday words count under declared rules
 (``movies/evidence.py``). Source: docs/metrics.md, section 1.
 """
@@ -13,14 +13,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.dialogue import Dialogue, Mark
+from crs_lib.core.dialogue import Dialogue, Mark
+from crs_lib.core.text import batches, words
 from crs_lib.movies import evidence, fields, lexicon
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.fields import FIELDS, TAS_FIELDS
 from crs_lib.movies.forms import Forms
 from crs_lib.movies.grounded import Grounded, joined
 from crs_lib.movies.titles import Mention
-from crs_lib.text import batches, words
 
 PLOT = "plot"
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.movies.matching import Matcher
 
 LETTERS, WORDS = 0x9E6F5B1D3C2A8475, 0xD1342543DE82EF95  # odd, of no pattern: random draws

@@ -13,9 +13,9 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from crs_lib import rng
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError
+from crs_lib.core import rng
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
 from crs_lib.movies import adaptation_model, human_scores
 from crs_lib.movies.adaptation_model import Head
 from crs_lib.movies.grounding import Grounder

@@ -4,7 +4,7 @@ import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from crs_lib import paths, tables
+from crs_lib.core import paths, tables
 
 
 def score_human(parser: ArgumentParser) -> None:

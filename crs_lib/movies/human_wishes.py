@@ -8,8 +8,8 @@ is said. Years are left out: people mostly name bounds ("after 2010"), not a yea
 import re
 from typing import NamedTuple
 
+from crs_lib.core.text import fold
 from crs_lib.movies.grounding import Grounder, Match
-from crs_lib.text import fold
 
 _FIELDS = ("genre", "actor", "director", "writer", "language")
 _NEGATIVE = re.compile(

@@ -2,7 +2,7 @@
 
 import re
 
-from crs_lib.text import fold, words
+from crs_lib.core.text import fold, words
 
 _REQUESTS = re.compile(
     r"\b(recommend|recommendations?|suggest|suggestions?|looking for|find|give me|show me|want|another|more"

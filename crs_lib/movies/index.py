@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core.text import fold
 from crs_lib.movies import fields
 from crs_lib.movies.cleaning import Item
 from crs_lib.movies.fields import FIELDS
-from crs_lib.text import fold
 
 Codes = NDArray[np.int32]
 

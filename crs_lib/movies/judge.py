@@ -10,16 +10,16 @@ from typing import Any, NamedTuple, Protocol
 import pandas as pd
 from pydantic import BaseModel, Field, create_model
 
-from crs_lib import rng
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError
+from crs_lib.core import rng
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
 from crs_lib.llm.base import Reply, Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.limits import room
 from crs_lib.movies import judge_prompt
 from crs_lib.movies.judge_prompt import CONSTRUCTS, HIGHEST, LOWEST
 from crs_lib.movies.judge_settings import Settings
-from crs_lib.text import shorten
 
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
 

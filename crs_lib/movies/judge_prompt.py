@@ -7,12 +7,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from crs_lib import prompts
-from crs_lib.dialogue import Dialogue, Pair
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import Dialogue, Pair
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
 from crs_lib.llm.base import Message
 from crs_lib.llm.limits import tokens_at_most, tokens_of
 from crs_lib.llm.quote import fence, one_line
-from crs_lib.text import shorten
 
 CONSTRUCTS = ("proactiveness", "coherence", "personalization")
 LOWEST, HIGHEST = 1, 5

@@ -5,8 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import llm, paths, runs, tables
-from crs_lib.errors import RunError
+from crs_lib import llm, runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import RunError
 from crs_lib.movies import judge, judge_scores, simulate
 from crs_lib.movies.llm_roles import stage_before
 

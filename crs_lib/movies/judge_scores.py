@@ -6,10 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import split_spec
 from crs_lib.movies.judge import check_value
 from crs_lib.movies.judge_prompt import CONSTRUCTS
-from crs_lib.registry import split_spec
 
 _NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from crs_lib import rng
-from crs_lib.errors import InputError
+from crs_lib.core import rng
+from crs_lib.core.errors import InputError
 from crs_lib.llm.pool import Service
 from crs_lib.movies import role_settings
 from crs_lib.movies.judge_prompt import CONSTRUCTS

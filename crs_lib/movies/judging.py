@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crs_lib import batch, paths, runs, tables
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError, RunError
+from crs_lib import batch, runs
+from crs_lib.core import paths, tables
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.ledger import Key, Ledger
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, Service

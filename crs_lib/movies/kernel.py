@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from crs_lib.core.text import BREAK, LONG, UNKNOWN, code_points, fold, fold_table
 from crs_lib.movies import hashing
 from crs_lib.movies.hashing import SPREAD, Hits, Tables
-from crs_lib.text import BREAK, LONG, UNKNOWN, code_points, fold, fold_table
 
 _LETTERS, _WORDS = np.uint64(hashing.LETTERS), np.uint64(hashing.WORDS)
 _NONE, _BLANK = np.uint64(0), np.uint32(32)

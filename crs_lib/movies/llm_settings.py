@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.llm.limits import room
 from crs_lib.llm.pool import Service
 from crs_lib.llm.retry import Retry
-from crs_lib.registry import did_you_mean
 
 _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 

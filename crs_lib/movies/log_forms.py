@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from crs_lib.dialogue import SYSTEM, USER, Dialogue
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
+from crs_lib.core.errors import InputError
 
 _FILE_NAME = re.compile(r"(?P<model>.+)_session_(?:.*_)?(?P<session>\d+)")
 _SPEAKERS = {

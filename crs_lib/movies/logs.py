@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from crs_lib import paths
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
 from crs_lib.movies.log_forms import conversations_of, dialogue_of
 
 _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core.text import BREAK, folded_codes
 from crs_lib.movies.hashing import LETTERS, WORDS, Hits, Keys, Places, Tables, run_hashes
-from crs_lib.text import BREAK, folded_codes
 
 
 class _Runs(NamedTuple):

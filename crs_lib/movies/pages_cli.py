@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from crs_lib import paths
+from crs_lib.core import paths
 
 
 def trace(parser: ArgumentParser) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from crs_lib.core.text import listing, words
 from crs_lib.movies import wording
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
-from crs_lib.text import listing, words
 
 _QUESTION_CUES = {
     "answer_mood": (

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 
 import pandas as pd
 
-from crs_lib import figures, paths, runs, stats, tables
+from crs_lib import figures, runs, stats
+from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
 from crs_lib.movies import evaluate, figure_tables, simulate, stat_views, views

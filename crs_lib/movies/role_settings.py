@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.movies.llm_settings import LLMSettings
-from crs_lib.registry import did_you_mean
 
 _SIMULATION = ("structured", "enforce", "offered", "most", "max_failed")
 

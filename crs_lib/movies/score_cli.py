@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import llm, paths, tables
-from crs_lib.errors import InputError
+from crs_lib import llm
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
 from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
 from crs_lib.movies import asking, conventions, logs, score_tables, scorers

@@ -12,9 +12,10 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import stats, tables
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError
+from crs_lib import stats
+from crs_lib.core import tables
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
 from crs_lib.metrics import base
 from crs_lib.movies.provenance import Provenance
 from crs_lib.movies.scorers import BatchScorer, Choice

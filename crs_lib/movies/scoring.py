@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.dialogue import Dialogue, Pair
+from crs_lib.core.dialogue import Dialogue, Pair
+from crs_lib.core.text import fold
 from crs_lib.metrics import composite, copying, grounded, overlap, recovery
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.grounding import Grounder
-from crs_lib.text import fold
 
 TURN_METRICS = (
     "cross_coherence", "context_retention", "topic_interference", "topic_adaptation_score",

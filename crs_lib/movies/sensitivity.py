@@ -13,9 +13,10 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from crs_lib import rng, stats
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError
+from crs_lib import stats
+from crs_lib.core import rng
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
 from crs_lib.metrics.composite import ItemWeights
 from crs_lib.movies import conventions
 from crs_lib.movies.catalog import Catalog

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths, runs, tables
-from crs_lib.errors import InputError
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.metrics import base
 from crs_lib.movies import evaluate, llm_roles, sensitivity, simulate

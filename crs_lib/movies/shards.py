@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths, runs, tables
-from crs_lib.errors import InputError, RunError
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.ledger import Done, Key, Ledger, pack
 from crs_lib.llm import calls
 from crs_lib.movies.simulate import STUDY, export

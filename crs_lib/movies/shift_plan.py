@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crs_lib import rng
+from crs_lib.core import rng
 from crs_lib.movies.shifts import MAX_WISHES
 
 _FIRST_SHIFT, _GAP = (4, 6), (3, 5)  # inclusive bounds, in turns

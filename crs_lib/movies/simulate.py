@@ -8,9 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import batch, paths, runs, tables
-from crs_lib.dialogue import SYSTEM, USER, Dialogue, Turn
-from crs_lib.errors import InputError, RunError
+from crs_lib import batch, runs
+from crs_lib.core import paths, tables
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.ledger import Key, Ledger
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, scratch

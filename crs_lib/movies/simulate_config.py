@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from crs_lib import batch, rng
-from crs_lib.errors import InputError
+from crs_lib import batch
+from crs_lib.core import rng
+from crs_lib.core.errors import InputError
 from crs_lib.ledger import Key
 from crs_lib.movies import llm_roles, scenarios, sources, systems
 from crs_lib.movies.llm_settings import LLMSettings

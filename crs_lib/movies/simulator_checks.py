@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.dialogue import Dialogue
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.text import words
 from crs_lib.movies.grounding import Grounder
-from crs_lib.text import words
 
 
 def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:

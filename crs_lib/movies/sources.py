@@ -8,8 +8,8 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths, tables
-from crs_lib.errors import InputError
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
 from crs_lib.movies import foreign_catalog
 from crs_lib.movies.catalog import Catalog
 

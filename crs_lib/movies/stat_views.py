@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 from crs_lib.figures.movies_time import waiting
 from crs_lib.movies.evaluate import ALL_METRICS
 from crs_lib.stats import (

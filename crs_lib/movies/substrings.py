@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
-from crs_lib.text import batches, code_points
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import batches, code_points
 
 _WINDOW, _LETTER = 4, np.uint64(16)  # letters a window at most, bits a letter
 _BITS = 18

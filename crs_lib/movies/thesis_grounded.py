@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
-from crs_lib.dialogue import Dialogue, Pair
+from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, copying, overlap, recovery
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.movies.conventions import Convention

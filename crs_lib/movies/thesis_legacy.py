@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from crs_lib.dialogue import SYSTEM, USER, Dialogue
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.metrics import composite
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.movies.conventions import Convention

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib import paths, rng, tables
-from crs_lib.errors import InputError
+from crs_lib.core import paths, rng, tables
+from crs_lib.core.errors import InputError
 from crs_lib.movies.topic_words import FUNCTION_WORDS, MOST, lemma, pieces, singular, token_of, tokens
 
 Floats = NDArray[np.float32]

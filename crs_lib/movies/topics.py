@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from crs_lib import paths
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
 from crs_lib.llm import LLM
 from crs_lib.movies import topic_words
 from crs_lib.movies.topic_model import TRAIN, TopicModel
-from crs_lib.registry import Registry
 
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from crs_lib.dialogue import Dialogue
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.movies import simulate
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.evaluate import score_all

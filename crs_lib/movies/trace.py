@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib import runs
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.movies import conventions, evaluate, simulate
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.page import fill, part
@@ -21,7 +22,6 @@ from crs_lib.movies.scoring import Scorer
 from crs_lib.movies.trace_data import SessionView, script
 from crs_lib.movies.trace_files import RunFiles, Scored
 from crs_lib.movies.trace_index import Index
-from crs_lib.registry import did_you_mean
 
 PAGE_SIZE = 10  # sessions in a data file
 

@@ -8,9 +8,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from crs_lib.core.text import spans, words
 from crs_lib.movies.fields import PERSON_FIELDS
 from crs_lib.movies.grounding import Grounder, Match
-from crs_lib.text import spans, words
 
 _NEGATIVE = (
     "not", "no", "without", "instead of", "rather than", "forget", "drop", "skip", "swap", "enough of",

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from crs_lib import rng
+from crs_lib.core import rng
 from crs_lib.movies import wording
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.scenarios import QUESTIONS, Scenario, Step, stratum

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from crs_lib import rng
-from crs_lib.dialogue import SYSTEM, USER
-from crs_lib.errors import InputError
+from crs_lib.core import rng
+from crs_lib.core.dialogue import SYSTEM, USER
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
 from crs_lib.llm.base import Message, Request
 from crs_lib.llm.limits import room, tokens_at_most
 from crs_lib.movies import foreign_titles, worded_prompt
@@ -20,7 +21,6 @@ from crs_lib.movies.foreign_titles import Foreign
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.systems import Reply, Tracker, World, rank
-from crs_lib.text import shorten
 
 
 @dataclass(frozen=True)

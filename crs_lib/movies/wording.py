@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 _PART = re.compile(r"\{([^{}]*)\}|\$([a-z]+)")
 _ORDER = ("actor", "director", "writer", "language", "year")

@@ -11,8 +11,8 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
-from crs_lib.errors import InputError
-from crs_lib.registry import did_you_mean
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 
 _FOLDER = Path(__file__).resolve().parent
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib import tables
-from crs_lib.errors import InputError
+from crs_lib.core import tables
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk import readings
 from crs_lib.realtalk.records import Chat
 

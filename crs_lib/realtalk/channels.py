@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk.index import ChatIndex, grams
 from crs_lib.realtalk.plan import Plan
 from crs_lib.realtalk.wording import pairs

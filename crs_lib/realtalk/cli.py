@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from crs_lib import paths
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 
 
 def predict(parser: ArgumentParser) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk import experiments, index, predictions, scoring, stages
 
 SHOWN = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "precision", "f1", "size")

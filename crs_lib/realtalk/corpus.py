@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib import paths
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk.records import Chat, Message, Question, Quirk
 from crs_lib.realtalk.times import read_time
 

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from crs_lib import paths, tables
-from crs_lib.errors import RunError
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import RunError
 from crs_lib.realtalk import corpus
 from crs_lib.realtalk.records import Chat
 

@@ -2,7 +2,8 @@
 
 import pandas as pd
 
-from crs_lib import paths, runs
+from crs_lib import runs
+from crs_lib.core import paths
 from crs_lib.realtalk import stages
 
 FILES = {"attribution": "attribution.csv", "intervals": "intervals.csv"}

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from crs_lib import prompts
+from crs_lib.core.text import shorten
 from crs_lib.realtalk import phases, plan
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.query import Advice
-from crs_lib.text import shorten
 
 _LOG = logging.getLogger("crs_lib.realtalk")
 _SEEN = 30

@@ -5,8 +5,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
+from crs_lib.core.text import fold
 from crs_lib.realtalk.records import Chat
-from crs_lib.text import fold
 
 _CALLED = re.compile(
     r"(?:\b(?:hey|hi|hello|thanks|thank you|morning|night|bye|haha|yes|no|ok|okay|yeah|aw+|oh),?|,)\s+"

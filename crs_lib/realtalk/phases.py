@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core.text import shorten, words
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.wording import STOP
-from crs_lib.text import shorten, words
 
 _PER_PHASE, _FEWEST, _MOST = 4, 1, 8
 

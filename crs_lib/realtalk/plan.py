@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from crs_lib.core.text import fold
 from crs_lib.realtalk import dates, names
 from crs_lib.realtalk.wording import content_words
-from crs_lib.text import fold
 
 KINDS = ("when", "where", "who", "why", "how", "how long", "count", "yes-no", "list", "what")
 _AUXILIARY = (

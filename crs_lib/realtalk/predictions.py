@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from crs_lib import tables
-from crs_lib.errors import InputError
+from crs_lib.core import tables
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk import query, training
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Ranker

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk import channels, features, phases, plan, select, threads
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Hand, Ranker

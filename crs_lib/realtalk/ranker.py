@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib import paths, tables
-from crs_lib.errors import InputError
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk.features import NAMES
 from crs_lib.retrieval import dense
 

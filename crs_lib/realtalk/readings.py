@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk.records import Chat, Question
 
 STRICT, VALID, REPAIRED = "strict", "valid", "repaired"

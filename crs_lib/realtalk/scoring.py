@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import arcs, readings
 from crs_lib.realtalk.records import Chat, Question

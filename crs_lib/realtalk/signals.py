@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.core.text import words
 from crs_lib.realtalk import dates
 from crs_lib.realtalk.records import Chat, Message
 from crs_lib.realtalk.segments import Segment
-from crs_lib.text import words
 
 COLUMNS = (
     "length", "question", "first_person", "second_person", "reaction", "photo", "number", "money",

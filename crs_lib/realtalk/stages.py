@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import paths, runs, tables
-from crs_lib.errors import InputError
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk import (
     arcs,
     corpus,

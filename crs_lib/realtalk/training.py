@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from crs_lib import datasets, paths, tables
-from crs_lib.errors import InputError, RunError
+from crs_lib import datasets
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.realtalk import (
     channels,
     corpus,

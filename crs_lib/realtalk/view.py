@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib.core.text import shorten
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import readings
 from crs_lib.realtalk.records import Chat
-from crs_lib.text import shorten
 
 _COLOURS = {
     "kept": "#cdeadf",

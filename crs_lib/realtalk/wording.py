@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Sequence
 
-from crs_lib.text import words
+from crs_lib.core.text import words
 
 # Words that carry a question's form, not its content: wh-words, auxiliaries, pronouns, articles, particles.
 STOP = frozenset(

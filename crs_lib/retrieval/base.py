@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from crs_lib.errors import InputError
-from crs_lib.registry import Registry
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
 from crs_lib.retrieval.fusion import FUSIONS, fuse
 from crs_lib.retrieval.hits import Hit
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.store import load_arrays, save_folder
 from crs_lib.retrieval.topk import Top, top_k
 

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib import paths, tables
-from crs_lib.registry import Registry
+from crs_lib.core import paths, tables
+from crs_lib.core.registry import Registry
+from crs_lib.core.text import words
 from crs_lib.retrieval import minilm
-from crs_lib.text import words
 
 Floats = NDArray[np.float32]
 _BATCH_TOKENS = 2048

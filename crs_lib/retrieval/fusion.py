@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from crs_lib.errors import InputError
-from crs_lib.registry import Registry
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
 from crs_lib.retrieval.hits import Hit, Ranking, ranked
 
 Fusion = Callable[[Sequence[Ranking], int | None], list[Hit]]

@@ -1,15 +1,15 @@
-"""BM25 over texts with ids: the folded words of :mod:`crs_lib.text`, nothing stemmed or dropped."""
+"""BM25 over texts with ids: the folded words of :mod:`crs_lib.core.text`, nothing stemmed or dropped."""
 
 import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
+from crs_lib.core.text import batches, words, words_of_many
 from crs_lib.retrieval.base import RETRIEVERS
 from crs_lib.retrieval.bm25 import BM25
 from crs_lib.retrieval.hits import Hit, named
-from crs_lib.text import batches, words, words_of_many
 
 
 @RETRIEVERS.register("bm25")

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 Floats = NDArray[np.float32]
 LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256

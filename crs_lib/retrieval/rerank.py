@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from crs_lib.errors import InputError
-from crs_lib.registry import Registry
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
+from crs_lib.core.text import words
 from crs_lib.retrieval.hits import Hit, Ranking
-from crs_lib.text import words
 
 
 class PairScorer(Protocol):

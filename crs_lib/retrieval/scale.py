@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import words
 from crs_lib.retrieval.base import RETRIEVERS
 from crs_lib.retrieval.hits import Hit, ranked
 from crs_lib.retrieval.store import load_arrays, new_folder
-from crs_lib.text import words
 
 _KIND = "crs-tantivy-1"
 _HEAP = 128_000_000

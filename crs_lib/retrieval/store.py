@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 
 HEADER = "index.json"
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 _ROWS = 64
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TypeAlias
 
-from crs_lib import paths
-from crs_lib.errors import InputError, RunError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.tables import write_aside
 from crs_lib.retrieval.hits import Hit, Ranking, ranked
-from crs_lib.tables import write_aside
 
 Run: TypeAlias = dict[str, list[Hit]]
 Qrels: TypeAlias = dict[str, dict[str, int]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.base import RETRIEVERS
 from crs_lib.retrieval.dense import ENCODERS, Floats
 from crs_lib.retrieval.hits import Hit, named

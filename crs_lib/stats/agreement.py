@@ -8,7 +8,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.stats.frames import Floats, check_columns, check_level, numbers, paired_values, table
 from crs_lib.stats.resample import bootstrap_estimates
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.stats.frames import Pairs, check_level, differences, paired_values, table
 
 

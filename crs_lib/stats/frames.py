@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 Floats = NDArray[np.float64]
 Pairs = Sequence[tuple[Hashable, Hashable]]

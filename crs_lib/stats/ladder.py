@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.stats.assumptions import assumptions
 from crs_lib.stats.bootstrap import cluster_bootstrap, cluster_bootstrap_differences
 from crs_lib.stats.effects import omega_squared, paired_effects, partial_eta_squared

@@ -10,7 +10,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.stats.frames import Floats, check_columns, check_level, levels, numbers, table
 
 _OPTIMISERS = ("bfgs", "cg", "powell")

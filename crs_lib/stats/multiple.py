@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.stats.frames import Floats, check_columns, numbers
 
 METHODS = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}

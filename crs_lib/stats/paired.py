@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from crs_lib.errors import InputError
-from crs_lib.rng import stream
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
 from crs_lib.stats.frames import (
     Floats,
     Pairs,

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from crs_lib.errors import InputError
-from crs_lib.registry import did_you_mean
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.stats.multiple import METHODS
 
 _REQUIRED = ("primary_outcome", "contrasts", "smallest_effect")

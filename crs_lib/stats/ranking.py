@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import scipy
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.stats.bootstrap import cluster_bootstrap
 from crs_lib.stats.frames import (
     check_level,

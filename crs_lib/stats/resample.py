@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import scipy
 
-from crs_lib.errors import InputError
-from crs_lib.rng import stream
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
 from crs_lib.stats.frames import Floats, check_level
 
 Method = Literal["bca", "percentile"]

@@ -9,7 +9,7 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.stats.frames import (
     Floats,
     Pairs,

@@ -2,13 +2,13 @@
 
 import pytest
 
+from crs_lib.core.rng import stream
+from crs_lib.core.text import fold
 from crs_lib.movies import evidence, fields, sources, wording
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.fields import FIELDS
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.shifts import State
-from crs_lib.rng import stream
-from crs_lib.text import fold
 
 SAMPLE = sources.load()
 GROUNDER = Grounder(SAMPLE, tuple(FIELDS))

@@ -9,9 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crs_lib import figures, rng
+from crs_lib import figures
 from crs_lib.commands import READERS
-from crs_lib.errors import InputError, RunError
+from crs_lib.core import rng
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import style
 from crs_lib.metrics import base, evidence
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
 from crs_lib.movies import scenarios, shifts, sources, wording
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.shifts import SHIFTS, State
-from crs_lib.rng import stream
 
 SAMPLE = sources.load()
 SMALL = Catalog.from_records(

@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from crs_lib import paths
-from crs_lib.errors import RunError
+from crs_lib.core import paths
+from crs_lib.core.errors import RunError
 from crs_lib.movies import evaluate, judging, simulate
 from crs_lib.movies.simulate import SimulateConfig
 

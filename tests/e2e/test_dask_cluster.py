@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from jobs import Draws, Refuses, keys
 
-from crs_lib import batch, paths
-from crs_lib.errors import InputError, RunError
+from crs_lib import batch
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.ledger import Ledger
 
 pytest.importorskip("distributed", reason="needs the extra dist")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from crs_lib import runs
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.ledger import Ledger
 from crs_lib.movies import evaluate, simulate
 from crs_lib.movies.evaluate import EvaluateConfig
@@ -21,7 +21,7 @@ SETTINGS = {"systems": ["tracker", "random", "echo"], "n_sessions": 80, "n_turns
 TOTAL = 3 * 80
 SCRIPT = f"""
 import sys
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.movies import simulate
 from crs_lib.movies.simulate import SimulateConfig
 config = SimulateConfig(run=sys.argv[1], workers=int(sys.argv[2]), **{SETTINGS!r})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.ledger import Key, Ledger
 from crs_lib.movies import evaluate, judging, simulate
 from crs_lib.movies.simulate import SimulateConfig

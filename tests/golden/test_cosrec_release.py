@@ -2,7 +2,7 @@
 
 import pytest
 
-from crs_lib import paths
+from crs_lib.core import paths
 from crs_lib.cosrec import corpus, quirks, statistics
 from crs_lib.cosrec.labels import majority_labels
 from crs_lib.cosrec.records import Partition, topic

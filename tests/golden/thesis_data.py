@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from crs_lib import paths
+from crs_lib.core import paths
 from crs_lib.movies import logs, score_tables, scorers
 
 

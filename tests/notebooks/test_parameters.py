@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.notebook_parameters import Parameter, check, checked, from_text, help_text, read
 
 CELL = """run: str = "smoke"  # name of the run

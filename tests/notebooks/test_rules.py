@@ -4,8 +4,9 @@ import books
 import nbformat
 import pytest
 
-from crs_lib import notebooks, paths
-from crs_lib.errors import InputError
+from crs_lib import notebooks
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 from crs_lib.notebook_rules import rules
 
 

@@ -12,8 +12,9 @@ import books
 import nbformat
 import pytest
 
-from crs_lib import notebooks, paths
-from crs_lib.errors import InputError, RunError
+from crs_lib import notebooks
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebook_rules import load
 
 pytestmark = pytest.mark.slow
@@ -109,7 +110,7 @@ def test_the_tens_digit_names_the_study(name, study):
 
 
 FAILURES = {
-    "from crs_lib.errors import InputError\nraise InputError('seed -1 is not usable')": (
+    "from crs_lib.core.errors import InputError\nraise InputError('seed -1 is not usable')": (
         InputError, "01_hello: seed -1 is not usable\n(the notebook as far as it came: ", "seed -1",
     ),
     "x = 3\ny = x / 0": (
@@ -272,7 +273,7 @@ def caused_by(module, category):
     return "silent"
 
 for category in (UserWarning, RuntimeWarning, DeprecationWarning, FutureWarning, ResourceWarning):
-    print(category.__name__, *(caused_by(m, category) for m in ("__main__", "crs_lib.text", "pandas.core")))
+    print(category.__name__, *(caused_by(m, category) for m in ("__main__", "crs_lib.core.text", "pandas.core")))
 """
 
 

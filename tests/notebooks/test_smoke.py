@@ -7,8 +7,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from crs_lib import notebooks, paths
-from crs_lib.errors import InputError
+from crs_lib import notebooks
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 
 BOOKS = notebooks.committed()
 OTHER = {

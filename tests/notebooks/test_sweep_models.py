@@ -10,9 +10,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from ollama_server import OllamaServer
 
-from crs_lib import notebooks, paths, sweeps
+from crs_lib import notebooks, sweeps
 from crs_lib.__main__ import main
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 from crs_lib.movies import judging, simulate
 from crs_lib.movies.simulate import SimulateConfig
 

@@ -5,8 +5,9 @@ import json
 import books
 import pytest
 
-from crs_lib import notebooks, paths, sweeps
-from crs_lib.errors import InputError, RunError
+from crs_lib import notebooks, sweeps
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
 
 pytestmark = pytest.mark.slow
 PLAIN = "from pathlib import Path\n\nfrom crs_lib import paths, tables"

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import fold
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.cleaning import clean
 from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER, SHIFT_FIELDS
-from crs_lib.text import fold
 
 PROPERTY = settings(deadline=None)
 LABELS = {

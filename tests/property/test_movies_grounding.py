@@ -6,11 +6,11 @@ import unicodedata
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from crs_lib.core.text import BREAK, fold, words
 from crs_lib.movies import sources
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.fields import FIELDS
 from crs_lib.movies.grounding import Grounder
-from crs_lib.text import BREAK, fold, words
 
 PARTS = ("Marrow", "Tindal", "Quenby", "Zoëlynn", "STRASSE", "O'Marrow", "Ünsal")
 NAMES = st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map(" ".join)

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 from crs_lib import batch
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.rng import stream
 from crs_lib.ledger import Key, Ledger
-from crs_lib.rng import stream
 
 KEYS_OF = ("tracker", "echo")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jobs import Draws, keys
 
 from crs_lib import batch
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.ledger import Done, Key, Ledger
 
 

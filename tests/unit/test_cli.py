@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib import __main__ as cli
 from crs_lib import notebooks
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 
 
 def command(*arguments):

@@ -18,10 +18,11 @@ from pathlib import Path
 import pytest
 
 from crs_lib import __main__ as command_line
-from crs_lib import datasets, datasets_fetch, datasets_verify, paths
+from crs_lib import datasets, datasets_fetch, datasets_verify
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.datasets import Dataset, File, Origin
 from crs_lib.datasets_sums import SUMS, Sum
-from crs_lib.errors import InputError, RunError
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
 ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.dialogue import Dialogue, Mark, Turn, to_html
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import Dialogue, Mark, Turn, to_html
+from crs_lib.core.errors import InputError
 
 RECORD = {
     "session_id": "7",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.ledger import Done, Key, Ledger, pack, unpack
 
 A, B, C = Key("tracker", 0), Key("tracker", 1), Key("echo", 0)

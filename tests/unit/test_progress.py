@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from crs_lib import progress
+from crs_lib.core import progress
 
 
 class Terminal(io.StringIO):

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
-from crs_lib.registry import Registry, did_you_mean, split_spec
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry, did_you_mean, split_spec
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
-from crs_lib.rng import address_seed, check_seed, stream
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import address_seed, check_seed, stream
 
 NAMES = st.lists(st.text(max_size=8) | st.integers(-5, 10**6), max_size=4)
 
@@ -51,7 +51,7 @@ def test_names_are_joined_without_ambiguity(one, two):
 
 
 def test_another_process_with_another_hash_seed_draws_the_same():
-    code = "from crs_lib.rng import stream; print(stream(7, 'é', 3).random(4).tolist())"
+    code = "from crs_lib.core.rng import stream; print(stream(7, 'é', 3).random(4).tolist())"
     answers = {
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": salt},

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from crs_lib import paths, runs, tables
-from crs_lib.errors import RunError
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import RunError
 
 
 @pytest.fixture(autouse=True)
@@ -113,7 +114,7 @@ def test_while_it_works_the_manifest_says_running():
 OTHER = """
 import sys
 from crs_lib import runs
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 try:
     with runs.stage("movies", "r1", "evaluate", {}):
         print("in")

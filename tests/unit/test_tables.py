@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib import tables
-from crs_lib.errors import InputError, RunError
+from crs_lib.core import tables
+from crs_lib.core.errors import InputError, RunError
 
 FRAME = pd.DataFrame({"model": ["a", "a"], "session_id": ["1", "2"], "turn": [1, 1], "tas": [0.1, np.nan]})
 
@@ -91,7 +91,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from crs_lib import tables
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:

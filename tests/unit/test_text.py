@@ -8,16 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.text import (
-    batches,
-    fold,
-    listing,
-    ngrams,
-    shorten,
-    words,
-    words_of_many,
-    words_with_spans,
-)
+from crs_lib.core.text import batches, fold, listing, ngrams, shorten, words, words_of_many, words_with_spans
 
 
 def second_opinion(text):

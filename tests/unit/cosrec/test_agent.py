@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus, evaluate, linking, retrieve
 from crs_lib.cosrec.intents import MODELS, training
-from crs_lib.errors import InputError
 
 
 @pytest.fixture

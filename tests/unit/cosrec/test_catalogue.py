@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import catalogue, catalogue_join, catalogue_tasks
 from crs_lib.cosrec import catalogue_fixture as fixture
 from crs_lib.cosrec.catalogue import Settings, build
-from crs_lib.errors import InputError, RunError
 
 
 def write(folder: Path, name: str, metas: list[Any], reviews: list[Any], ends: str = ".jsonl") -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, evaluate, quirks, statistics
 from crs_lib.cosrec.labels import majority_labels
 from crs_lib.cosrec.records import Need, Utterance, number, topic, user_of
-from crs_lib.errors import InputError, RunError
 
 SCORES = {"fluency": 5, "informativeness": 4, "logicality": 3, "coherence": 2}
 TALK = "U: I need a tent\nS: For how many?\nU: Two. Thanks"

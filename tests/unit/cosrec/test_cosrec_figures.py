@@ -4,8 +4,8 @@ import pytest
 
 from crs_lib import figures
 from crs_lib.__main__ import main
+from crs_lib.core.errors import RunError
 from crs_lib.cosrec import figure_tables, stages, statistics
-from crs_lib.errors import RunError
 from crs_lib.figures import NoDataError
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from crs_lib.core.errors import InputError
 from crs_lib.cosrec import evaluate, linking
-from crs_lib.errors import InputError
 from crs_lib.retrieval.hits import Hit
 from crs_lib.retrieval.trec import read_run
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from crs_lib import paths
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.rng import stream
 from crs_lib.cosrec import budget, corpus, drafts, profiles, template
 from crs_lib.cosrec.collections import (
     Passage,
@@ -21,8 +23,6 @@ from crs_lib.cosrec.collections import (
     users_of,
 )
 from crs_lib.cosrec.generate import GenerateConfig, Writer, generate, read_generated
-from crs_lib.errors import InputError, RunError
-from crs_lib.rng import stream
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."

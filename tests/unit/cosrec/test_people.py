@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crs_lib import paths
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 from crs_lib.cosrec import agreement, corpus, intents, quality, rewriting
 from crs_lib.cosrec.f1 import f1_table
 from crs_lib.cosrec.records import Conversation, Partition, Utterance
-from crs_lib.errors import InputError
 
 from .made import CROWD, CURATED, talk
 

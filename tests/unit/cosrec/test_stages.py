@@ -5,9 +5,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from crs_lib import paths, runs
+from crs_lib import runs
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, generate, retrieve, stages
-from crs_lib.errors import InputError, RunError
 from crs_lib.llm import LLM
 from crs_lib.retrieval.hits import ranked
 from crs_lib.retrieval.trec import write_run

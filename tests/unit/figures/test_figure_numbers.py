@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from scipy import stats as scipy_stats
 
-from crs_lib import rng
-from crs_lib.errors import InputError
+from crs_lib.core import rng
+from crs_lib.core.errors import InputError
 from crs_lib.figures import (
     base,
     movies_pairs,

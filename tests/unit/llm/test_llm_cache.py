@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.llm.base import Message, Reply, Request
 from crs_lib.llm.cache import Cache, key
 

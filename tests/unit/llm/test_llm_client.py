@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ollama_server import DIGEST, FAULTS, NOISE, Faults, OllamaServer
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Reply, Request, Retry, export, usage
 
 QUICK = Retry(waits=2, seeds=2, first=0.0, longest=0.0)

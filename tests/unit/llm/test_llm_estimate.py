@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ollama_server import OllamaServer
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Cache, Recorder, Request
 from crs_lib.llm.estimate import Cost, Work, costs, estimate, probe, under_way
 

@@ -9,7 +9,7 @@ import tenacity
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.llm.base import Message, Request
 from crs_lib.llm.errors import KINDS, Busy, CutReply, EmptyReply, LLMError, PromptCut, PromptTooLong, Refused
 from crs_lib.llm.limits import Endpoints, check_fits, check_read, room, tokens_at_least, tokens_at_most

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from ollama_server import OllamaServer
 
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, export
 from crs_lib.llm.errors import Busy, NotRecorded, ScriptEnded
 from crs_lib.llm.template import answer, candidates

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from ollama_server import OllamaServer
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import LLM, Recorder, Request
 from crs_lib.llm.pool import CACHE, LOG, Pool, Service, drain_scratch, scratch
-from crs_lib.tables import read_jsonl
 
 
 def ask(text: str = "hello") -> Request:

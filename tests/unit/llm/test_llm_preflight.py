@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ollama_server import DIGEST, OllamaServer
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import addresses
 from crs_lib.llm.preflight import Need, preflight
 

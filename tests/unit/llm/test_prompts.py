@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib import prompts
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 
 def test_a_value_is_put_in_once_and_never_read_as_a_template() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.metrics import base, composite, copying, grounded, overlap, recovery  # noqa: F401 - they declare
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.metrics.ranking import MEASURES, Judged, measure, random_floor, score_run
 from crs_lib.retrieval.hits import Hit, ranked
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import fold
 from crs_lib.metrics.rewriting import SENTENCE, bleu, chrf, rouge_l, rouge_n
-from crs_lib.text import fold
 
 RECORDED = (0.7224911196939356, 0.6231838376616488)
 CAT = "the cat sat on the mat"

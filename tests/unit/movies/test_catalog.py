@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from films import RECORDS, TITLES, catalog
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.movies import fields, sources, views
 from crs_lib.movies.catalog import Catalog
 

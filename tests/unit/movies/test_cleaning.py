@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.movies.cleaning import clean
 
 DIRTY = [

@@ -6,8 +6,8 @@ import pytest
 from films import grounder
 from sklearn.metrics import roc_auc_score
 
-from crs_lib.dialogue import Dialogue, Turn
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import Dialogue, Turn
+from crs_lib.core.errors import InputError
 from crs_lib.movies import detectors
 
 TEN = grounder()

@@ -2,8 +2,8 @@
 
 import pytest
 
+from crs_lib.core.text import words
 from crs_lib.movies import evidence
-from crs_lib.text import words
 
 EVERYDAY = frozenset({"her", "sting", "red", "the", "war", "of", "roses", "x", "polish"})
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM
 from crs_lib.movies import extractors, sources
 from crs_lib.movies.concepts import ConceptSpace

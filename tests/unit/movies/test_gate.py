@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 from crs_lib.movies import gate
 from crs_lib.movies.gate_orderings import (

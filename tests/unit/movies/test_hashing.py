@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.movies import hashing, kernel, numpy_kernel
 from crs_lib.movies.matching import Matcher
 

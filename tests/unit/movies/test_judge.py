@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.dialogue import SYSTEM, USER, Dialogue, Turn
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.errors import LLMError, Unreachable
 from crs_lib.llm.limits import room, tokens_at_most

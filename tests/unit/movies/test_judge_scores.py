@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crs_lib.dialogue import SYSTEM, USER, Dialogue, Turn
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Request
 from crs_lib.movies.canaries import CANARIES, canary_report, spoil
 from crs_lib.movies.judge import judge_session, score_table

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.metrics.similarity import EmbeddingSpace, TfidfSpace, cosines, read_vocabulary
 from crs_lib.movies.thesis_catalog import ThesisCatalog, normalise, plot_keywords
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib import paths
-from crs_lib.dialogue import SYSTEM, USER, Dialogue
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
+from crs_lib.core.errors import InputError
 from crs_lib.movies import log_quirks, logs
 from crs_lib.movies.judge_files import judge_scores
 from crs_lib.movies.log_forms import dialogue_of

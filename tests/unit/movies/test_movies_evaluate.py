@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 from films import grounder
 
-from crs_lib import paths, tables
-from crs_lib.errors import InputError, RunError
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.movies import conventions, evaluate, simulate, thesis_legacy, views
 from crs_lib.movies.evaluate import ALL_METRICS, EvaluateConfig
 from crs_lib.movies.simulate import SimulateConfig

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from ollama_server import OllamaServer
 
 from crs_lib import figures
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError
 from crs_lib.llm.template import answer as template_answer
 from crs_lib.movies import evaluate, figure_tables, judging, sensitivity_stage, simulate, stat_views

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from films import catalog, grounder
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
 from crs_lib.movies import systems
 from crs_lib.movies.systems import World
-from crs_lib.rng import stream
 
 TEN = catalog()
 WORLD = World(TEN, grounder())

@@ -4,10 +4,10 @@ import pytest
 from films import TITLES, catalog, grounder
 from test_wording import every_text
 
+from crs_lib.core.rng import stream
 from crs_lib.movies import replies
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
-from crs_lib.rng import stream
 
 TEN = grounder()
 CATALOG = catalog()

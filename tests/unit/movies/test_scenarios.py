@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.movies import scenarios, shift_plan, sources
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder

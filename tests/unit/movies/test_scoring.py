@@ -5,8 +5,8 @@ import math
 import pytest
 from films import grounder
 
-from crs_lib.dialogue import Dialogue, Turn
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import Dialogue, Turn
+from crs_lib.core.errors import InputError
 from crs_lib.movies import conventions
 from crs_lib.movies.evaluate import score_all
 from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.metrics.composite import ItemWeights
 from crs_lib.movies import sensitivity, simulate, sources
 from crs_lib.movies.grounding import Grounder

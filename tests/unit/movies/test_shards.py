@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.movies import shards, simulate
 from crs_lib.movies.simulate import SimulateConfig
 

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from crs_lib import runs
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.movies import simulate, sources
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig

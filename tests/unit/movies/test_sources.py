@@ -6,8 +6,8 @@ import os
 import pandas as pd
 import pytest
 
-from crs_lib import paths
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 from crs_lib.movies import sources
 
 

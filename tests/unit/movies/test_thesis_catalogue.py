@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from crs_lib import paths
+from crs_lib.core import paths
+from crs_lib.core.text import fold, words
 from crs_lib.movies import conventions, evaluate, logs, scenarios, simulate, sources
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 from crs_lib.movies.users import User, must_voice
-from crs_lib.text import fold, words
 
 pytestmark = pytest.mark.external
 

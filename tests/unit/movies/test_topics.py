@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import psi
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM
 from crs_lib.movies import topic_model, topics
 from crs_lib.movies.topic_words import (

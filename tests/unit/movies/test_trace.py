@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib import paths, runs
-from crs_lib.dialogue import Dialogue, Turn
-from crs_lib.errors import InputError, RunError
+from crs_lib import runs
+from crs_lib.core import paths
+from crs_lib.core.dialogue import Dialogue, Turn
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.movies import conventions, evaluate, judge_records, simulate, trace
 from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder

@@ -10,8 +10,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ollama_server import Faults, OllamaServer
 
-from crs_lib.dialogue import Dialogue
-from crs_lib.errors import InputError
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, LLMError, template
 from crs_lib.llm.errors import EmptyReply, Unreachable
 from crs_lib.llm.pool import Pool

@@ -5,10 +5,10 @@ import itertools
 import pytest
 from films import grounder
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
 from crs_lib.movies import fields, scenarios, sources, wording
 from crs_lib.movies.grounding import Grounder
-from crs_lib.rng import stream
 
 FILES = ("user", "system")
 

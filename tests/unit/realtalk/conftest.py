@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from crs_lib import paths
+from crs_lib.core import paths
 from crs_lib.realtalk import corpus, index
 
 

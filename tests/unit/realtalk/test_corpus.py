@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from crs_lib import paths
-from crs_lib.errors import InputError
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk import corpus, describe, readings
 from crs_lib.realtalk.times import month_number, read_time
 

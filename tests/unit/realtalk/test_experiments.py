@@ -4,8 +4,9 @@ import logging
 
 import pytest
 
-from crs_lib import paths, prompts, runs, tables
-from crs_lib.errors import InputError, RunError
+from crs_lib import prompts, runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.realtalk import cli, compare, experiments, plan, predictions, query, ranker, stages
 from crs_lib.realtalk.llm_advice import LLMAdvice, judge_answer
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk import channels, describe, features, index, plan, segments, signals, threads
 from crs_lib.retrieval import dense, minilm
 

@@ -1,6 +1,6 @@
 import pytest
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.realtalk import arcs, corpus, readings
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from crs_lib import figures
-from crs_lib.errors import RunError
+from crs_lib.core.errors import RunError
 from crs_lib.realtalk import figure_tables, stages
 
 

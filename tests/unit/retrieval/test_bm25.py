@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.bm25 import BM25
 
 DOCUMENTS = [["red", "shoe"], ["blue", "shoe", "shoe", "lace"], ["red", "hat"], []]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.retrieval.base import Fused
 from crs_lib.retrieval.fusion import FUSIONS, fuse
 from crs_lib.retrieval.hits import Hit, ranked

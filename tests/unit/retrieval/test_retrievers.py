@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.base import RETRIEVERS, Fused, build
 from crs_lib.retrieval.hits import Hit
 from crs_lib.retrieval.lexical import Lexical

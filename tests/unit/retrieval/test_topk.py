@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 from crs_lib.retrieval.topk import top_k
 
 SCORES = st.lists(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.hits import Hit, ranked
 from crs_lib.retrieval.trec import read_qrels, read_run, write_qrels, write_run
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import pandas as pd
 
-from crs_lib.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from crs_lib.errors import InputError
-from crs_lib.text import shorten
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
 
 USER, SYSTEM = "USER", "SYSTEM"
 _TURN_KEYS = {USER: ("user_meta",), SYSTEM: ("constraints", "rec_titles")}

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import pandas as pd
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ import re
 import unicodedata
 from pathlib import Path
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 
-from crs_lib.errors import InputError
+from crs_lib.core.errors import InputError
 
 _JSON = json.JSONEncoder(ensure_ascii=False)
 

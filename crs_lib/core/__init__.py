@@ -1,0 +1,1 @@
+"""What every room stands on: errors, paths, randomness, registries, text, dialogues and tables."""
