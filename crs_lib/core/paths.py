@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crs_lib.core.errors import InputError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def _folder(variable: str, default: Path) -> Path:
