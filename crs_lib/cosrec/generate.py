@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crs_lib import batch, prompts, runs
+from crs_lib import prompts, runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, check_seed, stream
@@ -19,8 +19,9 @@ from crs_lib.cosrec.collections import (
     read_passages,
     read_products,
 )
-from crs_lib.ledger import Key
 from crs_lib.retrieval.fusion import FUSIONS
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Key
 
 STUDY, STAGE = "cosrec", "generate"
 _QUERY_WORDS = 7
@@ -69,7 +70,7 @@ class GenerateConfig:
 
 
 class Writer:
-    """Makes the record of one conversation from its number alone; see ``crs_lib.batch``."""
+    """Makes the record of one conversation from its number alone; see ``crs_lib.runs.batch``."""
 
     def __init__(self, config: GenerateConfig, folder: str, llm: Any = None) -> None:
         """Reads the collections and builds the indexes; ``llm`` replaces the model that the config names."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crs_lib.ledger import Key, Ledger
 from crs_lib.llm.base import fingerprint
 from crs_lib.movies import judge
+from crs_lib.runs.ledger import Key, Ledger
 
 ORIGINAL = "original"
 

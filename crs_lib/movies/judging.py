@@ -6,11 +6,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crs_lib import batch, runs
+from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.ledger import Key, Ledger
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, Service
 from crs_lib.llm.preflight import Need, preflight
@@ -29,6 +28,8 @@ from crs_lib.movies.judge_records import (
 )  # fmt: skip
 from crs_lib.movies.judge_settings import Settings
 from crs_lib.movies.llm_roles import check_spec, stage_before
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Key, Ledger
 
 _WEIGHTS = "weights of "
 __all__ = [

@@ -12,9 +12,9 @@ from typing import Any
 from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.ledger import Done, Key, Ledger, pack
 from crs_lib.llm import calls
 from crs_lib.movies.simulate import STUDY, export
+from crs_lib.runs.ledger import Done, Key, Ledger, pack
 
 _FREE = ("shard", "workers")
 _BATCH = 200

@@ -8,11 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import batch, runs
+from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.ledger import Key, Ledger
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, scratch
 from crs_lib.movies import llm_roles, scenarios, sources, systems
@@ -24,6 +23,8 @@ from crs_lib.movies.simulate_config import DEFAULT_SYSTEMS, STUDY, SimulateConfi
 from crs_lib.movies.systems import World
 from crs_lib.movies.user_wording import ModelWording
 from crs_lib.movies.users import User
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Key, Ledger
 
 __all__ = [
     "DEFAULT_SYSTEMS", "FAILED", "STUDY", "Maker", "SimulateConfig", "dialogues", "export", "failed_sessions",

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from crs_lib import batch
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.ledger import Key
 from crs_lib.movies import llm_roles, scenarios, sources, systems
 from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.scenarios import Rates
 from crs_lib.movies.shifts import SHIFTS
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Key
 
 STUDY = "movies"
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")

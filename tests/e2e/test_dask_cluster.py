@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from jobs import Draws, Refuses, keys
 
-from crs_lib import batch
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.ledger import Ledger
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Ledger
 
 pytest.importorskip("distributed", reason="needs the extra dist")
 
@@ -118,12 +118,12 @@ def test_the_same_sessions_as_on_one_machine(cluster, tmp_path, monkeypatch):
 def test_no_scheduler_is_said(tmp_path, monkeypatch):
     import distributed
 
-    from crs_lib import batch_dask
+    from crs_lib.runs import dask
 
     monkeypatch.setattr(distributed, "Client", lambda *_, **options: _refuse())
     with (
         pytest.raises(RunError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:9"),
-        batch_dask.connected("tcp://127.0.0.1:9", 1),
+        dask.connected("tcp://127.0.0.1:9", 1),
     ):
         pass
 

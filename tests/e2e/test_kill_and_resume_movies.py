@@ -11,10 +11,10 @@ import pytest
 
 from crs_lib import runs
 from crs_lib.core.errors import RunError
-from crs_lib.ledger import Ledger
 from crs_lib.movies import evaluate, simulate
 from crs_lib.movies.evaluate import EvaluateConfig
 from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.runs.ledger import Ledger
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"systems": ["tracker", "random", "echo"], "n_sessions": 80, "n_turns": 10, "seed": 5}

@@ -3,9 +3,9 @@
 import pytest
 
 from crs_lib.core.errors import RunError
-from crs_lib.ledger import Key, Ledger
 from crs_lib.movies import evaluate, judging, simulate
 from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.runs.ledger import Key, Ledger
 
 pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[llmtest]'")

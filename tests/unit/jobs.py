@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from crs_lib import batch
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
-from crs_lib.ledger import Key, Ledger
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Key, Ledger
 
 KEYS_OF = ("tracker", "echo")
 

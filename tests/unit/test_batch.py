@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from jobs import Dies, Draws, Refuses, keys
 
-from crs_lib import batch
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.ledger import Key, Ledger
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Key, Ledger
 
 JOB = Path(__file__).with_name("jobs.py")
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jobs import Draws, keys
 
-from crs_lib import batch
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.ledger import Done, Key, Ledger
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Done, Key, Ledger
 
 
 def test_threads_share_one_maker_and_give_the_same_sessions(tmp_path):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import RunError
-from crs_lib.ledger import Done, Key, Ledger, pack, unpack
+from crs_lib.runs.ledger import Done, Key, Ledger, pack, unpack
 
 A, B, C = Key("tracker", 0), Key("tracker", 1), Key("echo", 0)
 

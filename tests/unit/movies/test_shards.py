@@ -117,7 +117,7 @@ def test_what_is_no_shard_is_said(results):
 
 
 def test_a_damaged_session_does_not_pass(results):
-    from crs_lib.ledger import Ledger
+    from crs_lib.runs.ledger import Ledger
 
     with Ledger(results / "parts.shard-1-of-3" / "ledger.sqlite") as ledger:
         ledger._db.execute("UPDATE sessions SET body = x'00'")

@@ -25,7 +25,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar as progress_bar
-from crs_lib.ledger import Done, Key, Ledger, pack
+from crs_lib.runs.ledger import Done, Key, Ledger, pack
 
 T = TypeVar("T")
 _WORKER: "SessionMaker | None" = None
@@ -63,7 +63,7 @@ def run(
 
     ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both
     must be picklable. With ``threads`` the sessions share one maker in this process (work that waits for
-    a server); with ``scheduler`` they go to a Dask cluster (``crs_lib.batch_dask``). A session that raises
+    a server); with ``scheduler`` they go to a Dask cluster (``crs_lib.runs.dask``). A session that raises
     is recorded as failed, the others go on, and at the end a RunError names the first failure; the next
     start tries the failed ones again. Where only failures come from threads or a cluster, 20 in a row,
     the batch gives up: the server is gone.
@@ -125,13 +125,13 @@ def check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") ->
 
 def collect(scheduler: str, run: str, folder: Path) -> int:
     """Bring the call logs of a cluster's workers into a run's folder; returns the number of calls."""
-    from crs_lib import batch_dask
     from crs_lib.llm.calls import Recorder
     from crs_lib.llm.pool import LOG
+    from crs_lib.runs import dask
 
     recorder = Recorder(folder / LOG)
     try:
-        return batch_dask.collect(scheduler, run, recorder)
+        return dask.collect(scheduler, run, recorder)
     finally:
         recorder.close()
 
@@ -164,9 +164,9 @@ def _results(
     if not todo:
         return
     if scheduler:
-        from crs_lib import batch_dask
+        from crs_lib.runs import dask
 
-        yield from batch_dask.results(todo, make, arguments, scheduler, workers, chunk)
+        yield from dask.results(todo, make, arguments, scheduler, workers, chunk)
     elif threads:
         yield from _in_threads(todo, make(*arguments), threads)
     elif workers == 1:

@@ -19,7 +19,7 @@ from typing import Any
 
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.ledger import Ledger
+from crs_lib.runs.ledger import Ledger
 
 _PACKAGES = (
     "crs-lib", "numpy", "pandas", "scipy", "scikit-learn", "statsmodels", "seaborn", "matplotlib",

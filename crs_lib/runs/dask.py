@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from itertools import count, islice
 from typing import Any
 
-from crs_lib.batch import SessionMaker, attempt, chunks
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.ledger import Done, Key
 from crs_lib.llm.base import fingerprint
 from crs_lib.llm.calls import Recorder
 from crs_lib.llm.pool import drain_scratch
+from crs_lib.runs.batch import SessionMaker, attempt, chunks
+from crs_lib.runs.ledger import Done, Key
 
 LOCAL = "local"
 WORKERS_WITHIN = 120.0  # seconds to wait for the first worker
