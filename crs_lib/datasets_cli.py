@@ -60,10 +60,11 @@ def _details(dataset: datasets.Dataset) -> list[str]:
 
 
 def _get(arguments: Namespace) -> None:
-    from crs_lib import datasets_fetch, datasets_verify
+    from crs_lib.datasets import fetch
+    from crs_lib.datasets import verify as datasets_verify
 
     for dataset in [datasets.get(name) for name in arguments.names]:
-        place = datasets_fetch.fetch(dataset)
+        place = fetch.fetch(dataset)
         known = len(datasets_verify.check(dataset))
         how = f"{known} files with their checksum" if known else "no checksum is known of it"
         where = "in the mirror" if dataset.in_mirror() else "downloaded"
@@ -71,7 +72,7 @@ def _get(arguments: Namespace) -> None:
 
 
 def _verify(arguments: Namespace) -> None:
-    from crs_lib import datasets_verify
+    from crs_lib.datasets import verify as datasets_verify
 
     chosen = [datasets.get(name) for name in arguments.names] or list(datasets.REGISTRY.values())
     if arguments.names:

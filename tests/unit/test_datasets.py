@@ -18,11 +18,12 @@ from pathlib import Path
 import pytest
 
 from crs_lib import __main__ as command_line
-from crs_lib import datasets, datasets_fetch, datasets_verify
+from crs_lib import datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.datasets import Dataset, File, Origin
-from crs_lib.datasets_sums import SUMS, Sum
+from crs_lib.datasets import fetch, verify
+from crs_lib.datasets.registry import Dataset, File, Origin
+from crs_lib.datasets.sums import SUMS, Sum
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
 ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
@@ -114,10 +115,10 @@ def test_a_file_is_fetched_verified_and_then_only_read(server: Server, tmp_path:
     server.answers[server.raw("data/films.json")] = BODY
     with pytest.raises(RunError, match="python -m crs_lib data get films"):
         datasets.locate("films")
-    place = datasets_fetch.fetch(FILMS)
+    place = fetch.fetch(FILMS)
     assert place == tmp_path / "external" / "t" / "films.json" == datasets.locate("films")
     assert place.read_bytes() == BODY
-    datasets_fetch.fetch(FILMS)
+    fetch.fetch(FILMS)
     assert len(server.asked) == 1  # the second time nothing was asked for
 
 
@@ -125,7 +126,7 @@ def test_a_damaged_download_is_reported_and_mended(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.answers[server.raw("data/films.json")] = BODY
-    place = datasets_fetch.fetch(FILMS)
+    place = fetch.fetch(FILMS)
     place.write_bytes(BODY[:-1])
     assert command_line.main(["data", "verify", "films"]) == 2
     assert "t/films.json differs (downloaded)" in capsys.readouterr().err
@@ -138,17 +139,17 @@ def test_a_wrong_checksum_is_refused_and_nothing_is_kept(server: Server, tmp_pat
     server.answers[server.raw("data/films.json")] = BODY.replace(b"two", b"tow")
     expected = SUMS["t/films.json"].sha256
     with pytest.raises(RunError, match=rf"t/films.json has another checksum: .*expected {expected}"):
-        datasets_fetch.fetch(FILMS)
+        fetch.fetch(FILMS)
     assert left(tmp_path / "external") == []
 
 
 def test_an_earlier_whole_file_survives_a_failed_mending(server: Server, tmp_path: Path) -> None:
     server.answers |= {server.raw("a.json"): b"[1]", server.raw("b.json"): b"[2]"}
-    datasets_fetch.fetch(PAIR)
+    fetch.fetch(PAIR)
     (tmp_path / "external/p/b.json").write_bytes(b"[damaged]")
     server.answers[server.raw("b.json")] = b"[another]"
     with pytest.raises(RunError, match=r"p/b\.json has another checksum"):
-        datasets_fetch.fetch(PAIR)
+        fetch.fetch(PAIR)
     assert left(tmp_path / "external") == ["p", "p/a.json", "p/b.json"]
     assert (tmp_path / "external/p/a.json").read_bytes() == b"[1]"
 
@@ -156,11 +157,11 @@ def test_an_earlier_whole_file_survives_a_failed_mending(server: Server, tmp_pat
 def test_a_set_of_files_counts_only_when_complete_and_goes_on_where_it_stopped(server: Server) -> None:
     server.answers[server.raw("a.json")] = b"[1]"
     with pytest.raises(RunError, match="404"):
-        datasets_fetch.fetch(PAIR)
+        fetch.fetch(PAIR)
     with pytest.raises(RunError, match="data get pair"):
         datasets.locate("pair")
     server.answers[server.raw("b.json")] = b"[2]"
-    assert sorted(p.name for p in datasets_fetch.fetch(PAIR).iterdir()) == ["a.json", "b.json"]
+    assert sorted(p.name for p in fetch.fetch(PAIR).iterdir()) == ["a.json", "b.json"]
     assert [path.rpartition("/")[2] for path in server.asked] == ["a.json", "b.json", "b.json"]
 
 
@@ -195,7 +196,7 @@ def test_what_the_net_does_wrong_is_said_and_nothing_is_kept(
     if answer:
         server.answers[server.raw("data/films.json")] = answer
     with pytest.raises(RunError, match=message):
-        datasets_fetch.fetch(FILMS, timeout=0.3)
+        fetch.fetch(FILMS, timeout=0.3)
     assert left(tmp_path / "external") == []
 
 
@@ -207,7 +208,7 @@ def test_a_slow_server_is_waited_for(server: Server) -> None:
             handler.wfile.write(BODY[start : start + 20_000])
 
     server.answers[server.raw("data/films.json")] = slowly
-    assert datasets_fetch.fetch(FILMS, timeout=0.4).read_bytes() == BODY  # 0.6 s in all, 0.1 s at a time
+    assert fetch.fetch(FILMS, timeout=0.4).read_bytes() == BODY  # 0.6 s in all, 0.1 s at a time
 
 
 def test_without_a_network_the_message_says_what_else_there_is(
@@ -218,7 +219,7 @@ def test_without_a_network_the_message_says_what_else_there_is(
         port = free.getsockname()[1]
     monkeypatch.setattr(datasets, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
     with pytest.raises(RunError, match=r"no connection to 127\.0\.0\.1.*CRS_MIRROR"):
-        datasets_fetch.fetch(FILMS)
+        fetch.fetch(FILMS)
     assert left(tmp_path / "external") == []
 
 
@@ -264,7 +265,7 @@ def test_a_killed_download_leaves_no_file_under_its_name(server: Server, tmp_pat
     assert part.suffix == ".part"
     os.utime(part, (0, 0))  # as if it had been killed days ago
     server.answers[server.raw("data/films.json")] = BODY
-    assert datasets_fetch.fetch(FILMS).read_bytes() == BODY
+    assert fetch.fetch(FILMS).read_bytes() == BODY
     assert left(tmp_path / "external") == ["t", "t/films.json"]
 
 
@@ -275,7 +276,7 @@ def test_an_interrupted_download_leaves_nothing(
         raise KeyboardInterrupt
 
     server.answers[server.raw("data/films.json")] = BODY
-    monkeypatch.setattr(datasets_fetch._Watched, "write", stop)
+    monkeypatch.setattr(fetch._Watched, "write", stop)
     assert command_line.main(["data", "get", "films"]) == 130
     assert "the same command continues" in capsys.readouterr().err
     assert left(tmp_path / "external") == []
@@ -286,7 +287,7 @@ def test_a_person_who_watches_sees_a_bar(
 ) -> None:
     server.answers[server.raw("data/films.json")] = BODY
     monkeypatch.setenv("CRS_PROGRESS", str(tmp_path / "terminal"))
-    datasets_fetch.fetch(FILMS)
+    fetch.fetch(FILMS)
     assert re.search(r"films\.json: 100%.*104000/104000", (tmp_path / "terminal").read_text())
 
 
@@ -295,15 +296,15 @@ def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(
 ) -> None:
     assert NEW.checksum == datasets.RECORDED
     server.answers[server.raw("data/new.json")] = b'{"a": 1}'
-    place = datasets_fetch.fetch(NEW)
+    place = fetch.fetch(NEW)
     recorded = json.loads((tmp_path / "external/.recorded/new.json").read_text())
     assert recorded["files"] == {"t/new.json": hashlib.sha256(b'{"a": 1}').hexdigest()}
     assert (recorded["commit"], recorded["bytes"]) == (ORIGIN.commit, 8)
     place.write_bytes(b'{"a": 2}')
-    assert [check.status for check in datasets_verify.check(NEW)] == ["differs"]
+    assert [check.status for check in verify.check(NEW)] == ["differs"]
     server.answers[server.raw("data/new.json")] = b'{"a": 3}'
     with pytest.raises(RunError, match="not what was recorded on its first download"):
-        datasets_fetch.fetch(NEW)
+        fetch.fetch(NEW)
     assert command_line.main(["data", "list"]) == 0
     assert "recorded (*)" in capsys.readouterr().out
 
@@ -311,7 +312,7 @@ def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(
 def test_an_error_page_is_no_data(server: Server, tmp_path: Path) -> None:
     server.answers[server.raw("data/new.json")] = b"<html>please log in</html>"
     with pytest.raises(RunError, match="not JSON"):
-        datasets_fetch.fetch(NEW)
+        fetch.fetch(NEW)
     assert left(tmp_path / "external") == []
 
 
@@ -331,13 +332,13 @@ def archive_address() -> str:
 
 def test_members_of_an_archive_are_chosen_named_recorded_and_shared(server: Server, tmp_path: Path) -> None:
     server.answers[archive_address()] = zipped(MEMBERS)
-    folder = datasets_fetch.fetch(LOGS)
+    folder = fetch.fetch(LOGS)
     assert sorted(p.name for p in folder.iterdir()) == [
         "gemma-2b_session_00000.json", "gemma-2b_session_00001.json",
     ]  # fmt: skip
     assert (folder / "gemma-2b_session_00000.json").read_bytes() == b'{"x": 1}'
-    assert [check.status for check in datasets_verify.check(LOGS)] == ["ok", "ok"]
-    assert [p.name for p in datasets_fetch.fetch(CHATS).iterdir()] == ["Chat_1.json"]
+    assert [check.status for check in verify.check(LOGS)] == ["ok", "ok"]
+    assert [p.name for p in fetch.fetch(CHATS).iterdir()] == ["Chat_1.json"]
     assert server.asked == [archive_address()]  # one download for both
     assert left(tmp_path / "external") == [
         ".recorded", ".recorded/chats.json", ".recorded/logs.json", "t", "t/chats", "t/chats/Chat_1.json",
@@ -347,10 +348,10 @@ def test_members_of_an_archive_are_chosen_named_recorded_and_shared(server: Serv
 
 def test_a_lost_member_is_missing_and_fetched_again(server: Server) -> None:
     server.answers[archive_address()] = zipped(MEMBERS)
-    lost = datasets_fetch.fetch(LOGS) / "gemma-2b_session_00001.json"
+    lost = fetch.fetch(LOGS) / "gemma-2b_session_00001.json"
     lost.unlink()
-    assert [check.status for check in datasets_verify.check(LOGS)] == ["ok", "missing"]
-    datasets_fetch.fetch(LOGS)
+    assert [check.status for check in verify.check(LOGS)] == ["ok", "missing"]
+    fetch.fetch(LOGS)
     assert lost.is_file()
 
 
@@ -371,7 +372,7 @@ def test_an_archive_that_cannot_be_used_leaves_nothing(
 ) -> None:
     server.answers[archive_address()] = body
     with pytest.raises(RunError, match=message):
-        datasets_fetch.fetch(LOGS)
+        fetch.fetch(LOGS)
     assert left(tmp_path / "external") == []
 
 
@@ -382,12 +383,12 @@ def test_the_mirror_comes_first_and_is_checked(
     (mirror / "t").mkdir(parents=True)
     (mirror / "t/films.json").write_bytes(BODY)
     monkeypatch.setenv("CRS_MIRROR", str(mirror))
-    assert datasets.locate("films") == mirror / "t/films.json" == datasets_fetch.fetch(FILMS)
+    assert datasets.locate("films") == mirror / "t/films.json" == fetch.fetch(FILMS)
     assert command_line.main(["data", "get", "films"]) == 0
     assert "films: in the mirror, 1 files with their checksum" in capsys.readouterr().out
     (mirror / "t/films.json").write_bytes(b"{}")
     with pytest.raises(RunError, match=r"the mirror's copy \(CRS_MIRROR\) of t/films.json has another"):
-        datasets_fetch.fetch(FILMS)
+        fetch.fetch(FILMS)
     assert server.asked == []
     assert left(tmp_path / "external") == []
 
@@ -396,7 +397,7 @@ def test_what_only_a_mirror_has_says_so(server: Server) -> None:
     with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
         datasets.locate("only")
     with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
-        datasets_fetch.fetch(ONLY)
+        fetch.fetch(ONLY)
 
 
 def test_a_mirror_that_is_no_folder_is_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -419,7 +420,7 @@ def test_commands_name_what_is_unknown_or_absent(server: Server, capsys: pytest.
 def test_a_missing_package_is_named_with_its_extra(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)
     with pytest.raises(InputError, match=re.escape('pip install "crs-lib[data]"')):
-        datasets_fetch.fetch(FILMS)
+        fetch.fetch(FILMS)
 
 
 @pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
@@ -473,6 +474,6 @@ def test_the_two_forms_of_logs_are_told_apart_by_their_names(folder: str, name: 
 def test_the_mirror_has_the_files_of_the_table() -> None:
     if not paths.mirror():
         pytest.skip("no mirror of the external data (CRS_MIRROR)")
-    checks = [check for row in datasets.REGISTRY.values() for check in datasets_verify.check(row)]
+    checks = [check for row in datasets.REGISTRY.values() for check in verify.check(row)]
     assert {check.status for check in checks} <= {"ok", "absent"}
     assert sum(check.status == "ok" for check in checks) > 0

@@ -10,7 +10,7 @@ import pandas as pd
 from crs_lib import runs
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.datasets import Dataset
+from crs_lib.datasets.registry import Dataset
 
 OK, DIFFERS, MISSING, ABSENT = "ok", "differs", "missing", "absent"
 

@@ -13,7 +13,7 @@ import pandas as pd
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.datasets_sums import SUMS
+from crs_lib.datasets.sums import SUMS
 
 RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 ARCHIVE = "https://github.com/{repository}/archive/{commit}.zip"

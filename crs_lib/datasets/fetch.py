@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from crs_lib import datasets, datasets_verify, runs
+from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar
-from crs_lib.datasets import Dataset, File
+from crs_lib.datasets import registry, verify
+from crs_lib.datasets.registry import Dataset, File
 
 TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 16
@@ -40,7 +41,7 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
         _check_mirror(dataset)
         return found
     if not dataset.public:
-        return datasets.locate(dataset.name)  # raises, with what to do
+        return registry.locate(dataset.name)  # raises, with what to do
     _sweep(paths.external())
     try:
         if dataset.members:
@@ -79,7 +80,7 @@ def refuse_other(path: Path, name: str, sha256: str | None, what: str) -> None:
 
 
 def _fetch_files(dataset: Dataset, timeout: float) -> None:
-    root, sums = paths.external(), datasets_verify.expected(dataset)
+    root, sums = paths.external(), verify.expected(dataset)
     for file in dataset.wanted:
         path, known = root / file.path, sums.get(file.path)
         if known and path.is_file() and runs.sha256(path) == known:
@@ -220,7 +221,7 @@ def _facts(dataset: Dataset, sums: dict[str, tuple[str, int]]) -> dict[str, Any]
 
 
 def _refuse_changed(dataset: Dataset, facts: dict[str, Any]) -> None:
-    before = datasets_verify.record(dataset)
+    before = verify.record(dataset)
     if before.get("commit") == facts["commit"] and before.get("sha256") != facts["sha256"]:
         raise RunError(
             f"data set {dataset.name!r} is not what was recorded on its first download (sha256 "
@@ -231,7 +232,7 @@ def _refuse_changed(dataset: Dataset, facts: dict[str, Any]) -> None:
 
 def _fetch_members(dataset: Dataset, timeout: float) -> None:
     """The archive once, and out of it every data set that it holds and that is not here yet."""
-    if datasets_verify.intact(dataset):
+    if verify.intact(dataset):
         return
     address = dataset.address()
     place = paths.external() / ".archives" / f"{dataset.origin.commit}.zip"
@@ -244,7 +245,7 @@ def _fetch_members(dataset: Dataset, timeout: float) -> None:
     try:
         with zipfile.ZipFile(place) as archive:
             _extract(archive, dataset)
-            for other in datasets.REGISTRY.values():
+            for other in registry.REGISTRY.values():
                 if other.members and other.address() == address and not other.downloaded():
                     with contextlib.suppress(RunError):  # asked for by name, it will say what is wrong
                         _extract(archive, other)
