@@ -4,9 +4,10 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crs_lib import commands, notebook_parameters, notebooks, sweeps
+from crs_lib import commands, notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
+from crs_lib.notebooks import parameters, sweeps
 
 NOTEBOOK = "03_simulate"
 
@@ -27,7 +28,7 @@ def cells(arguments: Namespace) -> list[dict[str, Any]]:
     """The parameters of each run that was asked for, checked against the notebooks that take them."""
     given = commands.given_values(NOTEBOOK, arguments.values, arguments.file)
     if not arguments.sweep:
-        return [notebook_parameters.check(notebooks.parameters_of(NOTEBOOK), given, NOTEBOOK)]
+        return [parameters.check(notebooks.parameters_of(NOTEBOOK), given, NOTEBOOK)]
     own = {f"{NOTEBOOK}.{name}" for name in given}
     found = ({k: v for k, v in cell.items() if k not in own} for cell in sweeps.read(arguments.sweep).cells)
     return [{**cell, **given} for cell in found]

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crs_lib import notebook_parameters, notebooks
+from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
+from crs_lib.notebooks import parameters
 
 
 def run(parser: ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def given_values(notebook: str, pairs: list[list[str]], file: str | None) -> dic
     values = _yaml(file) if file else {}
     for name, text in pairs:
         known = declared.get(name)
-        values[name] = notebook_parameters.from_text(known, text) if known else text
+        values[name] = parameters.from_text(known, text) if known else text
     return values
 
 
@@ -65,7 +66,7 @@ def params(parser: ArgumentParser) -> None:
 
 def _params(arguments: Namespace) -> None:
     name = notebooks.find(arguments.notebook).stem
-    print(notebook_parameters.help_text(notebooks.parameters_of(arguments.notebook), name))
+    print(parameters.help_text(notebooks.parameters_of(arguments.notebook), name))
 
 
 def sweep(parser: ArgumentParser) -> None:
@@ -75,8 +76,8 @@ def sweep(parser: ArgumentParser) -> None:
 
 
 def _sweep(arguments: Namespace) -> None:
-    from crs_lib import sweeps
     from crs_lib.movies import models_ready
+    from crs_lib.notebooks import sweeps
 
     print(sweeps.run(arguments.file, say=print, ready=models_ready.check).to_string(index=False))
 

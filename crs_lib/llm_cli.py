@@ -6,10 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import batch_cli, commands, llm, notebook_parameters, notebooks
+from crs_lib import batch_cli, commands, llm, notebooks
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.llm import estimate as costs
+from crs_lib.notebooks import parameters
 
 _NOTEBOOK = "04_evaluate"
 _TAKEN = ("judges", "samples", "llm")  # of its parameters, by a judgement
@@ -117,7 +118,7 @@ def _judges_values(arguments: Namespace) -> dict[str, Any]:
     for name in given:
         if name not in _TAKEN:
             raise InputError(f"judge takes no parameter {name!r} (it takes: {', '.join(_TAKEN)})")
-    values = notebook_parameters.check(notebooks.parameters_of(_NOTEBOOK), given, _NOTEBOOK)
+    values = parameters.check(notebooks.parameters_of(_NOTEBOOK), given, _NOTEBOOK)
     if not values.get("judges"):
         raise InputError("judge needs at least one judge; name it, e.g. --judges ollama:llama3:instruct")
     return values

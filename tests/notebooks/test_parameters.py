@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.notebook_parameters import Parameter, check, checked, from_text, help_text, read
+from crs_lib.notebooks.parameters import Parameter, check, checked, from_text, help_text, read
 
 CELL = """run: str = "smoke"  # name of the run
 seed: int = 7  # seed of every random choice

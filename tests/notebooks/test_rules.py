@@ -7,7 +7,7 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.notebook_rules import rules
+from crs_lib.notebooks.rules import rules
 
 
 @pytest.fixture(scope="module")

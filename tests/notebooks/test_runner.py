@@ -15,7 +15,7 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.notebook_rules import load
+from crs_lib.notebooks.rules import load
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT = """import os, sys, crs_lib, matplotlib

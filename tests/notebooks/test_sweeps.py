@@ -5,9 +5,10 @@ import json
 import books
 import pytest
 
-from crs_lib import notebooks, sweeps
+from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.notebooks import sweeps
 
 pytestmark = pytest.mark.slow
 PLAIN = "from pathlib import Path\n\nfrom crs_lib import paths, tables"

@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from crs_lib import notebook_parameters, notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.notebook_parameters import Parameter
-from crs_lib.notebook_rules import load
+from crs_lib.notebooks import parameters as notebook_parameters
+from crs_lib.notebooks import runner
+from crs_lib.notebooks.parameters import Parameter
+from crs_lib.notebooks.rules import load
 
 _KEYS = ("notebooks", "parameters", "grid", "run")
 
@@ -33,14 +34,14 @@ _KEYS = ("notebooks", "parameters", "grid", "run")
 class Sweep:
     """A sweep, checked: every parameter is one of some notebook, every value is of its type."""
 
-    notebooks: tuple[Path, ...]
+    runner: tuple[Path, ...]
     cells: tuple[dict[str, Any], ...]
     grid: tuple[str, ...]
 
     @staticmethod
     def values_for(cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
         """The parameters of a cell that this notebook takes; what is its own goes before what all share."""
-        names = {parameter.name for parameter in notebooks.parameters_of(notebook)}
+        names = {parameter.name for parameter in runner.parameters_of(notebook)}
         shared = {name: value for name, value in cell.items() if name in names}
         own = f"{notebook.stem}."
         alone = {name.removeprefix(own): value for name, value in cell.items() if name.startswith(own)}
@@ -66,13 +67,13 @@ def read(file: str | Path) -> Sweep:
     parameters, grid = record.get("parameters") or {}, record.get("grid") or {}
     if not isinstance(parameters, dict) or not isinstance(grid, dict):
         raise InputError(f"{path.name}: 'parameters' and 'grid' must map names to values")
-    books = tuple(notebooks.find(str(name)) for name in record["notebooks"])
+    books = tuple(runner.find(str(name)) for name in record["notebooks"])
     twice = sorted(set(parameters) & set(grid))
     if twice or "run" in {str(name).rpartition(".")[2] for name in (*parameters, *grid)}:
         raise InputError(f"{path.name}: {twice or ['run']} stands twice; a run's name has its own key 'run'")
     cells = tuple(_cells(path.name, parameters, grid, record["run"]))
     sweep = Sweep(books, cells, tuple(grid))
-    declared = {book: notebooks.parameters_of(book) for book in books}
+    declared = {book: runner.parameters_of(book) for book in books}
     together = {parameter.name: parameter for known in declared.values() for parameter in known}
     owners = tuple(f"{book.stem}." for book in books)
     for cell in cells:
@@ -165,7 +166,7 @@ def run(
             if say:
                 say(f"{cell['run']}: {book.stem} …")
             try:
-                notebooks.run(book, values)
+                runner.run(book, values)
             except (InputError, RunError) as error:
                 rows.append({**row, "status": "failed"})
                 errors.append(f"{cell['run']}: {error}")
@@ -188,8 +189,8 @@ def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[Step]:
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
     """Whether the run holds this notebook, executed to its end with this code and these parameters."""
-    declared: list[Parameter] = notebooks.parameters_of(book)
-    path = notebooks.output(book, {p.name: p.default for p in declared} | dict(values))
+    declared: list[Parameter] = runner.parameters_of(book)
+    path = runner.output(book, {p.name: p.default for p in declared} | dict(values))
     if not path.is_file():
         return False
     try:

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib import notebook_parameters
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.notebook_kernel import PREFIX, execute
-from crs_lib.notebook_parameters import Parameter
-from crs_lib.notebook_rules import cells_tagged, load, rules
+from crs_lib.notebooks import parameters as notebook_parameters
+from crs_lib.notebooks.kernel import PREFIX, execute
+from crs_lib.notebooks.parameters import Parameter
+from crs_lib.notebooks.rules import cells_tagged, load, rules
 
 __all__ = ["begin", "find", "parameters_of", "refresh", "rules", "run", "study"]
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crs_lib import notebook_parameters
 from crs_lib.core.errors import InputError
+from crs_lib.notebooks import parameters
 
 LINES = 8
 SHARE = (40, 50)  # per cent of the cells that are text
@@ -84,7 +84,7 @@ def _parameters(notebook: Any, name: str) -> Iterator[str]:
         yield "exactly one cell must be tagged 'parameters', and it must be the first code cell"
         return
     try:
-        declared = notebook_parameters.read(tagged[0].source, name)
+        declared = parameters.read(tagged[0].source, name)
     except InputError as error:
         yield str(error)
         return

@@ -1,0 +1,1 @@
+"""Notebooks run strictly: parameters checked, kernels fresh, grids resumed, rules kept."""
