@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from rounds import Contender, report, seconds
 
-from crs_lib.movies.catalog import Catalog
+from crs_lib.catalog.catalog import Catalog
 
 GENRES = ("Drama", "Comedy", "War", "Horror", "Crime", "Family", "Action", "Music", "Mystery", "Romance")
 LANGUAGES = ("English", "French", "German", "Hindi", "Korean")

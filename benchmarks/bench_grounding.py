@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 from rounds import Contender, report, seconds
 
+from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words_of_many
-from crs_lib.movies import logs, simulate, sources
-from crs_lib.movies.catalog import Catalog
+from crs_lib.movies import logs, simulate
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
@@ -129,7 +130,7 @@ def check(grounder: Grounder, plain: Grounder, loop: Loop, automaton: Automaton,
 
 def forms_of(catalog: Catalog) -> list[str]:
     """Every folded spelling of every concept, once."""
-    from crs_lib.movies.fields import FIELDS
+    from crs_lib.catalog.fields import FIELDS
 
     terms = catalog.vocabulary
     return list(

@@ -8,8 +8,8 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.movies import fields
-from crs_lib.movies.catalog import Catalog
+from crs_lib.catalog import fields
+from crs_lib.catalog.catalog import Catalog
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from crs_lib.catalog import lexicon
 from crs_lib.core.text import fold, spans
-from crs_lib.movies import lexicon
 from crs_lib.movies.matching import cued
 
 _OPEN = "\"'“‘«*_`[("

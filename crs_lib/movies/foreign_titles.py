@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from crs_lib.catalog import lexicon
 from crs_lib.core.text import fold
-from crs_lib.movies import lexicon
 from crs_lib.movies.grounding import Grounder
 
 _MARKED = re.compile(

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.movies.index import Codes
+from crs_lib.catalog.index import Codes
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.catalog import fields, lexicon
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS, TAS_FIELDS
 from crs_lib.core.dialogue import Dialogue, Mark
 from crs_lib.core.text import batches, words
-from crs_lib.movies import evidence, fields, lexicon
-from crs_lib.movies.catalog import Catalog
-from crs_lib.movies.fields import FIELDS, TAS_FIELDS
+from crs_lib.movies import evidence
 from crs_lib.movies.forms import Forms
 from crs_lib.movies.grounded import Grounded, joined
 from crs_lib.movies.titles import Mention

@@ -21,7 +21,8 @@ def score_human(parser: ArgumentParser) -> None:
 
 
 def _score(arguments: Namespace) -> None:
-    from crs_lib.movies import adaptation_model, human, logs, sources
+    from crs_lib.catalog import sources
+    from crs_lib.movies import adaptation_model, human, logs
     from crs_lib.movies.grounding import Grounder
 
     head = adaptation_model.load(Path(arguments.head)) if arguments.head else None

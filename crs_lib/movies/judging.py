@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib import runs
+from crs_lib.catalog import sources
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
@@ -14,7 +15,7 @@ from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, Service
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.movies import canaries as spoiling
-from crs_lib.movies import judge, judge_ledger, judge_prompt, judge_settings, simulate, sources
+from crs_lib.movies import judge, judge_ledger, judge_prompt, judge_settings, simulate
 from crs_lib.movies.judge_ledger import Place, Sitting, Task
 from crs_lib.movies.judge_records import (
     SCORES,

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.text import listing, words
 from crs_lib.movies import wording
-from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
 
 _QUESTION_CUES = {

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.shift_plan import refinements, shift_turns, type_order
 from crs_lib.movies.shifts import SHIFTS, Shift, State, new_value, propose, wish_fields
 

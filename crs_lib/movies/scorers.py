@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from crs_lib import runs
+from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import words_of_many
 from crs_lib.llm import LLM
-from crs_lib.movies import asking, conventions, extractors, provenance, sources
-from crs_lib.movies.catalog import Catalog
+from crs_lib.movies import asking, conventions, extractors, provenance
 from crs_lib.movies.concepts import ConceptSpace
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.grounding import Grounder

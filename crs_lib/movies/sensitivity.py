@@ -14,12 +14,12 @@ import scipy
 from numpy.typing import NDArray
 
 from crs_lib import stats
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.metrics.composite import ItemWeights
 from crs_lib.movies import conventions
-from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.evaluate import score_all
 from crs_lib.movies.grounding import Grounder

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS, SHIFT_FIELDS
 from crs_lib.core.registry import Registry
-from crs_lib.movies.catalog import Catalog
-from crs_lib.movies.fields import FIELDS, SHIFT_FIELDS
 
 MAX_WISHES = 3
 _TRIES, _SHARED = 30, 3

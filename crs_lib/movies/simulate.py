@@ -9,13 +9,14 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import runs
+from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, scratch
-from crs_lib.movies import llm_roles, scenarios, sources, systems
-from crs_lib.movies.catalog import Catalog
+from crs_lib.movies import llm_roles, scenarios, systems
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.scenarios import Scenario

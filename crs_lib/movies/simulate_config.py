@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from crs_lib.catalog import sources
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.movies import llm_roles, scenarios, sources, systems
+from crs_lib.movies import llm_roles, scenarios, systems
 from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.scenarios import Rates
 from crs_lib.movies.shifts import SHIFTS

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.movies import sources
-from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.concepts import ConceptSpace
 
 CONCEPT_FIELDS = ("genre", "actor", "director", "writer", "language", "year")

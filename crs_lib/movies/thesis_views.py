@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from crs_lib import datasets
+from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.movies import extractors, logs, score_tables, simulate, sources
+from crs_lib.movies import extractors, logs, score_tables, simulate
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.scorers import Choice
 from crs_lib.movies.systems import World

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.text import words
 from crs_lib.movies import evidence
-from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.matching import Matcher
 
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import base
-from crs_lib.movies.fields import FIELDS
 from crs_lib.movies.scoring import Scorer
 
 Row = Mapping[str, Any]

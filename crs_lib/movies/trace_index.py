@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.text import fold
 from crs_lib.figures import style
 from crs_lib.metrics import base
-from crs_lib.movies.fields import FIELDS
 from crs_lib.movies.trace_data import TITLE, number
 from crs_lib.movies.trace_files import RunFiles, Scored
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from crs_lib.catalog.fields import PERSON_FIELDS
 from crs_lib.core.text import spans, words
-from crs_lib.movies.fields import PERSON_FIELDS
 from crs_lib.movies.grounding import Grounder, Match
 
 _NEGATIVE = (

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
 from crs_lib.movies import wording
-from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.scenarios import QUESTIONS, Scenario, Step, stratum
 
 _INSISTS = 0.6  # how often an unserved user insists instead of going on

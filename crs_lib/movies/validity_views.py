@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib.catalog import sources
 from crs_lib.figures import style
-from crs_lib.movies import gate, human, logs, sources
+from crs_lib.movies import gate, human, logs
 from crs_lib.movies.grounding import Grounder
 
 _LINES = ("-", "--", ":", "-.")

@@ -5,12 +5,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from crs_lib import prompts
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
 from crs_lib.llm.base import Message
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.quote import fence, one_line
-from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.llm_settings import LLMSettings
 
 TURN_LIMIT = 2_000  # characters of one utterance that the model reads

@@ -2,11 +2,12 @@
 
 import pytest
 
+from crs_lib.catalog import fields, sources
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.rng import stream
 from crs_lib.core.text import fold
-from crs_lib.movies import evidence, fields, sources, wording
-from crs_lib.movies.catalog import Catalog
-from crs_lib.movies.fields import FIELDS
+from crs_lib.movies import evidence, wording
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.shifts import State
 

@@ -2,10 +2,11 @@
 
 import pytest
 
+from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
-from crs_lib.movies import scenarios, shifts, sources, wording
-from crs_lib.movies.catalog import Catalog
+from crs_lib.movies import scenarios, shifts, wording
 from crs_lib.movies.shifts import SHIFTS, State
 
 SAMPLE = sources.load()

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.cleaning import clean
+from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER, SHIFT_FIELDS
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
-from crs_lib.movies.catalog import Catalog
-from crs_lib.movies.cleaning import clean
-from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER, SHIFT_FIELDS
 
 PROPERTY = settings(deadline=None)
 LABELS = {
@@ -192,7 +192,7 @@ def test_recommendations_answer_the_query_and_repeat(both, seed, limit):
 @PROPERTY
 @given(RECORDS)
 def test_saving_and_loading_keeps_the_catalogue(tmp_path_factory, records):
-    from crs_lib.movies import sources
+    from crs_lib.catalog import sources
 
     catalog = Catalog.from_records(records)
     path = tmp_path_factory.mktemp("saved") / "catalog.parquet"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crs_lib.movies import scenarios, simulate, sources, systems
+from crs_lib.catalog import sources
+from crs_lib.movies import scenarios, simulate, systems
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World

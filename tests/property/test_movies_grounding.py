@@ -6,10 +6,10 @@ import unicodedata
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.text import BREAK, fold, words
-from crs_lib.movies import sources
-from crs_lib.movies.catalog import Catalog
-from crs_lib.movies.fields import FIELDS
 from crs_lib.movies.grounding import Grounder
 
 PARTS = ("Marrow", "Tindal", "Quenby", "Zoëlynn", "STRASSE", "O'Marrow", "Ünsal")

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
+from crs_lib.catalog import lexicon, sources
+from crs_lib.catalog.fields import FIELDS, PERSON_FIELDS
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
-from crs_lib.movies import lexicon, sources
-from crs_lib.movies.fields import FIELDS, PERSON_FIELDS
 
 RAW = json.loads((paths.samples() / "movies.json").read_text(encoding="utf-8"))
 SAMPLE = sources.load()

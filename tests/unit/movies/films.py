@@ -1,6 +1,6 @@
 """A catalogue of ten invented films, small enough to answer every query on paper."""
 
-from crs_lib.movies.catalog import Catalog
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
 
 

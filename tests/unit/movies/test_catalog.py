@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from films import RECORDS, TITLES, catalog
 
+from crs_lib.catalog import fields, sources
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
-from crs_lib.movies import fields, sources, views
-from crs_lib.movies.catalog import Catalog
+from crs_lib.movies import views
 
 TEN = catalog()
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from crs_lib.catalog.cleaning import clean
 from crs_lib.core.errors import InputError
-from crs_lib.movies.cleaning import clean
 
 DIRTY = [
     ("Alpha", {"genre": ["Drama", "drama film", "France"], "actor": ["Ana  Bell", "ana bell", "nm123"], "year": "1980"}),

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM
-from crs_lib.movies import extractors, sources
+from crs_lib.movies import extractors
 from crs_lib.movies.concepts import ConceptSpace
 from crs_lib.movies.extractors import EXTRACTORS, Material
 from crs_lib.movies.substrings import SubstringMatcher

@@ -2,9 +2,9 @@
 
 import pytest
 
+from crs_lib.catalog import fields, lexicon
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
-from crs_lib.movies import fields, lexicon
 
 
 @pytest.mark.parametrize(

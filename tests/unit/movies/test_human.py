@@ -10,9 +10,10 @@ from films import grounder
 from scipy import stats as scipy_stats
 
 from crs_lib.__main__ import main
+from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.movies import adaptation_model, human, human_scores, human_wishes, logs, sources
+from crs_lib.movies import adaptation_model, human, human_scores, human_wishes, logs
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.human_scores import Reply, adaptation
 

@@ -4,9 +4,9 @@ import pytest
 from films import TITLES, catalog, grounder
 from test_wording import every_text
 
+from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.rng import stream
 from crs_lib.movies import replies
-from crs_lib.movies.catalog import Catalog
 from crs_lib.movies.grounding import Grounder
 
 TEN = grounder()

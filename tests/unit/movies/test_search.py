@@ -8,8 +8,8 @@ from films import catalog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.movies import answers
-from crs_lib.movies.search import Found, Group, Wish, all_of, most_of
+from crs_lib.catalog import index as answers
+from crs_lib.catalog.index import Found, Group, Wish, all_of, most_of
 
 MANY = 5_000  # more than a small catalogue: rare concepts are looked up by bisection
 

@@ -7,9 +7,10 @@ import os
 import pytest
 
 from crs_lib import runs
+from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.movies import simulate, sources
+from crs_lib.movies import simulate
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World

@@ -6,9 +6,9 @@ import os
 import pandas as pd
 import pytest
 
+from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.movies import sources
 
 
 def written(folder, text, name="films.json"):

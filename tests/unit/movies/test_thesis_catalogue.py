@@ -5,9 +5,10 @@ import random
 
 import pytest
 
+from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
-from crs_lib.movies import conventions, evaluate, logs, scenarios, simulate, sources
+from crs_lib.movies import conventions, evaluate, logs, scenarios, simulate
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World

@@ -6,8 +6,9 @@ import nbformat
 import pandas as pd
 import pytest
 
+from crs_lib.catalog import sources
 from crs_lib.core import paths
-from crs_lib.movies import conventions, evaluate, simulate, sources, systems, tour, tracker
+from crs_lib.movies import conventions, evaluate, simulate, systems, tour, tracker
 from crs_lib.movies.grounding import Grounder
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from crs_lib.movies import scenarios, sources
+from crs_lib.catalog import sources
+from crs_lib.movies import scenarios
 from crs_lib.movies.scenarios import Rates
 from crs_lib.movies.users import User
 

@@ -10,12 +10,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ollama_server import Faults, OllamaServer
 
+from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, LLMError, template
 from crs_lib.llm.errors import EmptyReply, Unreachable
 from crs_lib.llm.pool import Pool
-from crs_lib.movies import foreign_titles, simulate, sources, systems, user_wording, worded, worded_prompt
+from crs_lib.movies import foreign_titles, simulate, systems, user_wording, worded, worded_prompt
 from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.simulate import SimulateConfig

@@ -5,9 +5,10 @@ import itertools
 import pytest
 from films import grounder
 
+from crs_lib.catalog import fields, sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
-from crs_lib.movies import fields, scenarios, sources, wording
+from crs_lib.movies import scenarios, wording
 from crs_lib.movies.grounding import Grounder
 
 FILES = ("user", "system")

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from crs_lib.catalog import lexicon
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold, words
-from crs_lib.movies import lexicon
 
 FIRST_FILM_YEAR = 1900
 

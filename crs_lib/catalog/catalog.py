@@ -9,14 +9,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.catalog import fields
+from crs_lib.catalog.cleaning import CleaningReport, Item, clean
+from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER
+from crs_lib.catalog.index import (
+    Answers,
+    Codes,
+    Constraints,
+    Found,
+    Group,
+    Pair,
+    Remembered,
+    Wish,
+    all_of,
+    invert,
+    item_facts,
+    most_of,
+    vocabulary,
+)
 from crs_lib.core import rng, tables
 from crs_lib.core.text import fold
-from crs_lib.movies import fields
-from crs_lib.movies.answers import Answers, Constraints, Pair, Remembered
-from crs_lib.movies.cleaning import CleaningReport, Item, clean
-from crs_lib.movies.fields import FIELDS, RELAXATION_ORDER
-from crs_lib.movies.index import Codes, invert, item_facts, vocabulary
-from crs_lib.movies.search import Found, Group, Wish, all_of, most_of
 
 __all__ = ["Catalog", "Constraints", "Found"]
 _PLACE = {name: place for place, name in enumerate(RELAXATION_ORDER)}
@@ -147,7 +159,7 @@ class Catalog:
     @cached_property
     def titles(self) -> "Titles":
         """The titles, compiled for lookup in text."""
-        from crs_lib.movies.lexicon import COMMON_WORDS
+        from crs_lib.catalog.lexicon import COMMON_WORDS
         from crs_lib.movies.titles import Titles
 
         return Titles(self, self.everyday_words | COMMON_WORDS)

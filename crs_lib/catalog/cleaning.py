@@ -7,9 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib.catalog.fields import FIELDS, Cleaned
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, shorten
-from crs_lib.movies.fields import FIELDS, Cleaned
 
 
 @dataclass

@@ -1,0 +1,1 @@
+"""The closed movie catalogue: fields, cleaning, index, exact queries."""
