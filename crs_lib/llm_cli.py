@@ -44,8 +44,8 @@ def _estimate(arguments: Namespace) -> None:
 
 def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Work]:
     """What one run asks of each model: at most so many calls, failures and repetitions left aside."""
+    from crs_lib.llm.settings import LLMSettings
     from crs_lib.movies.judging import JudgeConfig
-    from crs_lib.movies.llm_settings import LLMSettings
     from crs_lib.movies.simulate import SimulateConfig
 
     config = SimulateConfig(**batch_cli.of_simulate(dict(cell)))

@@ -15,7 +15,7 @@ import httpx
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.llm import addresses, loop
+from crs_lib.llm import http, loop
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, Refused, Unreachable
 from crs_lib.llm.http import KeyOnlyTo, check_timeout, connection, from_status, from_transport, secret
@@ -51,7 +51,7 @@ class Ollama:
         self.spec = f"ollama:{argument}"
         _client_package()
         named = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1"
-        self._endpoints = addresses.parse(named, port=PORT, variable="OLLAMA_HOST")
+        self._endpoints = http.parse(named, port=PORT, variable="OLLAMA_HOST")
         self.timeout = check_timeout(timeout)
         self.keep_alive, self.think, self.stream = keep_alive, think, stream
         self._key = secret("OLLAMA_API_KEY", send_key)

@@ -10,7 +10,7 @@ import httpx
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.llm import addresses, loop
+from crs_lib.llm import http, loop
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.errors import Garbled, LLMError, ModelMissing
 from crs_lib.llm.http import KeyOnlyTo, check_timeout, connection, from_status, from_transport, secret
@@ -48,7 +48,7 @@ class OpenAI:
         self.model = argument
         self.spec = f"openai:{argument}"
         named = host or os.environ.get("OPENAI_BASE_URL") or "127.0.0.1"
-        found = addresses.parse(named, port=PORT, variable="OPENAI_BASE_URL")
+        found = http.parse(named, port=PORT, variable="OPENAI_BASE_URL")
         self._endpoints = tuple(address.removesuffix("/v1") for address in found)
         self.timeout = check_timeout(timeout)
         self._key = secret("OPENAI_API_KEY", send_key)

@@ -1,8 +1,9 @@
 """What stands around a reply: thinking aloud, code fences, JSON that must keep a schema."""
 
+import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -69,3 +70,24 @@ def _validator(schema: str) -> Any:
     from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
 
     return Draft202012Validator(json.loads(schema))
+
+
+# Not escaped by JSON, and read as line ends by some.
+_BREAKS = str.maketrans({"\x7f": "\\u007f", "\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"})
+
+
+def one_line(text: str) -> str:
+    """The text as a JSON string, on one line whatever it holds; quotes inside are escaped."""
+    return json.dumps(text, ensure_ascii=False).translate(_BREAKS)
+
+
+def fence(texts: Iterable[str]) -> str:
+    """A code of 16 hex digits that occurs in none of the texts; the same for the same texts.
+
+    It is made from the texts themselves, so nothing in them can know it.
+    """
+    whole = "\x00".join(texts)
+    code = hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()[:16]
+    while code in whole:
+        code = hashlib.sha256(code.encode()).hexdigest()[:16]
+    return code

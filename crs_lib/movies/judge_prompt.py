@@ -12,7 +12,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import Message
 from crs_lib.llm.limits import tokens_at_most, tokens_of
-from crs_lib.llm.quote import fence, one_line
+from crs_lib.llm.text import fence, one_line
 
 CONSTRUCTS = ("proactiveness", "coherence", "personalization")
 LOWEST, HIGHEST = 1, 5

@@ -6,8 +6,8 @@ from typing import Any
 
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
+from crs_lib.llm import settings as role_settings
 from crs_lib.llm.pool import Service
-from crs_lib.movies import role_settings
 from crs_lib.movies.judge_prompt import CONSTRUCTS
 
 _OWN = ("seed", "together")

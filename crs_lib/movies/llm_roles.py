@@ -8,8 +8,8 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.preflight import Need, preflight
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import worded_prompt
-from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.systems import SYSTEMS
 
 _WEIGHTS = "weights of "

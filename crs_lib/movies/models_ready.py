@@ -7,10 +7,10 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.llm.base import fingerprint
 from crs_lib.llm.preflight import Need, preflight
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import judging, llm_roles
 from crs_lib.movies.judge_records import STAGE
 from crs_lib.movies.judging import JudgeConfig
-from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.simulate_config import STUDY, SimulateConfig
 
 

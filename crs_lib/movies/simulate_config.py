@@ -7,8 +7,8 @@ from typing import Any
 from crs_lib.catalog import sources
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import llm_roles, scenarios, systems
-from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.scenarios import Rates
 from crs_lib.movies.shifts import SHIFTS
 from crs_lib.runs import batch

@@ -16,9 +16,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.pool import Pool
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import replies, tracker
 from crs_lib.movies.grounding import Grounder
-from crs_lib.movies.llm_settings import LLMSettings
 
 N_ITEMS = 3
 

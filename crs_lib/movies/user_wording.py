@@ -7,8 +7,8 @@ from crs_lib.core import rng
 from crs_lib.llm.base import Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.pool import Pool
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies.grounding import Grounder
-from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.users import Phrasing
 
 LONGEST = 600  # characters of an utterance

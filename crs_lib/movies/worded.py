@@ -16,10 +16,10 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import Message, Request
 from crs_lib.llm.limits import room, tokens_at_most
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import foreign_titles, worded_prompt
 from crs_lib.movies.foreign_titles import Foreign
 from crs_lib.movies.grounding import Grounder
-from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.systems import Reply, Tracker, World, rank
 
 

@@ -10,8 +10,8 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
 from crs_lib.llm.base import Message
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
-from crs_lib.llm.quote import fence, one_line
-from crs_lib.movies.llm_settings import LLMSettings
+from crs_lib.llm.settings import LLMSettings
+from crs_lib.llm.text import fence, one_line
 
 TURN_LIMIT = 2_000  # characters of one utterance that the model reads
 _NOTHING = "- nothing that is recorded yet"

@@ -12,8 +12,8 @@ from crs_lib.core.errors import RunError
 from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
 from crs_lib.llm.pool import Service
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import evaluate, judging, report, simulate
-from crs_lib.movies.llm_settings import LLMSettings
 
 SIZE = (2, 2, 4)  # models, sessions, turns
 

@@ -11,7 +11,7 @@ from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, export
 from crs_lib.llm.preflight import Need, preflight
-from crs_lib.llm.quote import fence, one_line
+from crs_lib.llm.text import fence, one_line
 from crs_lib.movies.judge import Settings, judge_session
 
 pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")

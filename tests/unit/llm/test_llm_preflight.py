@@ -9,7 +9,7 @@ import pytest
 from ollama_server import DIGEST, OllamaServer
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm import addresses
+from crs_lib.llm import http
 from crs_lib.llm.preflight import Need, preflight
 
 
@@ -64,7 +64,7 @@ def test_all_that_is_missing_is_said_at_once() -> None:
     ],
 )
 def test_addresses_are_read_as_people_write_them(given: str, expected: tuple[str, ...]) -> None:
-    assert addresses.parse(given, port=11434, variable="OLLAMA_HOST") == expected
+    assert http.parse(given, port=11434, variable="OLLAMA_HOST") == expected
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_addresses_are_read_as_people_write_them(given: str, expected: tuple[str
 )
 def test_addresses_that_cannot_be_used_are_refused(given: str) -> None:
     with pytest.raises(InputError) as caught:
-        addresses.parse(given, port=11434, variable="OLLAMA_HOST")
+        http.parse(given, port=11434, variable="OLLAMA_HOST")
     assert "s3cret" not in str(caught.value)
 
 
@@ -112,4 +112,4 @@ def test_a_server_that_is_not_there_says_how_to_start_it() -> None:
     ],
 )
 def test_this_machine_is_known(address: str, local: bool) -> None:
-    assert addresses.is_local(address) is local
+    assert http.is_local(address) is local

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 
-from crs_lib.llm import addresses
+from crs_lib.llm import http
 from crs_lib.llm.http import KeyOnlyTo, connection
 from crs_lib.llm.transport import PlainHTTP
 
@@ -166,6 +166,6 @@ def test_proxies_and_encryption_are_left_to_httpx(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     auth = KeyOnlyTo(None, [address])
-    assert addresses.has_proxy(address) is proxied
+    assert http.has_proxy(address) is proxied
     assert ("transport" in connection(address, 5, auth)) is not proxied
     assert "transport" not in connection(address.replace("http:", "https:"), 5, auth)

@@ -13,7 +13,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.errors import LLMError, Unreachable
 from crs_lib.llm.limits import room, tokens_at_most
-from crs_lib.llm.quote import fence, one_line
+from crs_lib.llm.text import fence, one_line
 from crs_lib.movies import judge_prompt
 from crs_lib.movies.judge import (
     Settings,

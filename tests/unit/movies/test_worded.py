@@ -16,9 +16,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, LLMError, template
 from crs_lib.llm.errors import EmptyReply, Unreachable
 from crs_lib.llm.pool import Pool
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import foreign_titles, simulate, systems, user_wording, worded, worded_prompt
 from crs_lib.movies.grounding import Grounder
-from crs_lib.movies.llm_settings import LLMSettings
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 
