@@ -1,0 +1,1 @@
+"""Rankings of texts: lexical, dense, fused."""

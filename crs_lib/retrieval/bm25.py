@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.retrieval.hits import Top, top_k
 from crs_lib.retrieval.store import load_arrays, save_folder
-from crs_lib.retrieval.topk import Top, top_k
 
 Idf = Literal["lucene", "okapi"]
 _CHUNK = 20_000  # documents whose tokens are held at once while the index is built

@@ -10,9 +10,8 @@ import numpy as np
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.base import RETRIEVERS
 from crs_lib.retrieval.dense import ENCODERS, Floats
-from crs_lib.retrieval.hits import Hit, named
+from crs_lib.retrieval.hits import Hit, named, top_k
 from crs_lib.retrieval.store import load_arrays, save_folder
-from crs_lib.retrieval.topk import top_k
 
 _DENSE, _FAISS = "crs-dense-1", "crs-faiss-1"
 _BATCH = 1_000

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.retrieval.topk import top_k
+from crs_lib.retrieval.hits import top_k
 
 SCORES = st.lists(
     st.one_of(st.integers(-2, 4).map(float), st.floats(-5, 5, width=32), st.just(float("nan"))), max_size=700
