@@ -20,7 +20,6 @@ from crs_lib.stats.effects import (
     partial_eta_squared,
     rank_biserial,
 )
-from crs_lib.stats.equivalence import tost_pairs
 from crs_lib.stats.groups import games_howell, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.ladder import Ladder, ladder
 from crs_lib.stats.mixed import MixedModel, clustered_ols, mixed_model
@@ -30,6 +29,7 @@ from crs_lib.stats.paired import (
     mean_differences,
     rm_anova,
     sign_flip_pairs,
+    tost_pairs,
     wilcoxon_pairs,
 )
 from crs_lib.stats.plan import Plan, read_plan

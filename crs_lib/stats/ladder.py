@@ -12,12 +12,11 @@ from crs_lib.core.errors import InputError
 from crs_lib.stats.assumptions import assumptions
 from crs_lib.stats.bootstrap import cluster_bootstrap, cluster_bootstrap_differences
 from crs_lib.stats.effects import omega_squared, paired_effects, partial_eta_squared
-from crs_lib.stats.equivalence import tost_pairs
 from crs_lib.stats.frames import check_columns, levels, numbers, table
 from crs_lib.stats.groups import games_howell, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.mixed import MixedModel, clustered_ols, mixed_model
 from crs_lib.stats.multiple import adjust
-from crs_lib.stats.paired import friedman, rm_anova, sign_flip_pairs, wilcoxon_pairs
+from crs_lib.stats.paired import friedman, rm_anova, sign_flip_pairs, tost_pairs, wilcoxon_pairs
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import minimum_detectable_effect, sessions_needed, variance_components
 from crs_lib.stats.ranking import leaderboard

@@ -14,7 +14,7 @@ from stats_examples import (
 )
 
 from crs_lib import stats
-from crs_lib.stats.noncentral import noncentral_f_interval, noncentral_t_interval
+from crs_lib.stats.effects import noncentral_f_interval, noncentral_t_interval
 
 TABLE = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=15)
 
