@@ -24,8 +24,8 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words_of_many
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import logs, simulate
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from model_server import server, shown, stats
 
 from crs_lib.catalog import sources
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import LLM, Cache, Recorder, Request
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import simulate
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 

@@ -34,7 +34,7 @@ __all__ = ["Catalog", "Constraints", "Found"]
 _PLACE = {name: place for place, name in enumerate(RELAXATION_ORDER)}
 
 if TYPE_CHECKING:
-    from crs_lib.movies.titles import Titles
+    from crs_lib.grounding.titles import Titles
 
 
 class Catalog:
@@ -160,7 +160,7 @@ class Catalog:
     def titles(self) -> "Titles":
         """The titles, compiled for lookup in text."""
         from crs_lib.catalog.lexicon import COMMON_WORDS
-        from crs_lib.movies.titles import Titles
+        from crs_lib.grounding.titles import Titles
 
         return Titles(self, self.everyday_words | COMMON_WORDS)
 

@@ -27,7 +27,7 @@ class Cleaned(NamedTuple):
 class Field:
     """A catalogue field and everything that depends on it.
 
-    ``rule`` names the matching rule of :mod:`crs_lib.movies.grounding` for everyday words; ``keep``
+    ``rule`` names the matching rule of :mod:`crs_lib.grounding.grounder` for everyday words; ``keep``
     is the place in the relaxation order (the smallest is given up first); ``weight`` is how often
     users wish for the field.
     """

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import overlap, similarity
-from crs_lib.movies.grounding import Grounder
 
 Floats = NDArray[np.float64]
 

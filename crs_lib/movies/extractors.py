@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.registry import Registry
 from crs_lib.core.text import fold, words_of_many
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.grounding.matcher import Matcher
 from crs_lib.llm import LLM
 from crs_lib.movies.concepts import ConceptSpace
-from crs_lib.movies.grounding import Grounder
-from crs_lib.movies.matching import Matcher
 from crs_lib.movies.substrings import SubstringMatcher
 
 Sets = list[frozenset[int]]

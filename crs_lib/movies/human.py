@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from crs_lib.core import rng
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import adaptation_model, human_scores
 from crs_lib.movies.adaptation_model import Head
-from crs_lib.movies.grounding import Grounder
 
 Floats = NDArray[np.float64]
 SCORE, HEAD, RATING, OVERALL = "heard_adaptation", "learned_head", "relevance", "dialogue_overall"

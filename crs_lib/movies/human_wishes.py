@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from crs_lib.core.text import fold
-from crs_lib.movies.grounding import Grounder, Match
+from crs_lib.grounding.grounder import Grounder, Match
 
 _FIELDS = ("genre", "actor", "director", "writer", "language")
 _NEGATIVE = re.compile(

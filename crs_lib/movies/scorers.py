@@ -14,11 +14,11 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import words_of_many
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import LLM
 from crs_lib.movies import asking, conventions, extractors, provenance
 from crs_lib.movies.concepts import ConceptSpace
 from crs_lib.movies.conventions import Convention
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS, Scorer, Scores, Text
 
 SIMILARITIES = ("tfidf", "minilm")

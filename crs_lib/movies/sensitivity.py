@@ -18,11 +18,11 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics.composite import ItemWeights
 from crs_lib.movies import conventions
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.evaluate import score_all
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig, session
 from crs_lib.movies.systems import World
 

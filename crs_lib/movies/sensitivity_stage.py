@@ -10,9 +10,9 @@ from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
 from crs_lib.movies import evaluate, llm_roles, sensitivity, simulate
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.scenarios import Rates
 from crs_lib.movies.simulate import SimulateConfig
 

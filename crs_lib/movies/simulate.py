@@ -14,11 +14,11 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, scratch
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import llm_roles, scenarios, systems
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.scenarios import Scenario
 from crs_lib.movies.simulate_config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
 from crs_lib.movies.systems import World

@@ -7,7 +7,7 @@ import pandas as pd
 
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.text import words
-from crs_lib.movies.grounding import Grounder
+from crs_lib.grounding.grounder import Grounder
 
 
 def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:

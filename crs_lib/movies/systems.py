@@ -14,11 +14,11 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import replies, tracker
-from crs_lib.movies.grounding import Grounder
 
 N_ITEMS = 3
 

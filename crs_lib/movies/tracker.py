@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from crs_lib.catalog.fields import PERSON_FIELDS
 from crs_lib.core.text import spans, words
-from crs_lib.movies.grounding import Grounder, Match
+from crs_lib.grounding.grounder import Grounder, Match
 
 _NEGATIVE = (
     "not", "no", "without", "instead of", "rather than", "forget", "drop", "skip", "swap", "enough of",

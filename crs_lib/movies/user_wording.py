@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from crs_lib import prompts
 from crs_lib.core import rng
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.base import Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.users import Phrasing
 
 LONGEST = 600  # characters of an utterance

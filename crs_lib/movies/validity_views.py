@@ -9,8 +9,8 @@ import pandas as pd
 
 from crs_lib.catalog import sources
 from crs_lib.figures import style
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import gate, human, logs
-from crs_lib.movies.grounding import Grounder
 
 _LINES = ("-", "--", ":", "-.")
 

@@ -10,8 +10,8 @@ from crs_lib.catalog.catalog import Catalog, Constraints
 from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.text import shorten
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
-from crs_lib.movies.grounding import Grounder
 
 TURN_COLUMNS = (
     "cross_coherence",

@@ -14,12 +14,13 @@ from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
+from crs_lib.grounding import unknown_titles
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.grounding.unknown_titles import Foreign
 from crs_lib.llm.base import Message, Request
 from crs_lib.llm.limits import room, tokens_at_most
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import foreign_titles, worded_prompt
-from crs_lib.movies.foreign_titles import Foreign
-from crs_lib.movies.grounding import Grounder
+from crs_lib.movies import worded_prompt
 from crs_lib.movies.systems import Reply, Tracker, World, rank
 
 
@@ -73,7 +74,7 @@ def read(grounder: Grounder, answer: str, asked: Asked, *, structured: bool) -> 
     else:
         about = {mention.item for mention in grounder.titles(asked.heard)} - set(asked.offered)
         items = tuple(item for item in found if item not in about)
-    foreign = foreign_titles.find(grounder, text, [(m.start, m.end) for m in mentions], asked.heard)
+    foreign = unknown_titles.find(grounder, text, [(m.start, m.end) for m in mentions], asked.heard)
     return Said(text, items, tuple(foreign), tuple(item for item in found if item not in items))
 
 
@@ -82,7 +83,7 @@ def without_foreign(grounder: Grounder, said: Said, asked: Asked) -> Said:
 
     What is recommended is then what the remaining text names; the titles stay on record.
     """
-    text = foreign_titles.cut(said.text, said.foreign)
+    text = unknown_titles.cut(said.text, said.foreign)
     left = {mention.item for mention in grounder.titles(text, prefer=asked.offered)}
     return replace(said, text=text, items=tuple(item for item in said.items if item in left))
 

@@ -7,8 +7,9 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.rng import stream
 from crs_lib.core.text import fold
-from crs_lib.movies import evidence, wording
-from crs_lib.movies.grounding import Grounder
+from crs_lib.grounding import rules as evidence
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.movies import wording
 from crs_lib.movies.shifts import State
 
 SAMPLE = sources.load()

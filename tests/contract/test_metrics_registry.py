@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 
 from crs_lib.catalog import sources
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER
 from crs_lib.movies import conventions, evaluate, simulate
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World

@@ -7,8 +7,8 @@ import pytest
 from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import split_spec
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import simulate, systems
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import SYSTEMS, Reply, World
 

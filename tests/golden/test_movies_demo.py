@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from crs_lib.catalog import sources
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import conventions, evaluate, scenarios, shift_plan, simulate
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 

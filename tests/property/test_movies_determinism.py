@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crs_lib.catalog import sources
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import scenarios, simulate, systems
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 
@@ -27,7 +27,7 @@ SEEDS = st.integers(0, 2**40)
 SCRIPT = """
 import hashlib, sys
 from crs_lib.movies import conventions, evaluate, simulate, sources
-from crs_lib.movies.grounding import Grounder
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 from crs_lib import tables

@@ -8,8 +8,8 @@ import pytest
 from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Turn
 from crs_lib.core.errors import InputError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import arms, simulate, simulator_checks
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 

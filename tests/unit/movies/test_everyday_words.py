@@ -3,7 +3,7 @@
 import pytest
 
 from crs_lib.core.text import words
-from crs_lib.movies import evidence
+from crs_lib.grounding import rules as evidence
 
 EVERYDAY = frozenset({"her", "sting", "red", "the", "war", "of", "roses", "x", "polish"})
 

@@ -9,7 +9,7 @@ from films import catalog, grounder
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.movies.grounding import Grounder, keys_by_field
+from crs_lib.grounding.grounder import Grounder, keys_by_field
 
 TEN = grounder()
 

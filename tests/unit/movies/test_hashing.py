@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import RunError
-from crs_lib.movies import hashing, kernel, numpy_kernel
-from crs_lib.movies.matching import Matcher
+from crs_lib.grounding import hashing, scan_numba, scan_numpy
+from crs_lib.grounding.matcher import Matcher
 
 KEYS = st.integers(0, 2**64 - 1)
 WORDS = ["ab", "a", "b", "aa", "ba", "bab"]
-SCANS = [pytest.param(numpy_kernel.scan, id="numpy"), pytest.param(kernel.scan, id="compiled")]
-if not kernel.available():
+SCANS = [pytest.param(scan_numpy.scan, id="numpy"), pytest.param(scan_numba.scan, id="compiled")]
+if not scan_numba.available():
     SCANS.pop()
 
 

@@ -13,8 +13,8 @@ from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import adaptation_model, human, human_scores, human_wishes, logs
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.human_scores import Reply, adaptation
 
 TEN = grounder()

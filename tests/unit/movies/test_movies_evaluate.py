@@ -151,7 +151,7 @@ def test_long_form_for_statistics(run):
 
 
 def test_dialogues_are_scored_alike_whatever_their_company(run):
-    from crs_lib.movies.grounding import Grounder
+    from crs_lib.grounding.grounder import Grounder
 
     talks, real = simulate.dialogues("r"), Grounder(evaluate.catalog_of("r"))
     rule = conventions.get("default")

@@ -8,8 +8,8 @@ import pytest
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import scenarios, shift_plan
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.scenarios import Rates
 from crs_lib.movies.users import User, must_voice
 

@@ -6,9 +6,9 @@ from scipy import stats
 
 from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics.composite import ItemWeights
 from crs_lib.movies import sensitivity, simulate
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 

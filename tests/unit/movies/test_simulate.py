@@ -10,8 +10,8 @@ from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import simulate
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 

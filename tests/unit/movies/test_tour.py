@@ -8,8 +8,8 @@ import pytest
 
 from crs_lib.catalog import sources
 from crs_lib.core import paths
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import conventions, evaluate, simulate, systems, tour, tracker
-from crs_lib.movies.grounding import Grounder
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import conventions, evaluate, judge_records, simulate, trace
-from crs_lib.movies.grounding import Grounder
 from crs_lib.movies.page import Link, Mean, cell, fill, table
 from crs_lib.movies.scoring import Scorer
 from crs_lib.movies.trace_data import SessionView, judge_notes, lean, number, pieces, script, wish_list

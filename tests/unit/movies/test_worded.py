@@ -13,12 +13,13 @@ from ollama_server import Faults, OllamaServer
 from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.grounding import unknown_titles
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import LLM, LLMError, template
 from crs_lib.llm.errors import EmptyReply, Unreachable
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import foreign_titles, simulate, systems, user_wording, worded, worded_prompt
-from crs_lib.movies.grounding import Grounder
+from crs_lib.movies import simulate, systems, user_wording, worded, worded_prompt
 from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.movies.systems import World
 
@@ -81,24 +82,24 @@ def structured(text, pick=1, known=None):
 )
 def test_titles_are_found_by_how_they_are_written(world, text, found):
     named = [(m.start, m.end) for m in world.grounder.titles(text)]
-    assert [one.title for one in foreign_titles.find(world.grounder, text, named)] == found
-    for one in foreign_titles.find(world.grounder, text, named):
+    assert [one.title for one in unknown_titles.find(world.grounder, text, named)] == found
+    for one in unknown_titles.find(world.grounder, text, named):
         assert text[one.start : one.end] == one.title
 
 
 def test_the_users_own_words_are_no_hallucination(world):
     text = 'You asked about "Lamps of Nowhere".'
-    assert foreign_titles.find(world.grounder, text, [], "Do you know Lamps of Nowhere?") == []
-    assert len(foreign_titles.find(world.grounder, text, [], "Hello")) == 1
+    assert unknown_titles.find(world.grounder, text, [], "Do you know Lamps of Nowhere?") == []
+    assert len(unknown_titles.find(world.grounder, text, [], "Hello")) == 1
 
 
 def test_cutting_takes_whole_sentences(world):
     text = 'Metropolis (1927) fits. Or take "Lamps of Nowhere"! It is long. See Ape Days (1990).'
-    found = foreign_titles.find(world.grounder, text, [(m.start, m.end) for m in world.grounder.titles(text)])
-    assert foreign_titles.cut(text, found) == "Metropolis (1927) fits. It is long."
+    found = unknown_titles.find(world.grounder, text, [(m.start, m.end) for m in world.grounder.titles(text)])
+    assert unknown_titles.cut(text, found) == "Metropolis (1927) fits. It is long."
     assert (
-        foreign_titles.cut(
-            '"Lamps of Nowhere".', foreign_titles.find(world.grounder, '"Lamps of Nowhere".', [])
+        unknown_titles.cut(
+            '"Lamps of Nowhere".', unknown_titles.find(world.grounder, '"Lamps of Nowhere".', [])
         )
         == ""
     )

@@ -8,8 +8,8 @@ from films import grounder
 from crs_lib.catalog import fields, sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import scenarios, wording
-from crs_lib.movies.grounding import Grounder
 
 FILES = ("user", "system")
 

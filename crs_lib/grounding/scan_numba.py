@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from crs_lib.core.text import BREAK, LONG, UNKNOWN, code_points, fold, fold_table
-from crs_lib.movies import hashing
-from crs_lib.movies.hashing import SPREAD, Hits, Tables
+from crs_lib.grounding import hashing
+from crs_lib.grounding.hashing import SPREAD, Hits, Tables
 
 _LETTERS, _WORDS = np.uint64(hashing.LETTERS), np.uint64(hashing.WORDS)
 _NONE, _BLANK = np.uint64(0), np.uint32(32)
@@ -133,7 +133,7 @@ def _pass(
 
 
 def _cued(words: Any, start: Any, end: Any, count: Any, slots: Any, held: Any, shift: Any, reach: Any) -> Any:
-    """Whether a cue stands near a word run, as :func:`crs_lib.movies.matching.cued` says."""
+    """Whether a cue stands near a word run, as :func:`crs_lib.grounding.matcher.cued` says."""
     for w in range(max(0, start - reach), min(count, end + reach)):
         cue = -1 if start <= w < end else _find(slots, held, shift, words[w])
         if cue > 0:

@@ -1,4 +1,4 @@
-"""Finding forms in many texts in numpy passes: the hits of :mod:`crs_lib.movies.kernel` without numba."""
+"""Finding forms in many texts in numpy passes: the hits of :mod:`crs_lib.grounding.scan_numba` without numba."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.text import BREAK, folded_codes
-from crs_lib.movies.hashing import LETTERS, WORDS, Hits, Keys, Places, Tables, run_hashes
+from crs_lib.grounding.hashing import LETTERS, WORDS, Hits, Keys, Places, Tables, run_hashes
 
 
 class _Runs(NamedTuple):
@@ -54,7 +54,7 @@ def scan(texts: Sequence[str], tables: Tables) -> Hits:
 
 
 def _cued(words: Keys, runs: _Runs, tables: Tables) -> NDArray[np.bool_]:
-    """Whether a cue stands near each run, as :func:`crs_lib.movies.matching.cued` says."""
+    """Whether a cue stands near each run, as :func:`crs_lib.grounding.matcher.cued` says."""
     near = np.zeros(len(runs.start), dtype=bool)
     for step in range(1, tables.reach + 1):
         for place in (runs.start - step, runs.end + step - 1):

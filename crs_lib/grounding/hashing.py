@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import RunError
-from crs_lib.movies.matching import Matcher
+from crs_lib.grounding.matcher import Matcher
 
 LETTERS, WORDS = 0x9E6F5B1D3C2A8475, 0xD1342543DE82EF95  # odd, of no pattern: random draws
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio (Knuth, vol. 3, 6.4)

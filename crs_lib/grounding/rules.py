@@ -9,7 +9,7 @@ from functools import cached_property
 
 from crs_lib.catalog import lexicon
 from crs_lib.core.text import fold, spans
-from crs_lib.movies.matching import cued
+from crs_lib.grounding.matcher import cued
 
 _OPEN = "\"'“‘«*_`[("
 _CLOSE = "\"'”’»*_`])"

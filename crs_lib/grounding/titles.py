@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.text import words
-from crs_lib.movies import evidence
-from crs_lib.movies.matching import Matcher
+from crs_lib.grounding import rules
+from crs_lib.grounding.matcher import Matcher
 
 
 class Mention(NamedTuple):
@@ -26,7 +26,7 @@ class Titles:
         forms = list(catalog.title_index)
         self._items = [catalog.title_index[form] for form in forms]
         titles = (catalog.items[found[0]].title for found in self._items)
-        self._rules = [evidence.title_rule(title, everyday) for title in titles]
+        self._rules = [rules.title_rule(title, everyday) for title in titles]
         self._matcher = Matcher(forms, everyday)
 
     def find(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
@@ -35,7 +35,7 @@ class Titles:
         Of films with one title the year in brackets after it decides, then ``prefer`` (the candidates
         that a system was given), then the first in the catalogue.
         """
-        near = evidence.Context(text, words(text))
+        near = rules.Context(text, words(text))
         hits = [
             hit
             for hit in self._matcher.find(near.tokens)
@@ -47,7 +47,7 @@ class Titles:
                 continue
             taken[start:end] = [True] * (end - start)
             begin, stop = near.span(start, end)
-            item = self._resolve(self._items[form], evidence.year_after(text, stop), wanted)
+            item = self._resolve(self._items[form], rules.year_after(text, stop), wanted)
             found.append(Mention(begin, stop, item, len(self._items[form])))
         return sorted(found)
 

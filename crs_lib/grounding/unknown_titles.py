@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from crs_lib.catalog import lexicon
 from crs_lib.core.text import fold
-from crs_lib.movies.grounding import Grounder
+from crs_lib.grounding.grounder import Grounder
 
 _MARKED = re.compile(
     r"“([^“”\n]{1,120})”|\"([^\"\n]{1,120})\"|«([^«»\n]{1,120})»|‘([^‘’\n]{1,120})’(?!\w)"

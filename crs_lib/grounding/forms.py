@@ -7,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.text import words
-from crs_lib.movies import evidence, hashing, kernel, numpy_kernel
-from crs_lib.movies.grounded import Grounded
-from crs_lib.movies.hashing import Hits, Tables
-from crs_lib.movies.matching import Hit, Matcher, cued
+from crs_lib.grounding import hashing, scan_numba, scan_numpy
+from crs_lib.grounding import rules as evidence
+from crs_lib.grounding.grounded import Grounded
+from crs_lib.grounding.hashing import Hits, Tables
+from crs_lib.grounding.matcher import Hit, Matcher, cued
 
 
 class Forms:
@@ -98,7 +99,7 @@ class Forms:
     @cached_property
     def _kernel(self) -> Callable[[Sequence[str], Tables], Hits]:
         """The compiled one where the extra ``fast`` is installed."""
-        return kernel.scan if self._compiled and kernel.available() else numpy_kernel.scan
+        return scan_numba.scan if self._compiled and scan_numba.available() else scan_numpy.scan
 
     @cached_property
     def _tables(self) -> Tables:

@@ -18,10 +18,10 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, TAS_FIELDS
 from crs_lib.core.dialogue import Dialogue, Mark
 from crs_lib.core.text import batches, words
-from crs_lib.movies import evidence
-from crs_lib.movies.forms import Forms
-from crs_lib.movies.grounded import Grounded, joined
-from crs_lib.movies.titles import Mention
+from crs_lib.grounding import rules
+from crs_lib.grounding.forms import Forms
+from crs_lib.grounding.grounded import Grounded, joined
+from crs_lib.grounding.titles import Mention
 
 PLOT = "plot"
 
@@ -59,18 +59,18 @@ class Grounder:
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
         self._forms = Forms(self._spellings(), self._everyday, len(self._keys), compiled=compiled)
 
-    def _spellings(self) -> dict[str, list[tuple[int, evidence.Rule]]]:
+    def _spellings(self) -> dict[str, list[tuple[int, rules.Rule]]]:
         """The codes that a folded spelling stands for, each with its rule."""
         terms = self.catalog.vocabulary
-        table: dict[str, list[tuple[int, evidence.Rule]]] = {}
+        table: dict[str, list[tuple[int, rules.Rule]]] = {}
         for code, (name, value) in enumerate(zip(terms.field, terms.value, strict=True)):
             if name in self.active_fields:
                 row = FIELDS[name]
                 for form in row.forms(value):
-                    rule = evidence.value_rule(row.rule, form, self._everyday)
+                    rule = rules.value_rule(row.rule, form, self._everyday)
                     table.setdefault(form, []).append((code, rule))
         for number, word in enumerate(self._plot_words):
-            table.setdefault(word, []).append((len(terms) + number, evidence.no_rule))
+            table.setdefault(word, []).append((len(terms) + number, rules.no_rule))
         return table
 
     def key(self, code: int) -> str:
@@ -106,7 +106,7 @@ class Grounder:
 
     def audit(self, text: str) -> list[Match]:
         """Every match of a text, in order, with the reason for those that were rejected."""
-        near = evidence.Context(text, words(text))
+        near = rules.Context(text, words(text))
         found = []
         for start, end, code, reason in self._forms.judged(near):
             name, value = self.key(code).split("=", 1)

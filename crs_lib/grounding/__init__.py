@@ -1,0 +1,1 @@
+"""Grounding: which concepts and titles of the catalogue a text names."""
