@@ -27,7 +27,7 @@ from crs_lib.core.text import fold, words_of_many
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import logs, simulate
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems.base import World
 
 
 def material(n_texts: int) -> tuple[Catalog, list[str], str]:

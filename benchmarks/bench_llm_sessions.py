@@ -22,7 +22,7 @@ from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.movies import simulate
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems.base import World
 
 SESSIONS, TURNS = 3, 20
 MODEL = "ollama:tiny"

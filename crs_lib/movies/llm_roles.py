@@ -9,8 +9,8 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import worded_prompt
-from crs_lib.movies.systems import SYSTEMS
+from crs_lib.systems import worded
+from crs_lib.systems.base import SYSTEMS
 
 _WEIGHTS = "weights of "
 
@@ -48,7 +48,7 @@ def roles(systems: Sequence[str], user_llm: str) -> list[Role]:
 
 def needs(asked: Sequence[Role], rule: LLMSettings, catalog: Catalog) -> list[Need]:
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
-    longest = {"crs": worded_prompt.longest(catalog, rule)}
+    longest = {"crs": worded.longest(catalog, rule)}
     return [
         Need(
             one.role, one.spec, rule.options, longest.get(one.role, 0), rule.service().settings_for(one.spec)

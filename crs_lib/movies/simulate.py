@@ -18,14 +18,15 @@ from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, scratch
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import llm_roles, scenarios, systems
+from crs_lib.movies import llm_roles, scenarios
 from crs_lib.movies.scenarios import Scenario
 from crs_lib.movies.simulate_config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
-from crs_lib.movies.systems import World
 from crs_lib.movies.user_wording import ModelWording
 from crs_lib.movies.users import User
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import World
 
 __all__ = [
     "DEFAULT_SYSTEMS", "FAILED", "STUDY", "Maker", "SimulateConfig", "dialogues", "export", "failed_sessions",

@@ -17,8 +17,8 @@ from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import extractors, logs, score_tables, simulate
 from crs_lib.movies.scorers import Choice
-from crs_lib.movies.systems import World
 from crs_lib.movies.thesis_catalog import ThesisCatalog
+from crs_lib.systems.base import World
 
 SOURCES = ("sample", "thesis")
 GROUNDED = (

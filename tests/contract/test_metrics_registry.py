@@ -12,7 +12,7 @@ from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER
 from crs_lib.movies import conventions, evaluate, simulate
 from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems.base import World
 
 OURS = (*TURN_METRICS, *SESSION_METRICS)
 EACH = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))

@@ -8,9 +8,10 @@ from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import split_spec
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import simulate, systems
+from crs_lib.movies import simulate
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import SYSTEMS, Reply, World
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import SYSTEMS, Reply, World
 
 CATALOG = sources.load()
 WORLD = World(CATALOG, Grounder(CATALOG))

@@ -11,7 +11,7 @@ from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import conventions, evaluate, scenarios, shift_plan, simulate
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems.base import World
 
 N = 30
 DOSES = ["oracle", "noisy:0.25", "noisy:0.5", "noisy:0.75", "noisy:1"]

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import scenarios, simulate, systems
+from crs_lib.movies import scenarios, simulate
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import World
 
 CATALOG = sources.load()
 WORLD = World(CATALOG, Grounder(CATALOG))
@@ -29,7 +30,7 @@ import hashlib, sys
 from crs_lib.movies import conventions, evaluate, simulate, sources
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems.base import World
 from crs_lib import tables
 catalog = sources.load()
 world = World(catalog, Grounder(catalog))

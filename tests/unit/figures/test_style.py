@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.figures import style
-from crs_lib.movies.systems import SYSTEMS
+from crs_lib.systems.base import SYSTEMS
 
 CONTROLS = [e.name for e in SYSTEMS if not e.facts.get("argument") and not e.facts.get("llm")]
 

@@ -11,7 +11,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import arms, simulate, simulator_checks
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems.base import World
 
 M = "satisfaction_corrected"
 

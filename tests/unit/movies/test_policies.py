@@ -6,8 +6,8 @@ from films import catalog, grounder
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
-from crs_lib.movies import systems
-from crs_lib.movies.systems import World
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import World
 
 TEN = catalog()
 WORLD = World(TEN, grounder())

@@ -7,7 +7,7 @@ from test_wording import every_text
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.rng import stream
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import replies
+from crs_lib.systems import replies
 
 TEN = grounder()
 CATALOG = catalog()

@@ -10,7 +10,7 @@ from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics.composite import ItemWeights
 from crs_lib.movies import sensitivity, simulate
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems.base import World
 
 METRICS = ("item_tas", "topic_adaptation_score")
 

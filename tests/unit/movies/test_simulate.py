@@ -13,7 +13,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import simulate
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems.base import World
 
 SMALL = {"run": "r", "systems": ["tracker", "echo"], "n_sessions": 2, "n_turns": 6, "seed": 3}
 GENRES, SPOKEN = ("Drama", "Comedy", "War"), ("English", "French", "Polish")

@@ -11,8 +11,8 @@ from crs_lib.core.text import fold, words
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import conventions, evaluate, logs, scenarios, simulate
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
 from crs_lib.movies.users import User, must_voice
+from crs_lib.systems.base import World
 
 pytestmark = pytest.mark.external
 

@@ -9,7 +9,9 @@ import pytest
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate, simulate, systems, tour, tracker
+from crs_lib.movies import conventions, evaluate, simulate, tour
+from crs_lib.systems import base as systems
+from crs_lib.systems import tracker
 
 
 @pytest.fixture(scope="module")

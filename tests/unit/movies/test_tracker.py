@@ -3,7 +3,7 @@
 import pytest
 from films import grounder
 
-from crs_lib.movies import tracker
+from crs_lib.systems import tracker
 
 TEN = grounder()
 

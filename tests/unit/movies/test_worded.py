@@ -19,9 +19,12 @@ from crs_lib.llm import LLM, LLMError, template
 from crs_lib.llm.errors import EmptyReply, Unreachable
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import simulate, systems, user_wording, worded, worded_prompt
+from crs_lib.movies import simulate, user_wording
 from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.systems import World
+from crs_lib.systems import base as systems
+from crs_lib.systems import worded
+from crs_lib.systems import worded as worded_prompt
+from crs_lib.systems.base import World
 
 WISH = "I'd like to see comedy films tonight. Any ideas?"
 

@@ -18,7 +18,7 @@ from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import replies, tracker
+from crs_lib.systems import replies, tracker
 
 N_ITEMS = 3
 
@@ -287,7 +287,7 @@ class Noisy(Oracle):
 
 def _worded_by(backend: str) -> Callable[..., System]:
     def make(world: World, seed: int, session: int, spec: str, argument: str = "") -> System:
-        from crs_lib.movies.worded import Worded
+        from crs_lib.systems.worded import Worded
 
         return Worded(world, seed, session, spec)
 

@@ -1,0 +1,1 @@
+"""The systems under test: what answers a user."""
