@@ -15,13 +15,13 @@ from pathlib import Path
 
 from model_server import server, shown, stats
 
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import LLM, Cache, Recorder, Request
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World
 
 SESSIONS, TURNS = 3, 20

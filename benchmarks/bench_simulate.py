@@ -51,9 +51,10 @@ class Workers:
 
 def one(n_sessions: int, n_turns: int, workers: int) -> dict[str, float]:
     """Simulate and score in this process; seconds on the clock and of CPU, and peak MiB."""
-    from crs_lib.movies import evaluate, simulate
+    from crs_lib import simulate
+    from crs_lib.movies import evaluate
     from crs_lib.movies.evaluate import EvaluateConfig
-    from crs_lib.movies.simulate import SimulateConfig
+    from crs_lib.simulate.run import SimulateConfig
 
     config = SimulateConfig(
         run="bench", systems=["tracker"], n_sessions=n_sessions, n_turns=n_turns, workers=workers

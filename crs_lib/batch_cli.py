@@ -51,7 +51,7 @@ def simulate(parser: ArgumentParser) -> None:
 
 def _simulate(arguments: Namespace) -> None:
     from crs_lib.movies import models_ready
-    from crs_lib.movies.simulate import SimulateConfig, simulate
+    from crs_lib.simulate.run import SimulateConfig, simulate
 
     found = cells(arguments)
     if arguments.sweep:
@@ -69,7 +69,7 @@ def merge(parser: ArgumentParser) -> None:
 
 
 def _merge(arguments: Namespace) -> None:
-    from crs_lib.movies import shards
+    from crs_lib.simulate import shards
 
     for folder in arguments.folders:
         if not Path(folder).is_dir():

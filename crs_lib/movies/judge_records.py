@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import llm, runs
+from crs_lib import llm, runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.movies import judge, judge_scores, simulate
-from crs_lib.movies.llm_roles import stage_before
+from crs_lib.movies import judge, judge_scores
+from crs_lib.simulate.roles import stage_before
 
 STAGE, SCORES = "judge", "judge_scores.jsonl"
 

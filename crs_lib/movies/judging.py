@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crs_lib import runs
+from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
@@ -15,7 +15,7 @@ from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, Service
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.movies import canaries as spoiling
-from crs_lib.movies import judge, judge_ledger, judge_prompt, judge_settings, simulate
+from crs_lib.movies import judge, judge_ledger, judge_prompt, judge_settings
 from crs_lib.movies.judge_ledger import Place, Sitting, Task
 from crs_lib.movies.judge_records import (
     SCORES,
@@ -28,9 +28,9 @@ from crs_lib.movies.judge_records import (
     usage,
 )  # fmt: skip
 from crs_lib.movies.judge_settings import Settings
-from crs_lib.movies.llm_roles import check_spec, stage_before
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
+from crs_lib.simulate.roles import check_spec, stage_before
 
 _WEIGHTS = "weights of "
 __all__ = [

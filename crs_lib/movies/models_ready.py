@@ -8,10 +8,11 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.llm.base import fingerprint
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import judging, llm_roles
+from crs_lib.movies import judging
 from crs_lib.movies.judge_records import STAGE
 from crs_lib.movies.judging import JudgeConfig
-from crs_lib.movies.simulate_config import STUDY, SimulateConfig
+from crs_lib.simulate import roles
+from crs_lib.simulate.config import STUDY, SimulateConfig
 
 
 def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
@@ -37,13 +38,13 @@ def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
 
 
 def _of_simulation(config: SimulateConfig, catalogs: dict[str, Catalog]) -> Iterator[Need]:
-    before = llm_roles.stage_before(STUDY, config.folder_name, "simulate")
+    before = roles.stage_before(STUDY, config.folder_name, "simulate")
     if not config.roles() or before.get("status") == "finished":
         return
     if config.catalog not in catalogs:
         catalogs[config.catalog] = sources.load(config.catalog)
     rule = LLMSettings.read(config.llm)
-    yield from llm_roles.needs(config.roles(), rule, catalogs[config.catalog])
+    yield from roles.needs(config.roles(), rule, catalogs[config.catalog])
 
 
 def _of_judges(values: dict[str, Any]) -> Iterator[Need]:
@@ -51,7 +52,7 @@ def _of_judges(values: dict[str, Any]) -> Iterator[Need]:
     if not given.get("judges"):
         return
     config = JudgeConfig(str(values["run"]), **given)
-    made = llm_roles.stage_before(STUDY, config.run, "simulate")
+    made = roles.stage_before(STUDY, config.run, "simulate")
     dialogues = made["outputs"]["dialogues.jsonl"] if made.get("status") == "finished" else ""
-    if not judging.on_record(config, dialogues, llm_roles.stage_before(STUDY, config.run, STAGE)):
+    if not judging.on_record(config, dialogues, roles.stage_before(STUDY, config.run, STAGE)):
         yield from config.needs()

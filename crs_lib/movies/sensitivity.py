@@ -23,7 +23,7 @@ from crs_lib.metrics.composite import ItemWeights
 from crs_lib.movies import conventions
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.evaluate import score_all
-from crs_lib.movies.simulate import SimulateConfig, session
+from crs_lib.simulate.run import SimulateConfig, session
 from crs_lib.systems.base import World
 
 PARTS = ("alpha", "beta", "gamma", "delta")

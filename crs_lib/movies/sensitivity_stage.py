@@ -6,15 +6,16 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import runs
+from crs_lib import runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
-from crs_lib.movies import evaluate, llm_roles, sensitivity, simulate
-from crs_lib.movies.scenarios import Rates
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies import evaluate, sensitivity
+from crs_lib.simulate import roles
+from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.scenarios import Rates
 
 STAGE = "sensitivity"
 FILES = {"choices": "sensitivity_choices.csv", "catalogue": "sensitivity_catalogue.csv"}
@@ -66,7 +67,7 @@ def make(config: SensitivityConfig) -> Path:
 
 def _ruled(parameters: dict[str, Any], config: SensitivityConfig) -> SimulateConfig | None:
     """The run's own settings with fewer scenarios and no models; None where that leaves no ranking."""
-    systems = [spec for spec in parameters["systems"] if not llm_roles.is_worded(spec)]
+    systems = [spec for spec in parameters["systems"] if not roles.is_worded(spec)]
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
     kept = ("n_turns", "seed", "arm", "types")

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from crs_lib import simulate
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.movies import simulate
 from crs_lib.movies.conventions import Convention
 from crs_lib.movies.evaluate import score_all
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World
 
 COLUMNS = ("item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib import runs
+from crs_lib import runs, simulate
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate, simulate
+from crs_lib.movies import conventions, evaluate
 from crs_lib.movies.page import fill, part
 from crs_lib.movies.scoring import Scorer
 from crs_lib.movies.trace_data import SessionView, script

@@ -7,7 +7,7 @@ import numpy as np
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.text import listing, words
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import wording
+from crs_lib.simulate import wording
 
 _QUESTION_CUES = {
     "answer_mood": (

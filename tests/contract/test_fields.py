@@ -9,8 +9,8 @@ from crs_lib.core.rng import stream
 from crs_lib.core.text import fold
 from crs_lib.grounding import rules as evidence
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import wording
-from crs_lib.movies.shifts import State
+from crs_lib.simulate import wording
+from crs_lib.simulate.shifts import State
 
 SAMPLE = sources.load()
 GROUNDER = Grounder(SAMPLE, tuple(FIELDS))

@@ -5,13 +5,14 @@ import math
 import pandas as pd
 import pytest
 
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER
-from crs_lib.movies import conventions, evaluate, simulate
+from crs_lib.movies import conventions, evaluate
 from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World
 
 OURS = (*TURN_METRICS, *SESSION_METRICS)

@@ -4,12 +4,12 @@ import inspect
 
 import pytest
 
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import split_spec
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import SYSTEMS, Reply, World
 

@@ -17,10 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from crs_lib import simulate
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.movies import evaluate, judging, simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies import evaluate, judging
+from crs_lib.simulate.run import SimulateConfig
 
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
 CONTEXT = multiprocessing.get_context("forkserver")

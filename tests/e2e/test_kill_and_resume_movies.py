@@ -9,12 +9,12 @@ import time
 
 import pytest
 
-from crs_lib import runs
+from crs_lib import runs, simulate
 from crs_lib.core.errors import RunError
-from crs_lib.movies import evaluate, simulate
+from crs_lib.movies import evaluate
 from crs_lib.movies.evaluate import EvaluateConfig
-from crs_lib.movies.simulate import SimulateConfig
 from crs_lib.runs.ledger import Ledger
+from crs_lib.simulate.run import SimulateConfig
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"systems": ["tracker", "random", "echo"], "n_sessions": 80, "n_turns": 10, "seed": 5}
@@ -23,7 +23,7 @@ SCRIPT = f"""
 import sys
 from crs_lib.core.errors import RunError
 from crs_lib.movies import simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate.run import SimulateConfig
 config = SimulateConfig(run=sys.argv[1], workers=int(sys.argv[2]), **{SETTINGS!r})
 try:
     simulate.simulate(config, progress=False)

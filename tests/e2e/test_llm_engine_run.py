@@ -2,10 +2,11 @@
 
 import pytest
 
+from crs_lib import simulate
 from crs_lib.core.errors import RunError
-from crs_lib.movies import evaluate, judging, simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies import evaluate, judging
 from crs_lib.runs.ledger import Key, Ledger
+from crs_lib.simulate.run import SimulateConfig
 
 pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[llmtest]'")

@@ -9,9 +9,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import browser as chromium
 
-from crs_lib import runs
+from crs_lib import runs, simulate
 from crs_lib.core import paths
-from crs_lib.movies import evaluate, judge_records, simulate, trace
+from crs_lib.movies import evaluate, judge_records, trace
 
 PROGRAM = chromium.executable()
 pytestmark = [

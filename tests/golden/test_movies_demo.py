@@ -7,10 +7,12 @@ The means may move by the sampling error of 30 scenarios when a template is rewo
 import pandas as pd
 import pytest
 
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate, scenarios, shift_plan, simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies import conventions, evaluate
+from crs_lib.simulate import scenarios, schedule
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World
 
 N = 30
@@ -49,9 +51,9 @@ def sessions():
 
 
 def test_shift_turns_and_types_of_seed_7_are_those_that_were_published():
-    turns = [shift_plan.shift_turns(7, session, 20) for session in range(4)]
+    turns = [schedule.shift_turns(7, session, 20) for session in range(4)]
     assert turns == [[5, 9, 14], [4, 7, 10, 14, 18], [4, 7, 10, 13, 18], [4, 7, 11, 15]]
-    assert shift_plan.type_order(7, 0, scenarios.ALL_TYPES, 20) == ["switch", "contradict", "refine"]
+    assert schedule.type_order(7, 0, scenarios.ALL_TYPES, 20) == ["switch", "contradict", "refine"]
 
 
 @pytest.mark.parametrize("model", GOLDEN)

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import scenarios, simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate import scenarios
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
 
@@ -29,7 +30,7 @@ SCRIPT = """
 import hashlib, sys
 from crs_lib.movies import conventions, evaluate, simulate, sources
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World
 from crs_lib import tables
 catalog = sources.load()

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Turn
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import arms, simulate, simulator_checks
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies import arms, simulator_checks
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World
 
 M = "satisfaction_corrected"

@@ -10,10 +10,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ollama_server import Faults, OllamaServer
 
+from crs_lib import simulate
 from crs_lib.__main__ import main
 from crs_lib.llm import LLM
-from crs_lib.movies import asking, simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.movies import asking
+from crs_lib.simulate.run import SimulateConfig
 
 LEGACY = ["--convention", "thesis_legacy", "--topics", "llm"]
 GROUNDED = ["--convention", "thesis_grounded", "--extractor", "llm"]

@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 from films import grounder
 
+from crs_lib import simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.movies import conventions, evaluate, simulate, thesis_legacy, views
+from crs_lib.movies import conventions, evaluate, thesis_legacy, views
 from crs_lib.movies.evaluate import ALL_METRICS, EvaluateConfig
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate.run import SimulateConfig
 
 RESULT_KEYS = {
     "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "topic_interference_leakage",

@@ -9,9 +9,9 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import scenarios, shift_plan
-from crs_lib.movies.scenarios import Rates
-from crs_lib.movies.users import User, must_voice
+from crs_lib.simulate import scenarios, schedule
+from crs_lib.simulate.scenarios import Rates
+from crs_lib.simulate.users import User, must_voice
 
 SAMPLE = sources.load()
 GROUNDER = Grounder(SAMPLE)
@@ -61,7 +61,7 @@ def test_shifts_come_at_random_turns_with_room_before_between_and_after():
     firsts = Counter()
     for plan in PLANS:
         turns = [event["turn"] for event in plan.events]
-        assert turns == shift_plan.shift_turns(7, plan.session, 20)
+        assert turns == schedule.shift_turns(7, plan.session, 20)
         gaps = [b - a for a, b in itertools.pairwise(turns)]
         assert 4 <= turns[0] <= 6
         assert set(gaps) <= {3, 4, 5}
@@ -72,7 +72,7 @@ def test_shifts_come_at_random_turns_with_room_before_between_and_after():
 
 def test_types_are_planned_in_equal_numbers_over_every_block():
     for block in range(20):
-        rows = [shift_plan.type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
+        rows = [schedule.type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
         given = Counter(kind for row in rows for kind in row)
         assert set(given) == set(TYPES)
         assert max(given.values()) - min(given.values()) <= 2, (
@@ -82,7 +82,7 @@ def test_types_are_planned_in_equal_numbers_over_every_block():
 
 
 def test_what_is_planned_can_happen_but_for_the_catalogue():
-    outline = shift_plan.Outline(3)
+    outline = schedule.Outline(3)
     assert [kind for kind in TYPES if outline.allows(kind)] == [
         "refine",
         "switch",
@@ -90,18 +90,18 @@ def test_what_is_planned_can_happen_but_for_the_catalogue():
         "relax",
         "contradict",
     ][1:]
-    assert outline.after("relax") == shift_plan.Outline(2, given_up=True)
-    assert outline.after("contradict") == shift_plan.Outline(2)  # what must not come cannot return
-    assert outline.after("relax").after("return") == shift_plan.Outline(1, given_up=True)
+    assert outline.after("relax") == schedule.Outline(2, given_up=True)
+    assert outline.after("contradict") == schedule.Outline(2)  # what must not come cannot return
+    assert outline.after("relax").after("return") == schedule.Outline(1, given_up=True)
     assert not outline.after("relax").after("return").allows("relax")
     assert outline.after("switch").after("refine").wishes == 3
-    assert outline.after("replace") == shift_plan.Outline(3, given_up=True)
+    assert outline.after("replace") == schedule.Outline(3, given_up=True)
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_few_types_alternate(n):
     types = ("switch", "replace", "contradict")[:n]
-    rows = [shift_plan.type_order(7, row, types, 20) for row in range(n)]
+    rows = [schedule.type_order(7, row, types, 20) for row in range(n)]
     given = Counter(kind for row in rows for kind in row)
     assert max(given.values()) - min(given.values()) <= 1
 
@@ -144,7 +144,7 @@ def test_seeds_and_sessions_give_other_plans_and_the_same_ones_again():
 def test_only_the_types_asked_for_happen(kind):
     plans = [scenarios.plan(SAMPLE, 3, session, 20, types=(kind,)) for session in range(6)]
     assert {event["type"] for plan in plans for event in plan.events} <= {kind}
-    due = sum(len(shift_plan.shift_turns(3, plan.session, 20)) for plan in plans)
+    due = sum(len(schedule.shift_turns(3, plan.session, 20)) for plan in plans)
     assert sum(step.planned == kind for plan in plans for step in plan.steps) == due
     for plan in plans:  # what was due and could not happen is in the log
         said = [User(SAMPLE, plan).speak(step.turn).meta for step in plan.steps]

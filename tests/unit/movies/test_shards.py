@@ -6,9 +6,10 @@ import sqlite3
 
 import pytest
 
+from crs_lib import simulate
 from crs_lib.core.errors import RunError
-from crs_lib.movies import shards, simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate import shards
+from crs_lib.simulate.run import SimulateConfig
 
 BATCH = {"systems": ["tracker", "popular", "template"], "n_sessions": 4, "n_turns": 3}
 

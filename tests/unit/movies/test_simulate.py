@@ -6,13 +6,12 @@ import os
 
 import pytest
 
-from crs_lib import runs
+from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import simulate
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World
 
 SMALL = {"run": "r", "systems": ["tracker", "echo"], "n_sessions": 2, "n_turns": 6, "seed": 3}

@@ -5,13 +5,15 @@ import random
 
 import pytest
 
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate, logs, scenarios, simulate
-from crs_lib.movies.simulate import SimulateConfig
-from crs_lib.movies.users import User, must_voice
+from crs_lib.movies import conventions, evaluate, logs
+from crs_lib.simulate import scenarios
+from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.users import User, must_voice
 from crs_lib.systems.base import World
 
 pytestmark = pytest.mark.external

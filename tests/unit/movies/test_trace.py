@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib import runs
+from crs_lib import runs, simulate
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate, judge_records, simulate, trace
+from crs_lib.movies import conventions, evaluate, judge_records, trace
 from crs_lib.movies.page import Link, Mean, cell, fill, table
 from crs_lib.movies.scoring import Scorer
 from crs_lib.movies.trace_data import SessionView, judge_notes, lean, number, pieces, script, wish_list

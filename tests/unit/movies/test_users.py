@@ -3,9 +3,9 @@
 import pytest
 
 from crs_lib.catalog import sources
-from crs_lib.movies import scenarios
-from crs_lib.movies.scenarios import Rates
-from crs_lib.movies.users import User
+from crs_lib.simulate import scenarios
+from crs_lib.simulate.scenarios import Rates
+from crs_lib.simulate.users import User
 
 SAMPLE = sources.load()
 CALM = Rates(hesitation=0, contradiction=0, question=0.5)

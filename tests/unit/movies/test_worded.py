@@ -10,6 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ollama_server import Faults, OllamaServer
 
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
@@ -19,8 +20,8 @@ from crs_lib.llm import LLM, LLMError, template
 from crs_lib.llm.errors import EmptyReply, Unreachable
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import simulate, user_wording
-from crs_lib.movies.simulate import SimulateConfig
+from crs_lib.simulate import user_llm
+from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems import worded
 from crs_lib.systems import worded as worded_prompt
@@ -285,8 +286,8 @@ MUST = [("genre", "Drama")]
     ],
 )
 def test_an_utterance_must_voice_the_plan(world, text, reason):
-    assert reason in user_wording.fault(world.grounder, text, TEMPLATE, MUST)
-    assert bool(user_wording.fault(world.grounder, text, TEMPLATE, MUST)) is bool(reason)
+    assert reason in user_llm.fault(world.grounder, text, TEMPLATE, MUST)
+    assert bool(user_llm.fault(world.grounder, text, TEMPLATE, MUST)) is bool(reason)
 
 
 @pytest.mark.parametrize(
@@ -299,14 +300,12 @@ def test_an_utterance_must_voice_the_plan(world, text, reason):
     ],
 )
 def test_quotation_marks_around_it_all_are_taken_off(raw, line):
-    assert user_wording.clean(raw) == line
+    assert user_llm.clean(raw) == line
 
 
 def wording(world, answers):
     mine = with_model(world, answers)
-    return user_wording.ModelWording(
-        mine.llms, "scripted", mine.wording, mine.grounder, (7, 3, "tracker")
-    ), mine
+    return user_llm.ModelWording(mine.llms, "scripted", mine.wording, mine.grounder, (7, 3, "tracker")), mine
 
 
 def test_a_good_wording_is_taken(world):

@@ -9,7 +9,7 @@ from crs_lib.catalog import fields, sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import scenarios, wording
+from crs_lib.simulate import scenarios, wording
 
 FILES = ("user", "system")
 

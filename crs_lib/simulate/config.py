@@ -8,11 +8,12 @@ from crs_lib.catalog import sources
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import llm_roles, scenarios
-from crs_lib.movies.scenarios import Rates
-from crs_lib.movies.shifts import SHIFTS
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key
+from crs_lib.simulate import roles as llm_roles
+from crs_lib.simulate import scenarios
+from crs_lib.simulate.scenarios import Rates
+from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems import base as systems
 
 STUDY = "movies"

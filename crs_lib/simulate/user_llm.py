@@ -9,7 +9,7 @@ from crs_lib.llm.base import Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies.users import Phrasing
+from crs_lib.simulate.users import Phrasing
 
 LONGEST = 600  # characters of an utterance
 ATTEMPTS = 2
@@ -49,7 +49,7 @@ def fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tup
 
 
 class ModelWording:
-    """Words the utterances of one session's user; a :class:`crs_lib.movies.users.Realiser`.
+    """Words the utterances of one session's user; a :class:`crs_lib.simulate.users.Realiser`.
 
     The calls' seeds leave the system out: the same planned utterance is worded the same for every system.
     """

@@ -13,8 +13,8 @@ import numpy as np
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.movies.shift_plan import refinements, shift_turns, type_order
-from crs_lib.movies.shifts import SHIFTS, Shift, State, new_value, propose, wish_fields
+from crs_lib.simulate.schedule import refinements, shift_turns, type_order
+from crs_lib.simulate.shifts import SHIFTS, Shift, State, new_value, propose, wish_fields
 
 NO_SHIFT = "none"
 ALL_TYPES = tuple(SHIFTS.names())

@@ -12,8 +12,8 @@ import numpy as np
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
-from crs_lib.movies import wording
-from crs_lib.movies.scenarios import QUESTIONS, Scenario, Step, stratum
+from crs_lib.simulate import wording
+from crs_lib.simulate.scenarios import QUESTIONS, Scenario, Step, stratum
 
 _INSISTS = 0.6  # how often an unserved user insists instead of going on
 _ASKS = frozenset({"initial", "refine", "follow_up", "insist", "nothing_named"})

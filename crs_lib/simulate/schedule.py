@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from crs_lib.core import rng
-from crs_lib.movies.shifts import MAX_WISHES
+from crs_lib.simulate.shifts import MAX_WISHES
 
 _FIRST_SHIFT, _GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it

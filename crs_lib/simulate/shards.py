@@ -13,8 +13,8 @@ from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import calls
-from crs_lib.movies.simulate import STUDY, export
 from crs_lib.runs.ledger import Done, Key, Ledger, pack
+from crs_lib.simulate.run import STUDY, export
 
 _FREE = ("shard", "workers")
 _BATCH = 200

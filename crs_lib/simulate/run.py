@@ -18,13 +18,13 @@ from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, scratch
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import llm_roles, scenarios
-from crs_lib.movies.scenarios import Scenario
-from crs_lib.movies.simulate_config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
-from crs_lib.movies.user_wording import ModelWording
-from crs_lib.movies.users import User
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
+from crs_lib.simulate import roles, scenarios
+from crs_lib.simulate.config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
+from crs_lib.simulate.scenarios import Scenario
+from crs_lib.simulate.user_llm import ModelWording
+from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
 
@@ -160,8 +160,8 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     name, rule = config.folder_name, LLMSettings.read(config.llm)
     catalog = prepare(name, config.catalog)
     inputs = {"catalog": sources.content_hash(catalog)}
-    before = llm_roles.stage_before(STUDY, name, "simulate")
-    inputs |= llm_roles.weights(config.roles(), rule, catalog, before)
+    before = roles.stage_before(STUDY, name, "simulate")
+    inputs |= roles.weights(config.roles(), rule, catalog, before)
     with runs.stage(STUDY, name, "simulate", config.parameters(), inputs) as stage, stage.ledger() as ledger:
         try:
             _work(config, stage.folder, ledger, progress)

@@ -1,0 +1,1 @@
+"""Simulated users with a plan, in conversation with systems."""
