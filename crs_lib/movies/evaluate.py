@@ -16,9 +16,10 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
-from crs_lib.movies import conventions, judging, score_tables
+from crs_lib.movies import judging, score_tables
 from crs_lib.movies.scorers import Choice, ItemsScorer
-from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS, Scores
+from crs_lib.score import conventions
+from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, Scores
 
 ALL_METRICS = (*TURN_METRICS, *SESSION_METRICS)
 _FILES = {

@@ -36,7 +36,7 @@ from crs_lib.movies.gate_orderings import (
     Ordering,
     noisy,
 )
-from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS
+from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
 
 TESTS, VERDICTS, DOSE_TABLE = "gate.csv", "gate_metrics.csv", "gate_doses.csv"
 _TESTS = tables.Contract(TESTS, ("metric", "ordering", "verdict"), ("metric", "ordering"))

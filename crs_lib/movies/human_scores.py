@@ -14,8 +14,9 @@ from crs_lib.core.text import fold, words
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import grounded
 from crs_lib.metrics.base import HIGHER, Metric, declare
-from crs_lib.movies import conventions, human_wishes, human_words
+from crs_lib.movies import human_wishes, human_words
 from crs_lib.movies.evaluate import score_all
+from crs_lib.score import conventions
 
 declare(Metric("heard_adaptation", "adaptation (heard)", "turn", 0, 1, HIGHER, "docs/validity.md, section 4"))
 NEUTRAL, ANSWER_WORDS = 0.5, 12

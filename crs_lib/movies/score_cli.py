@@ -13,14 +13,15 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
-from crs_lib.movies import asking, conventions, logs, score_tables, scorers
-from crs_lib.movies.asked_scores import AskedScorer
+from crs_lib.movies import logs, score_tables, scorers
+from crs_lib.score import asking, conventions
+from crs_lib.score.asked import AskedScorer
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """``score --logs PATH --catalog FILE --convention NAME …``: three tables and the shifts."""
-    from crs_lib.movies.extractors import EXTRACTORS
     from crs_lib.movies.topics import TOPICS
+    from crs_lib.score.extractors import EXTRACTORS
 
     add = parser.add_argument
     add("--logs", required=True, metavar="PATH", help="a log file or a folder of them, of any known form")

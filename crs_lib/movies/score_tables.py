@@ -19,7 +19,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.metrics import base
 from crs_lib.movies.provenance import Provenance
 from crs_lib.movies.scorers import BatchScorer, Choice
-from crs_lib.movies.scoring import SHIFT_COLUMNS, Scores
+from crs_lib.score.scorer import SHIFT_COLUMNS, Scores
 
 CHUNK = 50  # dialogues scored at once
 _COUNTS = (

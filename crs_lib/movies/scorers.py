@@ -16,10 +16,11 @@ from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import words_of_many
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import LLM
-from crs_lib.movies import asking, conventions, extractors, provenance
-from crs_lib.movies.concepts import ConceptSpace
-from crs_lib.movies.conventions import Convention
-from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS, Scorer, Scores, Text
+from crs_lib.movies import provenance
+from crs_lib.score import asking, conventions, extractors
+from crs_lib.score.concepts import ConceptSpace
+from crs_lib.score.conventions import Convention
+from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, Scorer, Scores, Text
 
 SIMILARITIES = ("tfidf", "minilm")
 
@@ -102,7 +103,7 @@ class Choice:
         made = makers[self.rule.scorer](self, model)
         if not self.asks:
             return made
-        from crs_lib.movies.asked_scores import AskedScorer
+        from crs_lib.score.asked import AskedScorer
 
         return made._replace(scorer=AskedScorer(made.scorer, self.rule.name, made.metrics, model))
 

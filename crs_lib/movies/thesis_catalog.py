@@ -18,7 +18,7 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.movies.concepts import ConceptSpace
+from crs_lib.score.concepts import ConceptSpace
 
 CONCEPT_FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 FIELDS = ("name", "genre", "actor", "director", "language", "writer", "year")

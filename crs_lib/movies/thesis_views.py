@@ -15,9 +15,10 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import extractors, logs, score_tables
+from crs_lib.movies import logs, score_tables
 from crs_lib.movies.scorers import Choice
 from crs_lib.movies.thesis_catalog import ThesisCatalog
+from crs_lib.score import extractors
 from crs_lib.systems.base import World
 
 SOURCES = ("sample", "thesis")

@@ -78,14 +78,14 @@ class Llm:
     """
 
     def __init__(self, model: str | Path | None = None, llm: str | LLM = "") -> None:
-        from crs_lib.movies.asking import Asker
+        from crs_lib.score.asking import Asker
 
         self._ask = Asker(llm, "topic extractor llm")
         self.name = f"llm, {self._ask.name}"
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text; blank texts are not asked about."""
-        from crs_lib.movies.asking import lists
+        from crs_lib.score.asking import lists
 
         asked = list(dict.fromkeys(text for text in texts if text.strip()))
         most = topic_words.MOST

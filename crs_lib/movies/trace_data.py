@@ -9,7 +9,7 @@ from typing import Any
 from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import base
-from crs_lib.movies.scoring import Scorer
+from crs_lib.score.scorer import Scorer
 
 Row = Mapping[str, Any]
 TITLE = "title"

@@ -10,7 +10,8 @@ import pytest
 from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate
+from crs_lib.movies import evaluate
+from crs_lib.score import conventions
 from crs_lib.simulate import scenarios, schedule
 from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World

@@ -13,7 +13,7 @@ from ollama_server import Faults, OllamaServer
 from crs_lib import simulate
 from crs_lib.__main__ import main
 from crs_lib.llm import LLM
-from crs_lib.movies import asking
+from crs_lib.score import asking
 from crs_lib.simulate.run import SimulateConfig
 
 LEGACY = ["--convention", "thesis_legacy", "--topics", "llm"]

@@ -16,10 +16,11 @@ from crs_lib import simulate
 from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.movies import conventions, scorers
+from crs_lib.movies import scorers
 from crs_lib.movies.thesis_catalog import ThesisCatalog
 from crs_lib.movies.thesis_grounded import ALIASES, words_of
 from crs_lib.movies.topic_model import train
+from crs_lib.score import conventions
 
 pytestmark = pytest.mark.slow
 RECORDS = {

@@ -11,8 +11,9 @@ from films import grounder
 from crs_lib import simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.movies import conventions, evaluate, thesis_legacy, views
+from crs_lib.movies import evaluate, thesis_legacy, views
 from crs_lib.movies.evaluate import ALL_METRICS, EvaluateConfig
+from crs_lib.score import conventions
 from crs_lib.simulate.run import SimulateConfig
 
 RESULT_KEYS = {

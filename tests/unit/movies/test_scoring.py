@@ -7,9 +7,9 @@ from films import grounder
 
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.movies import conventions
 from crs_lib.movies.evaluate import score_all
-from crs_lib.movies.scoring import SESSION_METRICS, TURN_METRICS
+from crs_lib.score import conventions
+from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
 
 TEN = grounder()
 HARBOUR, KITES, ORCHARD, PARROT = (

@@ -10,7 +10,8 @@ from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate, logs
+from crs_lib.movies import evaluate, logs
+from crs_lib.score import conventions
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.run import SimulateConfig
 from crs_lib.simulate.users import User, must_voice

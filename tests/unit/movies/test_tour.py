@@ -10,7 +10,8 @@ from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate, tour
+from crs_lib.movies import evaluate, tour
+from crs_lib.score import conventions
 from crs_lib.systems import base as systems
 from crs_lib.systems import tracker
 

@@ -14,11 +14,12 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import conventions, evaluate, judge_records, trace
+from crs_lib.movies import evaluate, judge_records, trace
 from crs_lib.movies.page import Link, Mean, cell, fill, table
-from crs_lib.movies.scoring import Scorer
 from crs_lib.movies.trace_data import SessionView, judge_notes, lean, number, pieces, script, wish_list
 from crs_lib.movies.trace_files import RunFiles
+from crs_lib.score import conventions
+from crs_lib.score.scorer import Scorer
 
 SYSTEMS = ("tracker", "sticky", "random")
 

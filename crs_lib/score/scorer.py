@@ -14,7 +14,7 @@ from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.text import fold
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import composite, copying, grounded, overlap, recovery
-from crs_lib.movies.conventions import Convention
+from crs_lib.score.conventions import Convention
 
 TURN_METRICS = (
     "cross_coherence", "context_retention", "topic_interference", "topic_adaptation_score",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.movies.concepts import ConceptSpace
+from crs_lib.score.concepts import ConceptSpace
 
 THRESHOLD, TOP = 0.35, 3
 _CHUNK = 256

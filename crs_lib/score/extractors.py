@@ -15,8 +15,8 @@ from crs_lib.core.text import fold, words_of_many
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.grounding.matcher import Matcher
 from crs_lib.llm import LLM
-from crs_lib.movies.concepts import ConceptSpace
-from crs_lib.movies.substrings import SubstringMatcher
+from crs_lib.score.concepts import ConceptSpace
+from crs_lib.score.substrings import SubstringMatcher
 
 Sets = list[frozenset[int]]
 
@@ -148,7 +148,7 @@ class Fuzzy(Substring):
     threshold = 0.88
 
     def __init__(self, material: Material) -> None:
-        from crs_lib.movies.spelling import NearWords
+        from crs_lib.score.substrings import NearWords
 
         super().__init__(material)
         tokens = [tuple(dict.fromkeys(re.findall(r"\w+", value))) for value in self.space.value]
@@ -177,7 +177,7 @@ class Fuzzy(Substring):
 @EXTRACTORS.register("embed", embedder="char_wb 3-5 TF-IDF", inside_words=True)
 def embed(material: Material) -> Extractor:
     """Nearest values by character n-grams: the best three per field with cosine ≥ 0.35 (published table)."""
-    from crs_lib.movies.extractors_embed import Embed
+    from crs_lib.score.embed import Embed
 
     return Embed(material.space)
 
@@ -206,6 +206,6 @@ class Hybrid:
 @EXTRACTORS.register("llm", embedder="", inside_words=False, needs="a model: --llm ollama:mistral:7b")
 def llm(material: Material) -> Any:
     """One LLM call a text; what it names counts where the catalogue has it."""
-    from crs_lib.movies.extractors_llm import LlmExtractor
+    from crs_lib.score.asking import LlmExtractor
 
     return LlmExtractor(material.space, material.llm)

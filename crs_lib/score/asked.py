@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM
-from crs_lib.movies.asking import UnansweredError
 from crs_lib.movies.score_tables import unscored
 from crs_lib.movies.scorers import BatchScorer
-from crs_lib.movies.scoring import Scores
+from crs_lib.score.asking import UnansweredError
+from crs_lib.score.scorer import Scores
 
 
 @dataclass(eq=False)

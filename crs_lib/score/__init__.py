@@ -1,0 +1,1 @@
+"""One dialogue, one convention, its numbers."""
