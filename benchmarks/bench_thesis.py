@@ -18,12 +18,12 @@ from typing import Any
 import naive_thesis as naive
 from rounds import Contender, report, seconds
 
-from crs_lib import simulate
+from crs_lib import logs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.metrics.similarity import TfidfSpace, read_vocabulary
-from crs_lib.movies import logs, topics
+from crs_lib.movies import topics
 from crs_lib.movies.score_tables import stream
 from crs_lib.movies.thesis_catalog import ThesisCatalog
 from crs_lib.movies.thesis_grounded import GroundedScorer

@@ -21,9 +21,10 @@ def score_human(parser: ArgumentParser) -> None:
 
 
 def _score(arguments: Namespace) -> None:
+    from crs_lib import logs
     from crs_lib.catalog import sources
     from crs_lib.grounding.grounder import Grounder
-    from crs_lib.movies import adaptation_model, human, logs
+    from crs_lib.movies import adaptation_model, human
 
     head = adaptation_model.load(Path(arguments.head)) if arguments.head else None
     dialogues = list(logs.read(arguments.dialogues))

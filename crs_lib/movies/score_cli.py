@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import llm
+from crs_lib import llm, logs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
-from crs_lib.movies import logs, score_tables, scorers
+from crs_lib.movies import score_tables, scorers
 from crs_lib.score import asking, conventions
 from crs_lib.score.asked import AskedScorer
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import datasets, simulate
+from crs_lib import datasets, logs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import logs, score_tables
+from crs_lib.movies import score_tables
 from crs_lib.movies.scorers import Choice
 from crs_lib.movies.thesis_catalog import ThesisCatalog
 from crs_lib.score import extractors

@@ -7,10 +7,11 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib import logs
 from crs_lib.catalog import sources
 from crs_lib.figures import style
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import gate, human, logs
+from crs_lib.movies import gate, human
 
 _LINES = ("-", "--", ":", "-.")
 

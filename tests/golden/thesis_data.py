@@ -6,8 +6,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from crs_lib import logs
 from crs_lib.core import paths
-from crs_lib.movies import logs, score_tables, scorers
+from crs_lib.movies import score_tables, scorers
 
 
 def folder() -> Path | None:

@@ -9,12 +9,13 @@ import pytest
 from films import grounder
 from scipy import stats as scipy_stats
 
+from crs_lib import logs
 from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import adaptation_model, human, human_scores, human_wishes, logs
+from crs_lib.movies import adaptation_model, human, human_scores, human_wishes
 from crs_lib.movies.human_scores import Reply, adaptation
 
 TEN = grounder()

@@ -1,8 +1,8 @@
 """Read logged conversations, whatever their form, one by one: the door to the thesis's logs and to ours.
 
 A path is a file or a folder of files: ``.json`` (one session, or a list), ``.jsonl``, either also ``.gz``.
-The forms are those of :mod:`crs_lib.movies.log_forms`; what is odd but readable is left as it is and is
-reported by :func:`crs_lib.movies.log_quirks.quirks`.
+The forms are those of :mod:`crs_lib.logs.forms`; what is odd but readable is left as it is and is
+reported by :func:`crs_lib.logs.quirks.quirks`.
 """
 
 import gzip
@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple, cast
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.movies.log_forms import conversations_of, dialogue_of
+from crs_lib.logs.forms import conversations_of, dialogue_of
 
 _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _OWN = "dialogues.jsonl"
