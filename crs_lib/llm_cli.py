@@ -44,8 +44,8 @@ def _estimate(arguments: Namespace) -> None:
 
 def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Work]:
     """What one run asks of each model: at most so many calls, failures and repetitions left aside."""
+    from crs_lib.judge.run import JudgeConfig
     from crs_lib.llm.settings import LLMSettings
-    from crs_lib.movies.judging import JudgeConfig
     from crs_lib.simulate.run import SimulateConfig
 
     config = SimulateConfig(**batch_cli.of_simulate(dict(cell)))
@@ -98,7 +98,7 @@ def judge(parser: ArgumentParser) -> None:
 
 
 def _judge(arguments: Namespace) -> None:
-    from crs_lib.movies import judging
+    from crs_lib import judge as judging
 
     values = _judges_values(arguments)
     reached = {name: getattr(arguments, name) for name in ("host", "slots")}

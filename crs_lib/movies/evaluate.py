@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from crs_lib import judge as judging
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
@@ -16,7 +17,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
-from crs_lib.movies import judging, score_tables
+from crs_lib.movies import score_tables
 from crs_lib.movies.scorers import Choice, ItemsScorer
 from crs_lib.score import conventions
 from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, Scores

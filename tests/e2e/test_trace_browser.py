@@ -11,7 +11,8 @@ import browser as chromium
 
 from crs_lib import runs, simulate
 from crs_lib.core import paths
-from crs_lib.movies import evaluate, judge_records, trace
+from crs_lib.judge import records as judge_records
+from crs_lib.movies import evaluate, trace
 
 PROGRAM = chromium.executable()
 pytestmark = [

@@ -10,11 +10,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from ollama_server import OllamaServer
 
+from crs_lib import judge as judging
 from crs_lib import notebooks, simulate
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.movies import judging
 from crs_lib.notebooks import sweeps
 from crs_lib.simulate.run import SimulateConfig
 

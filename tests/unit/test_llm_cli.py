@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from crs_lib import judge as judging
 from crs_lib import runs, simulate
 from crs_lib.__main__ import main
-from crs_lib.movies import judging
 
 SIZE = ["-p", "n_sessions", "2", "-p", "n_turns", "3"]
 

@@ -3,11 +3,11 @@
 import re
 
 from crs_lib.core.paths import ROOT
+from crs_lib.judge.prompt import TURN_LIMITS
 from crs_lib.llm import BACKENDS, Retry
 from crs_lib.llm.calls import TEXT_LIMIT
 from crs_lib.llm.errors import KINDS
 from crs_lib.llm.limits import DEFAULTS
-from crs_lib.movies.judge_prompt import TURN_LIMITS
 
 TEXT = (ROOT / "docs" / "running-llms.md").read_text(encoding="utf-8")
 

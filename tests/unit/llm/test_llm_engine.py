@@ -9,10 +9,10 @@ import pytest
 from crs_lib import prompts
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.tables import read_jsonl
+from crs_lib.judge.judge import Settings, judge_session
 from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, export
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.llm.text import fence, one_line
-from crs_lib.movies.judge import Settings, judge_session
 
 pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[llmtest]'")

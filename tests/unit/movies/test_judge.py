@@ -10,20 +10,13 @@ from hypothesis import strategies as st
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
+from crs_lib.judge import prompt as judge_prompt
+from crs_lib.judge.judge import Settings, check_value, judge_session, read_reply, schema, score_table
+from crs_lib.judge.prompt import CONSTRUCTS
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.errors import LLMError, Unreachable
 from crs_lib.llm.limits import room, tokens_at_most
 from crs_lib.llm.text import fence, one_line
-from crs_lib.movies import judge_prompt
-from crs_lib.movies.judge import (
-    Settings,
-    check_value,
-    judge_session,
-    read_reply,
-    schema,
-    score_table,
-)
-from crs_lib.movies.judge_prompt import CONSTRUCTS
 
 NO_WAIT = Retry(waits=0, seeds=1, first=0.0, longest=0.0)
 ATTACK = (

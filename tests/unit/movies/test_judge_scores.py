@@ -9,17 +9,10 @@ import pytest
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
+from crs_lib.judge.canaries import CANARIES, canary_report, spoil
+from crs_lib.judge.judge import judge_session, score_table
+from crs_lib.judge.scores import agreement, family, flag_counts, headline, self_preference, validate
 from crs_lib.llm import LLM, Request
-from crs_lib.movies.canaries import CANARIES, canary_report, spoil
-from crs_lib.movies.judge import judge_session, score_table
-from crs_lib.movies.judge_scores import (
-    agreement,
-    family,
-    flag_counts,
-    headline,
-    self_preference,
-    validate,
-)
 
 
 def scores(rows: list[tuple[Any, ...]], construct: str = "coherence") -> pd.DataFrame:

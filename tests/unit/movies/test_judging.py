@@ -10,11 +10,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ollama_server import Faults, OllamaServer
 
+from crs_lib import judge as judging
 from crs_lib import runs, simulate
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.judge import prompt as judge_prompt
 from crs_lib.llm.limits import tokens_of
 from crs_lib.llm.pool import CACHE, LOG
-from crs_lib.movies import judge_prompt, judging
 from crs_lib.simulate.run import SimulateConfig
 
 CONSTRUCTS = {"proactiveness", "coherence", "personalization"}

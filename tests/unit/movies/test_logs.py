@@ -21,10 +21,10 @@ from crs_lib import logs
 from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.judge.scores import judge_scores
 from crs_lib.logs import quirks as log_quirks
 from crs_lib.logs.forms import dialogue_of
 from crs_lib.logs.read import SessionKey, session_key
-from crs_lib.movies.judge_files import judge_scores
 
 Record = dict[str, Any]
 

@@ -14,7 +14,8 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import evaluate, judge_records, trace
+from crs_lib.judge import records as judge_records
+from crs_lib.movies import evaluate, trace
 from crs_lib.movies.page import Link, Mean, cell, fill, table
 from crs_lib.movies.trace_data import SessionView, judge_notes, lean, number, pieces, script, wish_list
 from crs_lib.movies.trace_files import RunFiles

@@ -14,12 +14,12 @@ from crs_lib.core import rng
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
+from crs_lib.judge import prompt
+from crs_lib.judge.prompt import CONSTRUCTS, HIGHEST, LOWEST
+from crs_lib.judge.settings import Settings
 from crs_lib.llm.base import Reply, Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.limits import room
-from crs_lib.movies import judge_prompt
-from crs_lib.movies.judge_prompt import CONSTRUCTS, HIGHEST, LOWEST
-from crs_lib.movies.judge_settings import Settings
 
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
 
@@ -112,7 +112,7 @@ def judge_session(
         raise InputError(f"judges are {list(judges)}; name at least one, each once")
     if samples < 1:
         raise InputError(f"samples is {samples}; each judge is asked at least once")
-    shown = judge_prompt.fit(dialogue, asked.groups, room(asked.options))
+    shown = prompt.fit(dialogue, asked.groups, room(asked.options))
     scores = []
     for judge in judges:
         requests = [
@@ -129,21 +129,21 @@ def judge_session(
         "scores": scores,
         "missing": sum(row["score"] is None for row in scores),
         "trim": shown.to_json(),
-        "rubric": judge_prompt.digest(),
+        "rubric": prompt.digest(),
         "settings": {"samples": samples, **asdict(asked)},
     }
 
 
 def _request(
     dialogue: Dialogue,
-    shown: judge_prompt.Shown,
+    shown: prompt.Shown,
     group: tuple[str, ...],
     sample: int,
     asked: Settings,
 ) -> Request:
     name = "+".join(group)
     return Request(
-        judge_prompt.messages(dialogue, group, shown), "judge", options=asked.options,
+        prompt.messages(dialogue, group, shown), "judge", options=asked.options,
         schema=schema(group), replicate=sample,
         seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample),
         tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name},

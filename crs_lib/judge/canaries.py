@@ -89,7 +89,7 @@ def canary_report(scores: pd.DataFrame, confidence: float = 0.95) -> pd.DataFram
     one half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts dialogues
     of which one side has no score. Empty where there are no canaries.
 
-    ``scores`` is a :func:`crs_lib.movies.judge.score_table` of originals and canaries.
+    ``scores`` is a :func:`crs_lib.judge.judge.score_table` of originals and canaries.
     """
     from scipy.stats import binomtest
 

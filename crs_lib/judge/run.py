@@ -11,23 +11,16 @@ from crs_lib.catalog import sources
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.judge import canaries as spoiling
+from crs_lib.judge import judge, prompt
+from crs_lib.judge import ledger as judge_ledger
+from crs_lib.judge import settings as judge_settings
+from crs_lib.judge.ledger import Place, Sitting, Task
+from crs_lib.judge.records import SCORES, STAGE, add, records, score_table, scores_of, shown_scores, usage
+from crs_lib.judge.settings import Settings
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, Service
 from crs_lib.llm.preflight import Need, preflight
-from crs_lib.movies import canaries as spoiling
-from crs_lib.movies import judge, judge_ledger, judge_prompt, judge_settings
-from crs_lib.movies.judge_ledger import Place, Sitting, Task
-from crs_lib.movies.judge_records import (
-    SCORES,
-    STAGE,
-    add,
-    records,
-    score_table,
-    scores_of,
-    shown_scores,
-    usage,
-)  # fmt: skip
-from crs_lib.movies.judge_settings import Settings
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate.roles import check_spec, stage_before
@@ -89,7 +82,7 @@ class JudgeConfig:
 
     def question(self) -> dict[str, Any]:
         """What a judge's scores depend on beside the dialogue and its weights, as plain data."""
-        return {"samples": self.samples, "settings": asdict(self.asked), "rubric": judge_prompt.digest()}
+        return {"samples": self.samples, "settings": asdict(self.asked), "rubric": prompt.digest()}
 
     def parameters(self) -> dict[str, Any]:
         """What the scores depend on, as plain data for the manifest."""
@@ -100,7 +93,7 @@ class JudgeConfig:
 
     def needs(self) -> list[Need]:
         """What the preflight checks: each judge with its options and the part of a prompt that never goes."""
-        asked, least = self.asked, judge_prompt.least(self.asked.groups)
+        asked, least = self.asked, prompt.least(self.asked.groups)
         return [
             Need("judge", spec, asked.options, least, self.service.settings_for(spec)) for spec in self.judges
         ]

@@ -8,7 +8,8 @@ import pandas as pd
 from crs_lib import llm, runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.movies import judge, judge_scores
+from crs_lib.judge import judge
+from crs_lib.judge import scores as judge_scores
 from crs_lib.simulate.roles import stage_before
 
 STAGE, SCORES = "judge", "judge_scores.jsonl"
