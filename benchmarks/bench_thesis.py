@@ -23,14 +23,14 @@ from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.metrics.similarity import TfidfSpace, read_vocabulary
-from crs_lib.movies import topics
 from crs_lib.movies.score_tables import stream
-from crs_lib.movies.thesis_catalog import ThesisCatalog
-from crs_lib.movies.thesis_grounded import GroundedScorer
-from crs_lib.movies.thesis_legacy import LegacyScorer
-from crs_lib.movies.topic_model import TopicModel, train
 from crs_lib.score import extractors
 from crs_lib.score.conventions import get
+from crs_lib.thesis import topics
+from crs_lib.thesis.catalog import ThesisCatalog
+from crs_lib.thesis.grounded import GroundedScorer
+from crs_lib.thesis.legacy import LegacyScorer
+from crs_lib.thesis.topic_model import TopicModel, train
 
 PARTS = ("substring", "embed", "legacy", "lda", "queries", "memory")
 

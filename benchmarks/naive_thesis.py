@@ -18,9 +18,9 @@ from scipy.special import psi
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.movies.thesis_catalog import ThesisCatalog, normalise
-from crs_lib.movies.topic_model import TopicModel, start_of
-from crs_lib.movies.topic_words import FUNCTION_WORDS, HINTS, MOST, SHORT_WORDS, STEMS, admitted
+from crs_lib.thesis.catalog import ThesisCatalog, normalise
+from crs_lib.thesis.topic_model import TopicModel, start_of
+from crs_lib.thesis.topic_words import FUNCTION_WORDS, HINTS, MOST, SHORT_WORDS, STEMS, admitted
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 

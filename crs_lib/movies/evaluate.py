@@ -51,9 +51,10 @@ class EvaluateConfig:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The session metrics that the convention gives, in the order of its tables."""
-        from crs_lib.movies import thesis_grounded, thesis_legacy
+        from crs_lib.thesis import grounded
+        from crs_lib.thesis import legacy as thesis_legacy
 
-        given = {"items": ALL_METRICS, "grounded": thesis_grounded.METRICS, "legacy": thesis_legacy.METRICS}
+        given = {"items": ALL_METRICS, "grounded": grounded.METRICS, "legacy": thesis_legacy.METRICS}
         return given[conventions.get(self.convention).scorer]
 
     def choice(self, catalog: str, dialogues: str = "") -> Choice:

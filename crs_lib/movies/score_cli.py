@@ -20,8 +20,8 @@ from crs_lib.score.asked import AskedScorer
 
 def add_arguments(parser: ArgumentParser) -> None:
     """``score --logs PATH --catalog FILE --convention NAME …``: three tables and the shifts."""
-    from crs_lib.movies.topics import TOPICS
     from crs_lib.score.extractors import EXTRACTORS
+    from crs_lib.thesis.topics import TOPICS
 
     add = parser.add_argument
     add("--logs", required=True, metavar="PATH", help="a log file or a folder of them, of any known form")
@@ -120,9 +120,9 @@ def topics(parser: ArgumentParser) -> None:
 
 
 def _train(arguments: Namespace) -> None:
-    from crs_lib.movies import topic_model
-    from crs_lib.movies.thesis_catalog import ThesisCatalog
-    from crs_lib.movies.topics import default_model
+    from crs_lib.thesis import topic_model
+    from crs_lib.thesis.catalog import ThesisCatalog
+    from crs_lib.thesis.topics import default_model
 
     if arguments.n_topics < 2 or arguments.passes < 1:
         raise InputError("give at least 2 topics and 1 pass")

@@ -159,8 +159,8 @@ def _items(choice: Choice, llm: str | LLM) -> Ready:
 
 
 def _grounded(choice: Choice, llm: str | LLM) -> Ready:
-    from crs_lib.movies.thesis_catalog import ThesisCatalog
-    from crs_lib.movies.thesis_grounded import METRICS, GroundedScorer
+    from crs_lib.thesis.catalog import ThesisCatalog
+    from crs_lib.thesis.grounded import METRICS, GroundedScorer
 
     catalog, rule = ThesisCatalog.load(choice.catalog), choice.rule
     name = choice.extractor or rule.extractor
@@ -172,9 +172,9 @@ def _grounded(choice: Choice, llm: str | LLM) -> Ready:
 
 
 def _legacy(choice: Choice, llm: str | LLM) -> Ready:
-    from crs_lib.movies import topics
-    from crs_lib.movies.thesis_catalog import ThesisCatalog
-    from crs_lib.movies.thesis_legacy import METRICS, LegacyScorer
+    from crs_lib.thesis import topics
+    from crs_lib.thesis.catalog import ThesisCatalog
+    from crs_lib.thesis.legacy import METRICS, LegacyScorer
 
     catalog, rule = ThesisCatalog.load(choice.catalog), choice.rule
     named = choice.topics or rule.topics

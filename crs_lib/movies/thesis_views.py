@@ -17,9 +17,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.movies import score_tables
 from crs_lib.movies.scorers import Choice
-from crs_lib.movies.thesis_catalog import ThesisCatalog
 from crs_lib.score import extractors
 from crs_lib.systems.base import World
+from crs_lib.thesis.catalog import ThesisCatalog
 
 SOURCES = ("sample", "thesis")
 GROUNDED = (

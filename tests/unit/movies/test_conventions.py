@@ -17,10 +17,10 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.movies import scorers
-from crs_lib.movies.thesis_catalog import ThesisCatalog
-from crs_lib.movies.thesis_grounded import ALIASES, words_of
-from crs_lib.movies.topic_model import train
 from crs_lib.score import conventions
+from crs_lib.thesis.catalog import ThesisCatalog
+from crs_lib.thesis.grounded import ALIASES, words_of
+from crs_lib.thesis.topic_model import train
 
 pytestmark = pytest.mark.slow
 RECORDS = {

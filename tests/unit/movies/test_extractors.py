@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM
-from crs_lib.movies.thesis_catalog import ThesisCatalog
 from crs_lib.score import extractors
 from crs_lib.score.concepts import ConceptSpace
 from crs_lib.score.extractors import EXTRACTORS, Material
 from crs_lib.score.substrings import SubstringMatcher
+from crs_lib.thesis.catalog import ThesisCatalog
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 VALUES = {

@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from crs_lib.core.errors import InputError
 from crs_lib.metrics.similarity import EmbeddingSpace, TfidfSpace, cosines, read_vocabulary
-from crs_lib.movies.thesis_catalog import ThesisCatalog, normalise, plot_keywords
+from crs_lib.thesis.catalog import ThesisCatalog, normalise, plot_keywords
 
 RECORDS = [
     ("Alpha", {"name": "Alpha", "genre": ["Action", "Action Film"], "actor": ["Maya Lind"], "year": "1999",

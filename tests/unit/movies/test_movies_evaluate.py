@@ -11,10 +11,11 @@ from films import grounder
 from crs_lib import simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.movies import evaluate, thesis_legacy, views
+from crs_lib.movies import evaluate, views
 from crs_lib.movies.evaluate import ALL_METRICS, EvaluateConfig
 from crs_lib.score import conventions
 from crs_lib.simulate.run import SimulateConfig
+from crs_lib.thesis import legacy as thesis_legacy
 
 RESULT_KEYS = {
     "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "topic_interference_leakage",

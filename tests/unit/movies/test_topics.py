@@ -11,8 +11,8 @@ from scipy.special import psi
 
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM
-from crs_lib.movies import topic_model, topics
-from crs_lib.movies.topic_words import (
+from crs_lib.thesis import topic_model, topics
+from crs_lib.thesis.topic_words import (
     FUNCTION_WORDS,
     HINTS,
     SHORT_WORDS,
@@ -22,7 +22,7 @@ from crs_lib.movies.topic_words import (
     lemma,
     singular,
     tokens,
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, copying, overlap, recovery
 from crs_lib.metrics.similarity import SentenceSpace, cosines
-from crs_lib.movies.thesis_catalog import ThesisCatalog
-from crs_lib.movies.thesis_summary import ALIASES, MEANS, METRICS, detail, mean_of, spread_of
 from crs_lib.score.conventions import Convention
 from crs_lib.score.extractors import Extractor
 from crs_lib.score.scorer import BOTH_EMPTY, Scores
+from crs_lib.thesis.catalog import ThesisCatalog
+from crs_lib.thesis.summary import ALIASES, MEANS, METRICS, detail, mean_of, spread_of
 
 __all__ = ["ALIASES", "METRICS", "GroundedScorer"]
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?")

@@ -11,8 +11,8 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.llm import LLM
-from crs_lib.movies import topic_words
-from crs_lib.movies.topic_model import TRAIN, TopicModel
+from crs_lib.thesis import topic_words
+from crs_lib.thesis.topic_model import TRAIN, TopicModel
 
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"

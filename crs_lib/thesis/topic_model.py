@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core import paths, rng, tables
 from crs_lib.core.errors import InputError
-from crs_lib.movies.topic_words import FUNCTION_WORDS, MOST, lemma, pieces, singular, token_of, tokens
+from crs_lib.thesis.topic_words import FUNCTION_WORDS, MOST, lemma, pieces, singular, token_of, tokens
 
 Floats = NDArray[np.float32]
 TRAIN = "python -m crs_lib topics --catalog FILE --out FOLDER"

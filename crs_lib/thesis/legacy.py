@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.metrics import composite
 from crs_lib.metrics.similarity import SentenceSpace, cosines
-from crs_lib.movies.topic_words import admitted
-from crs_lib.movies.topics import TopicExtractor
 from crs_lib.score.conventions import Convention
 from crs_lib.score.scorer import Scores
+from crs_lib.thesis.topic_words import admitted
+from crs_lib.thesis.topics import TopicExtractor
 
 SHIFT_SIMILARITY, SHIFT_JACCARD = 0.55, 0.35
 ALIGNED, WORDS_FROM, PATIENCE = 0.65, 0.3, 4

@@ -1,0 +1,1 @@
+"""The thesis's own scores, exactly."""
