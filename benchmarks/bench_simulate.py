@@ -51,9 +51,8 @@ class Workers:
 
 def one(n_sessions: int, n_turns: int, workers: int) -> dict[str, float]:
     """Simulate and score in this process; seconds on the clock and of CPU, and peak MiB."""
-    from crs_lib import simulate
-    from crs_lib.movies import evaluate
-    from crs_lib.movies.evaluate import EvaluateConfig
+    from crs_lib import evaluate, simulate
+    from crs_lib.evaluate.run import EvaluateConfig
     from crs_lib.simulate.run import SimulateConfig
 
     config = SimulateConfig(

@@ -22,8 +22,8 @@ from crs_lib import logs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
+from crs_lib.evaluate.tables import stream
 from crs_lib.metrics.similarity import TfidfSpace, read_vocabulary
-from crs_lib.movies.score_tables import stream
 from crs_lib.score import extractors
 from crs_lib.score.conventions import get
 from crs_lib.thesis import topics

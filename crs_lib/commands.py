@@ -146,8 +146,9 @@ def thesis(parser: ArgumentParser) -> None:
 
 
 def _thesis() -> None:
+    from crs_lib import evaluate
     from crs_lib.metrics.base import DAGGER_NOTE
-    from crs_lib.movies import evaluate, report, sensitivity_stage, trace, views
+    from crs_lib.movies import report, sensitivity_stage, trace, views
 
     run_name = THESIS["run"]
     for notebook in notebooks.committed():

@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import pandas as pd
 
-from crs_lib import stats
+from crs_lib import evaluate, stats
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import base
-from crs_lib.movies import evaluate
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.run import SimulateConfig, simulate
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import figures, runs, simulate
+from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.judge import scores as judge_scores
-from crs_lib.movies import evaluate, sensitivity, sensitivity_stage, stat_views
+from crs_lib.movies import sensitivity, sensitivity_stage, stat_views
 from crs_lib.stats.plan import Plan
 
 _CALL = ("role", "model", "session_id", "tokens_in", "tokens_out", "seconds", "sent")

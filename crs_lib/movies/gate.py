@@ -12,13 +12,12 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import runs, simulate, stats
+from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
-from crs_lib.movies import evaluate
 from crs_lib.movies.gate_orderings import (
     ABOVE,
     AFTER,

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair, Turn
 from crs_lib.core.text import fold, words
+from crs_lib.evaluate.run import score_all
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import grounded
 from crs_lib.metrics.base import HIGHER, Metric, declare
 from crs_lib.movies import human_wishes, human_words
-from crs_lib.movies.evaluate import score_all
 from crs_lib.score import conventions
 
 declare(Metric("heard_adaptation", "adaptation (heard)", "turn", 0, 1, HIGHER, "docs/validity.md, section 4"))

@@ -13,11 +13,11 @@ from urllib.parse import urlencode
 
 import pandas as pd
 
-from crs_lib import figures, runs, simulate, stats
+from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
-from crs_lib.movies import evaluate, figure_tables, stat_views, views
+from crs_lib.movies import figure_tables, stat_views, views
 from crs_lib.movies.page import Link, Mean, fill, part, table
 from crs_lib.stats.plan import Plan
 

@@ -11,9 +11,10 @@ import pandas as pd
 from crs_lib import llm, logs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
+from crs_lib.evaluate import choose
+from crs_lib.evaluate import tables as score_tables
 from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
-from crs_lib.movies import score_tables, scorers
 from crs_lib.score import asking, conventions
 from crs_lib.score.asked import AskedScorer
 
@@ -28,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add("--catalog", required=True, metavar="FILE", help="a catalogue, or 'sample'")
     add("--convention", default="default", help=f"one of {', '.join(conventions.CONVENTIONS)}")
     add("--extractor", default="", help=f"instead of the convention's: {', '.join(EXTRACTORS.names())}")
-    add("--similarity", default="", help=f"of sentences: {', '.join(scorers.SIMILARITIES)}")
+    add("--similarity", default="", help=f"of sentences: {', '.join(choose.SIMILARITIES)}")
     add("--vocabulary", default="", metavar="FILE", help="features of the TF-IDF space, one a line")
     add("--topics", default="", help=f"topic extractor: {', '.join(TOPICS.names())}")
     add("--topic-model", default="", metavar="FOLDER", help="the model of --topics lda")
@@ -42,7 +43,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def main(arguments: Namespace) -> None:
     """Score the logs and say where the tables are."""
     out = Path(arguments.out).expanduser() if arguments.out else paths.run_folder("movies", "scores")
-    choice = scorers.Choice(
+    choice = choose.Choice(
         arguments.catalog,
         arguments.convention,
         arguments.extractor,
@@ -51,7 +52,7 @@ def main(arguments: Namespace) -> None:
         arguments.topics,
         arguments.topic_model,
         arguments.llm,
-        inputs={"logs": scorers.hash_of_files(logs.files(arguments.logs))},
+        inputs={"logs": choose.hash_of_files(logs.files(arguments.logs))},
         llm_settings=_object(arguments.llm_settings),
     )
     frame = score(arguments.logs, choice, out, workers=arguments.workers)
@@ -85,7 +86,7 @@ def _asked(out: Path) -> None:
         )
 
 
-def score(log: str, choice: scorers.Choice, out: Path, *, workers: int = 1) -> pd.DataFrame:
+def score(log: str, choice: choose.Choice, out: Path, *, workers: int = 1) -> pd.DataFrame:
     """Score a log into a folder; returns the table of model metrics.
 
     Where a model is asked, a preflight comes first and its calls are kept in the folder, so that the same

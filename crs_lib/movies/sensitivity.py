@@ -18,9 +18,9 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.evaluate.run import score_all
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics.composite import ItemWeights
-from crs_lib.movies.evaluate import score_all
 from crs_lib.score import conventions
 from crs_lib.score.conventions import Convention
 from crs_lib.simulate.run import SimulateConfig, session

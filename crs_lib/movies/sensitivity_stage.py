@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import runs, simulate
+from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
-from crs_lib.movies import evaluate, sensitivity
+from crs_lib.movies import sensitivity
 from crs_lib.simulate import roles
 from crs_lib.simulate.run import SimulateConfig
 from crs_lib.simulate.scenarios import Rates

@@ -7,8 +7,8 @@ import pandas as pd
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
+from crs_lib.evaluate.run import ALL_METRICS
 from crs_lib.figures.movies_time import waiting
-from crs_lib.movies.evaluate import ALL_METRICS
 from crs_lib.stats import (
     hazard_ratios,
     logrank,

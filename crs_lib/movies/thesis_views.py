@@ -14,9 +14,9 @@ from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.evaluate import tables as score_tables
+from crs_lib.evaluate.choose import Choice
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import score_tables
-from crs_lib.movies.scorers import Choice
 from crs_lib.score import extractors
 from crs_lib.systems.base import World
 from crs_lib.thesis.catalog import ThesisCatalog

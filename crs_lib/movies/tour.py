@@ -6,7 +6,7 @@ import pandas as pd
 
 from crs_lib import simulate
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.movies.evaluate import score_all
+from crs_lib.evaluate.run import score_all
 from crs_lib.score.conventions import Convention
 from crs_lib.simulate.run import SimulateConfig
 from crs_lib.systems.base import World

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib import runs, simulate
+from crs_lib import evaluate, runs, simulate
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import evaluate
 from crs_lib.movies.page import fill, part
 from crs_lib.movies.trace_data import SessionView, script
 from crs_lib.movies.trace_files import RunFiles, Scored

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import runs, simulate
+from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
 from crs_lib.judge import records as judge_records
 from crs_lib.metrics import base
-from crs_lib.movies import evaluate
 
 Key = tuple[str, str]  # model, session_id
 

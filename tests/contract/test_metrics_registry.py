@@ -5,12 +5,11 @@ import math
 import pandas as pd
 import pytest
 
-from crs_lib import simulate
+from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER
-from crs_lib.movies import evaluate
 from crs_lib.score import conventions
 from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
 from crs_lib.simulate.run import SimulateConfig

@@ -17,16 +17,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from crs_lib import evaluate, simulate
 from crs_lib import judge as judging
-from crs_lib import simulate
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.movies import evaluate
 from crs_lib.simulate.run import SimulateConfig
 
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["crs_lib.judge.run", "crs_lib.movies.evaluate", __name__])
+CONTEXT.set_forkserver_preload(["crs_lib.judge.run", "crs_lib.evaluate.run", __name__])
 
 
 def models(n):

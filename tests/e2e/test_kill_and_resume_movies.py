@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from crs_lib import runs, simulate
+from crs_lib import evaluate, runs, simulate
 from crs_lib.core.errors import RunError
-from crs_lib.movies import evaluate
-from crs_lib.movies.evaluate import EvaluateConfig
+from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.runs.ledger import Ledger
 from crs_lib.simulate.run import SimulateConfig
 

@@ -2,10 +2,9 @@
 
 import pytest
 
+from crs_lib import evaluate, simulate
 from crs_lib import judge as judging
-from crs_lib import simulate
 from crs_lib.core.errors import RunError
-from crs_lib.movies import evaluate
 from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate.run import SimulateConfig
 

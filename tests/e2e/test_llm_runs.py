@@ -7,14 +7,14 @@ import llm_job
 import pytest
 from ollama_server import NOISE, Faults, OllamaServer
 
+from crs_lib import evaluate, llm, simulate
 from crs_lib import judge as judging
-from crs_lib import llm, simulate
 from crs_lib.core.errors import RunError
 from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
 from crs_lib.llm.pool import Service
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import evaluate, report
+from crs_lib.movies import report
 
 SIZE = (2, 2, 4)  # models, sessions, turns
 

@@ -9,10 +9,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import browser as chromium
 
-from crs_lib import runs, simulate
+from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths
 from crs_lib.judge import records as judge_records
-from crs_lib.movies import evaluate, trace
+from crs_lib.movies import trace
 
 PROGRAM = chromium.executable()
 pytestmark = [

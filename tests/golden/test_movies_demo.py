@@ -7,10 +7,9 @@ The means may move by the sampling error of 30 scenarios when a template is rewo
 import pandas as pd
 import pytest
 
-from crs_lib import simulate
+from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import evaluate
 from crs_lib.score import conventions
 from crs_lib.simulate import scenarios, schedule
 from crs_lib.simulate.run import SimulateConfig

@@ -8,7 +8,8 @@ import pytest
 
 from crs_lib import logs
 from crs_lib.core import paths
-from crs_lib.movies import score_tables, scorers
+from crs_lib.evaluate import choose
+from crs_lib.evaluate import tables as score_tables
 
 
 def folder() -> Path | None:
@@ -23,10 +24,10 @@ external = [
 ]
 
 
-def choice(convention: str, **settings: str) -> scorers.Choice:
+def choice(convention: str, **settings: str) -> choose.Choice:
     place = folder()
     assert place is not None
-    return scorers.Choice(str(place / "opendialkg_movie_data.json"), convention, **settings)
+    return choose.Choice(str(place / "opendialkg_movie_data.json"), convention, **settings)
 
 
 @cache

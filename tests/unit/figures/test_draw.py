@@ -7,9 +7,9 @@ import sys
 import pandas as pd
 import pytest
 
-from crs_lib import figures, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
-from crs_lib.movies import evaluate, figure_tables, sensitivity_stage
+from crs_lib.movies import figure_tables, sensitivity_stage
 
 
 def test_outside_a_notebook_nothing_is_shown(capsys):

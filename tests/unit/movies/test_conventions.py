@@ -16,7 +16,7 @@ from crs_lib import simulate
 from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.movies import scorers
+from crs_lib.evaluate import choose
 from crs_lib.score import conventions
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.grounded import ALIASES, words_of
@@ -46,7 +46,7 @@ def dialogue(*texts: str, shifts: tuple[int, ...] = (), **meta) -> Dialogue:
 
 
 def scored(catalog: str, one: Dialogue, convention: str, **settings: str):
-    return scorers.Choice(catalog, convention, **settings).make().scorer.score_many([one])[0]
+    return choose.Choice(catalog, convention, **settings).make().scorer.score_many([one])[0]
 
 
 def test_silence_agrees_with_silence_only_in_the_thesis(catalog):
@@ -155,19 +155,19 @@ def test_legacy_shift_detection_recovery_and_score(catalog):
 
 def test_a_missing_topic_model_is_an_error_that_names_the_command(catalog):
     with pytest.raises(InputError, match="python -m crs_lib topics"):
-        scorers.Choice(catalog, "thesis_legacy", topic_model="/nowhere").make()
+        choose.Choice(catalog, "thesis_legacy", topic_model="/nowhere").make()
 
 
 def test_settings_that_a_convention_does_not_use_are_errors(catalog):
     for wrong in ({"topics": "lda"}, {"similarity": "tfidf"}, {"vocabulary": "x.txt"}, {"topic_model": "x"}):
         with pytest.raises(InputError, match="leave it out"):
-            scorers.Choice(catalog, "default", **wrong)
+            choose.Choice(catalog, "default", **wrong)
     with pytest.raises(InputError, match="leave it out"):
-        scorers.Choice(catalog, "thesis_legacy", extractor="words")
+        choose.Choice(catalog, "thesis_legacy", extractor="words")
     with pytest.raises(InputError, match="did you mean 'thesis_legacy'"):
-        scorers.Choice(catalog, "thesis_legcy")
+        choose.Choice(catalog, "thesis_legcy")
     with pytest.raises(InputError, match="did you mean 'tfidf'"):
-        scorers.Choice(catalog, "thesis_grounded", similarity="tfid")
+        choose.Choice(catalog, "thesis_grounded", similarity="tfid")
 
 
 @pytest.mark.parametrize("name", conventions.CONVENTIONS)
@@ -175,7 +175,7 @@ def test_every_convention_is_named_and_scores_an_odd_log(catalog, name):
     settings = {"topics": "heuristic"} if conventions.get(name).topics else {}
     one = Dialogue("1", "m", (Turn(USER, "A drama?"), Turn(SYSTEM, ""), Turn(USER, "and then")))
     alone = Dialogue("2", "m", (Turn(USER, "hi"),))
-    ready = scorers.Choice(catalog, name, **settings).make()
+    ready = choose.Choice(catalog, name, **settings).make()
     together = ready.scorer.score_many([one, alone])
     assert [s.session["convention"] for s in together] == [name, name]
     assert set(ready.metrics) <= set(together[0].session)

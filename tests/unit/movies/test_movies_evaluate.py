@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 from films import grounder
 
-from crs_lib import simulate
+from crs_lib import evaluate, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.movies import evaluate, views
-from crs_lib.movies.evaluate import ALL_METRICS, EvaluateConfig
+from crs_lib.evaluate.run import ALL_METRICS, EvaluateConfig
+from crs_lib.movies import views
 from crs_lib.score import conventions
 from crs_lib.simulate.run import SimulateConfig
 from crs_lib.thesis import legacy as thesis_legacy

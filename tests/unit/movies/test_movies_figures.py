@@ -11,12 +11,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from ollama_server import OllamaServer
 
-from crs_lib import figures, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError
 from crs_lib.llm.template import answer as template_answer
-from crs_lib.movies import evaluate, figure_tables, sensitivity_stage, stat_views
+from crs_lib.movies import figure_tables, sensitivity_stage, stat_views
 from crs_lib.movies.sensitivity_stage import SensitivityConfig
 from crs_lib.simulate.run import SimulateConfig
 

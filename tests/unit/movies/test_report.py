@@ -12,11 +12,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import browser as chromium
 
-from crs_lib import figures, runs, simulate
+from crs_lib import evaluate, figures, runs, simulate
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError, style
-from crs_lib.movies import evaluate, figure_tables, report, trace
+from crs_lib.movies import figure_tables, report, trace
 
 pytestmark = pytest.mark.slow
 SYSTEMS = ("oracle", "tracker", "random")

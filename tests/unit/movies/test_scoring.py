@@ -7,7 +7,7 @@ from films import grounder
 
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.movies.evaluate import score_all
+from crs_lib.evaluate.run import score_all
 from crs_lib.score import conventions
 from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
 

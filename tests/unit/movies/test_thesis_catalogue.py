@@ -5,12 +5,11 @@ import random
 
 import pytest
 
-from crs_lib import logs, simulate
+from crs_lib import evaluate, logs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import evaluate
 from crs_lib.score import conventions
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.run import SimulateConfig

@@ -6,11 +6,11 @@ import nbformat
 import pandas as pd
 import pytest
 
-from crs_lib import simulate
+from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import evaluate, tour
+from crs_lib.movies import tour
 from crs_lib.score import conventions
 from crs_lib.systems import base as systems
 from crs_lib.systems import tracker

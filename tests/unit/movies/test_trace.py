@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib import runs, simulate
+from crs_lib import evaluate, runs, simulate
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.judge import records as judge_records
-from crs_lib.movies import evaluate, trace
+from crs_lib.movies import trace
 from crs_lib.movies.page import Link, Mean, cell, fill, table
 from crs_lib.movies.trace_data import SessionView, judge_notes, lean, number, pieces, script, wish_list
 from crs_lib.movies.trace_files import RunFiles

@@ -15,10 +15,10 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.evaluate import tables as score_tables
+from crs_lib.evaluate.choose import Choice, ItemsScorer
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
-from crs_lib.movies import score_tables
-from crs_lib.movies.scorers import Choice, ItemsScorer
 from crs_lib.score import conventions
 from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, Scores
 

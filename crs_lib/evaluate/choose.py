@@ -14,9 +14,9 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import words_of_many
+from crs_lib.evaluate import provenance
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import LLM
-from crs_lib.movies import provenance
 from crs_lib.score import asking, conventions, extractors
 from crs_lib.score.concepts import ConceptSpace
 from crs_lib.score.conventions import Convention

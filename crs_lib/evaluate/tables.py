@@ -16,9 +16,9 @@ from crs_lib import stats
 from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.evaluate.choose import BatchScorer, Choice
+from crs_lib.evaluate.provenance import Provenance
 from crs_lib.metrics import base
-from crs_lib.movies.provenance import Provenance
-from crs_lib.movies.scorers import BatchScorer, Choice
 from crs_lib.score.scorer import SHIFT_COLUMNS, Scores
 
 CHUNK = 50  # dialogues scored at once

@@ -1,0 +1,1 @@
+"""A run's dialogues to its tables."""
