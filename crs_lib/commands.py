@@ -148,7 +148,8 @@ def thesis(parser: ArgumentParser) -> None:
 def _thesis() -> None:
     from crs_lib import evaluate
     from crs_lib.metrics.base import DAGGER_NOTE
-    from crs_lib.movies import report, sensitivity_stage, trace, views
+    from crs_lib.movies import report, trace, views
+    from crs_lib.trust import sensitivity
 
     run_name = THESIS["run"]
     for notebook in notebooks.committed():
@@ -157,7 +158,7 @@ def _thesis() -> None:
             print(f"{notebook.stem} …", flush=True)
             notebooks.run(notebook, {name: value for name, value in THESIS.items() if name in takes})
     print("sensitivity, figures, pages …", flush=True)
-    sensitivity_stage.make(sensitivity_stage.SensitivityConfig(run_name))
+    sensitivity.make(sensitivity.SensitivityConfig(run_name))
     _figures("movies", run_name)
     pages = report.write(run_name), trace.write(run_name)
     folder = paths.run_folder("movies", run_name)

@@ -12,8 +12,10 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.judge import scores as judge_scores
-from crs_lib.movies import sensitivity, sensitivity_stage, stat_views
+from crs_lib.movies import stat_views
 from crs_lib.stats.plan import Plan
+from crs_lib.trust import sensitivity
+from crs_lib.trust import sensitivity as sensitivity_stage
 
 _CALL = ("role", "model", "session_id", "tokens_in", "tokens_out", "seconds", "sent")
 

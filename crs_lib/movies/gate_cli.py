@@ -7,7 +7,7 @@ from crs_lib.core import paths
 
 def gate(parser: ArgumentParser) -> None:
     """``gate [--run NAME] [--catalog FILE] [--sessions N] [--turns N] [--seed N] [--convention NAME]``."""
-    from crs_lib.movies import gate as gates
+    from crs_lib.trust import gate as gates
 
     default = gates.GateConfig()
     parser.add_argument("--run", default=default.run, help="the run's name (default: %(default)s)")
@@ -20,7 +20,7 @@ def gate(parser: ArgumentParser) -> None:
 
 
 def _gate(arguments: Namespace) -> None:
-    from crs_lib.movies import gate as gates
+    from crs_lib.trust import gate as gates
 
     config = gates.GateConfig(
         arguments.run, arguments.catalog, arguments.sessions, arguments.turns, arguments.seed,
@@ -47,8 +47,8 @@ def sensitivity(parser: ArgumentParser) -> None:
 
 
 def _sensitivity(arguments: Namespace) -> None:
-    from crs_lib.movies import sensitivity_stage as stages
-    from crs_lib.movies.sensitivity import stability
+    from crs_lib.trust import sensitivity as stages
+    from crs_lib.trust.sensitivity import stability
 
     folder = stages.make(stages.SensitivityConfig(arguments.run, arguments.sessions))
     for name, by in (("choices", "choice"), ("catalogue", "share")):

@@ -24,9 +24,9 @@ def _score(arguments: Namespace) -> None:
     from crs_lib import logs
     from crs_lib.catalog import sources
     from crs_lib.grounding.grounder import Grounder
-    from crs_lib.movies import adaptation_model, human
+    from crs_lib.trust import human, human_model
 
-    head = adaptation_model.load(Path(arguments.head)) if arguments.head else None
+    head = human_model.load(Path(arguments.head)) if arguments.head else None
     dialogues = list(logs.read(arguments.dialogues))
     grounder = Grounder(sources.load(arguments.catalog))
     rows = human.rate(dialogues, grounder, head)
@@ -39,11 +39,11 @@ def _score(arguments: Namespace) -> None:
     scores = [human.SCORE, *([human.HEAD] if head else [])]
     rated = rows[human.RATING].notna().any()
     if arguments.train:
-        found, ratings = adaptation_model.features(rows), rows[human.RATING].to_numpy(float)
-        adaptation_model.fit(found, ratings).save(Path(arguments.train))
+        found, ratings = human_model.features(rows), rows[human.RATING].to_numpy(float)
+        human_model.fit(found, ratings).save(Path(arguments.train))
         print(f"head fitted to {int(rows[human.RATING].notna().sum())} ratings: {Path(arguments.train).name}")
-        by_talk = adaptation_model.out_of_fold(found, ratings, rows["conv_id"], arguments.folds)
-        by_system = adaptation_model.out_of_fold(found, ratings, rows["system"], None)
+        by_talk = human_model.out_of_fold(found, ratings, rows["conv_id"], arguments.folds)
+        by_system = human_model.out_of_fold(found, ratings, rows["system"], None)
         rows = rows.assign(head_new_conversation=by_talk, head_new_system=by_system)
         scores += ["head_new_conversation", "head_new_system"]
     if rated:

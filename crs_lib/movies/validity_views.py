@@ -11,7 +11,7 @@ from crs_lib import logs
 from crs_lib.catalog import sources
 from crs_lib.figures import style
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import gate, human
+from crs_lib.trust import gate, human
 
 _LINES = ("-", "--", ":", "-.")
 

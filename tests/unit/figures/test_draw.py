@@ -9,7 +9,8 @@ import pytest
 
 from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
-from crs_lib.movies import figure_tables, sensitivity_stage
+from crs_lib.movies import figure_tables
+from crs_lib.trust import sensitivity
 
 
 def test_outside_a_notebook_nothing_is_shown(capsys):
@@ -55,7 +56,7 @@ def results(tmp_path_factory):
         )
         simulate.simulate(config, progress=False)
         evaluate.evaluate(evaluate.EvaluateConfig(run="tiny"))
-        sensitivity_stage.make(sensitivity_stage.SensitivityConfig("tiny", sessions=2))
+        sensitivity.make(sensitivity.SensitivityConfig("tiny", sessions=2))
         simulate.simulate(
             simulate.SimulateConfig(run="unscored", n_sessions=1, n_turns=2, systems=("echo",)),
             progress=False,

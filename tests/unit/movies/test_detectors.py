@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.movies import detectors
+from crs_lib.trust import detectors
 
 TEN = grounder()
 TEXTS = ["drama films please", "more drama films", "now comedy films", "thanks"]

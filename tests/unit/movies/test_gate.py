@@ -5,17 +5,8 @@ import pytest
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
-from crs_lib.movies import gate
-from crs_lib.movies.gate_orderings import (
-    AFTER,
-    BEFORE,
-    DOSES,
-    ORDERINGS,
-    POLICIES,
-    RISING,
-    WHOLE,
-    noisy,
-)
+from crs_lib.trust import gate
+from crs_lib.trust.gate import AFTER, BEFORE, DOSES, ORDERINGS, POLICIES, RISING, WHOLE, noisy
 
 # Means that meet every demand: the doses lie on a line from the oracle (1.0) to almost random (0.2).
 GOOD = {

@@ -15,8 +15,9 @@ from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import adaptation_model, human, human_scores, human_wishes
-from crs_lib.movies.human_scores import Reply, adaptation
+from crs_lib.trust import heard as human_wishes
+from crs_lib.trust import human, human_model, human_scores
+from crs_lib.trust.human_scores import Reply, adaptation
 
 TEN = grounder()
 
@@ -173,7 +174,7 @@ def test_partial_correlation_takes_out_what_is_given():
 
 def rated(n=60):
     draw = np.random.default_rng(0)
-    columns = adaptation_model._NOW
+    columns = human_model._NOW
     rows = pd.DataFrame({name: draw.random(n) for name in columns})
     rows["conv_id"] = [f"c{i // 3}" for i in range(n)]
     rows["system"] = [f"s{i // 15}" for i in range(n)]
@@ -184,44 +185,42 @@ def test_a_head_is_the_forest_it_was_fitted_as_and_survives_the_disk(tmp_path):
     from sklearn.ensemble import RandomForestRegressor
 
     rows = rated()
-    found, y = adaptation_model.features(rows), rows["rating"].to_numpy()
-    head = adaptation_model.fit(found, y)
+    found, y = human_model.features(rows), rows["rating"].to_numpy()
+    head = human_model.fit(found, y)
     forest = RandomForestRegressor(
-        adaptation_model.TREES, min_samples_leaf=adaptation_model.LEAF,
-        max_features=adaptation_model.SHARE, random_state=0,
+        human_model.TREES, min_samples_leaf=human_model.LEAF,
+        max_features=human_model.SHARE, random_state=0,
     ).fit(found.to_numpy(dtype=np.float32), y)  # fmt: skip
     np.testing.assert_allclose(head.predict(found), forest.predict(found.to_numpy(dtype=np.float32)))
     head.save(tmp_path / "head.npz")
-    np.testing.assert_array_equal(
-        adaptation_model.load(tmp_path / "head.npz").predict(found), head.predict(found)
-    )
+    np.testing.assert_array_equal(human_model.load(tmp_path / "head.npz").predict(found), head.predict(found))
     with pytest.raises(InputError, match="needs the columns met"):
         head.predict(found.drop(columns="met"))
     (tmp_path / "bad.npz").write_bytes(b"no head")
     with pytest.raises(InputError, match=r"bad.npz is no head"):
-        adaptation_model.load(tmp_path / "bad.npz")
+        human_model.load(tmp_path / "bad.npz")
 
 
 def test_features_never_look_ahead_unless_asked():
     rows = rated()
-    whole = adaptation_model.features(rows)
-    first = adaptation_model.features(rows[rows.index % 3 == 0])
+    whole = human_model.features(rows)
+    first = human_model.features(rows[rows.index % 3 == 0])
     pd.testing.assert_frame_equal(whole[rows.index % 3 == 0], first)
-    ahead = adaptation_model.features(rows, lookahead=True)
+    ahead = human_model.features(rows, lookahead=True)
     assert ahead.loc[0, "next_user_words"] == rows.loc[1, "user_words"]
-    assert ahead.loc[2, "next_user_words"] == adaptation_model.UNDEFINED  # the last of its conversation
+    assert ahead.loc[2, "next_user_words"] == human_model.UNDEFINED  # the last of its conversation
 
 
 def test_out_of_fold_predictions_never_saw_their_own_conversation():
     rows = rated()
-    found = adaptation_model.features(rows)
+    found = human_model.features(rows)
     noise = np.random.default_rng(2).random(20).repeat(3)  # a rating that only its conversation knows
-    predicted = adaptation_model.out_of_fold(found, noise, rows["conv_id"], 5)
+    predicted = human_model.out_of_fold(found, noise, rows["conv_id"], 5)
     assert abs(human.spearman(predicted, noise)) < 0.4
     with pytest.raises(InputError, match="20 groups for 30 folds"):
-        adaptation_model.out_of_fold(found, noise, rows["conv_id"], 30)
+        human_model.out_of_fold(found, noise, rows["conv_id"], 30)
     with pytest.raises(InputError, match="at least 20"):
-        adaptation_model.fit(found[:5], noise[:5])
+        human_model.fit(found[:5], noise[:5])
 
 
 def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):

@@ -16,9 +16,10 @@ from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError
 from crs_lib.llm.template import answer as template_answer
-from crs_lib.movies import figure_tables, sensitivity_stage, stat_views
-from crs_lib.movies.sensitivity_stage import SensitivityConfig
+from crs_lib.movies import figure_tables, stat_views
 from crs_lib.simulate.run import SimulateConfig
+from crs_lib.trust import sensitivity
+from crs_lib.trust.sensitivity import SensitivityConfig
 
 SYSTEMS = ("ollama:m:1", "tracker", "random")
 
@@ -118,19 +119,17 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
 
 
 def test_sensitivity_leaves_models_out_of_what_is_made_anew():
-    sensitivity_stage.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
-    choices, sizes = (sensitivity_stage.read("models", name) for name in ("choices", "catalogue"))
+    sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
+    choices, sizes = (sensitivity.read("models", name) for name in ("choices", "catalogue"))
     assert set(choices["n_systems"]) == {3}
     assert set(sizes["n_systems"]) == {2}
     assert set(choices["metric"]) == set(sizes["metric"]) == {"item_tas"}
     assert "0.35/0.65" in set(choices["setting"])
     whole = sizes[sizes["share"] == 1]
     assert whole["tau"].tolist() == [1.0]
-    first = (
-        sensitivity_stage.paths.run_folder("movies", "models") / sensitivity_stage.FILES["choices"]
-    ).read_bytes()
-    folder = sensitivity_stage.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
-    assert (folder / sensitivity_stage.FILES["choices"]).read_bytes() == first
+    first = (sensitivity.paths.run_folder("movies", "models") / sensitivity.FILES["choices"]).read_bytes()
+    folder = sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
+    assert (folder / sensitivity.FILES["choices"]).read_bytes() == first
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_one_system_alone_has_neither_power_nor_a_ranking():
         figure_tables.read("one", "power")
     with pytest.raises(NoDataError, match="at least two systems"):
         figures.make("sensitivity_weights", figure_tables.read("one", "sensitivity_weights"))
-    sensitivity_stage.make(SensitivityConfig("one", sessions=2))
+    sensitivity.make(SensitivityConfig("one", sessions=2))
     with pytest.raises(NoDataError, match="no rows"):
         figures.make("sensitivity_catalogue", figure_tables.read("one", "sensitivity_catalogue"))
 

@@ -17,8 +17,8 @@ from crs_lib.core import rng
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import adaptation_model, human_scores
-from crs_lib.movies.adaptation_model import Head
+from crs_lib.trust import human_model, human_scores
+from crs_lib.trust.human_model import Head
 
 Floats = NDArray[np.float64]
 SCORE, HEAD, RATING, OVERALL = "heard_adaptation", "learned_head", "relevance", "dialogue_overall"
@@ -41,7 +41,7 @@ def rate(dialogues: Sequence[Dialogue], grounder: Grounder, head: Head | None = 
     rows[OVERALL] = pd.array([whole.get(conversation) for conversation in rows["conv_id"]], "Float64")
     rows = rows.astype({RATING: float, OVERALL: float})
     if head is not None:
-        rows[HEAD] = head.predict(adaptation_model.features(rows))
+        rows[HEAD] = head.predict(human_model.features(rows))
     return rows
 
 

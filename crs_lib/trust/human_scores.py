@@ -15,8 +15,9 @@ from crs_lib.evaluate.run import score_all
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import grounded
 from crs_lib.metrics.base import HIGHER, Metric, declare
-from crs_lib.movies import human_wishes, human_words
 from crs_lib.score import conventions
+from crs_lib.trust import heard
+from crs_lib.trust import heard as human_words
 
 declare(Metric("heard_adaptation", "adaptation (heard)", "turn", 0, 1, HIGHER, "docs/validity.md, section 4"))
 NEUTRAL, ANSWER_WORDS = 0.5, 12
@@ -67,7 +68,7 @@ def elicits(text: str) -> bool:
 
 def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
     """The dialogue with the log a simulator would have kept: wishes, unwanted values, films by id."""
-    listener, turns = human_wishes.Listener(grounder), list[Turn]()
+    listener, turns = heard.Listener(grounder), list[Turn]()
     for place, turn in enumerate(dialogue.turns):
         if place % 2 == 0:
             state = listener.listen(turn.text)
@@ -79,7 +80,7 @@ def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
             }
             turns.append(replace(turn, meta={**turn.meta, "user_meta": log}))
         else:
-            ids = [grounder.catalog.items[i].item_id for i in human_wishes.films(grounder, turn.text)]
+            ids = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
             turns.append(replace(turn, meta={**turn.meta, "rec_ids": ids}))
     return replace(dialogue, turns=tuple(turns))
 

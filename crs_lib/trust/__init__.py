@@ -1,0 +1,1 @@
+"""May these numbers be believed?"""
