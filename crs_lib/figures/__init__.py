@@ -12,23 +12,6 @@ import pandas as pd
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.figures import (
-    cosrec,
-    diagrams,
-    latex,
-    movies_judges,
-    movies_pairs,
-    movies_power,
-    movies_radars,
-    movies_ranks,
-    movies_scores,
-    movies_sensitivity,
-    movies_shifts,
-    movies_time,
-    movies_usage,
-    realtalk,
-    style,
-)
 from crs_lib.figures.base import FIGURES, NoDataError, counts
 from crs_lib.figures.latex import TABLES
 
