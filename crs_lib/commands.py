@@ -106,7 +106,7 @@ def figures(parser: ArgumentParser) -> None:
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
 READERS = {
     "cosrec": "crs_lib.cosrec.figure_tables:read",
-    "movies": "crs_lib.movies.figure_tables:read",
+    "movies": "crs_lib.views.figure_tables:read",
     "realtalk": "crs_lib.realtalk.figure_tables:read",
 }
 
@@ -148,8 +148,9 @@ def thesis(parser: ArgumentParser) -> None:
 def _thesis() -> None:
     from crs_lib import evaluate
     from crs_lib.metrics.base import DAGGER_NOTE
-    from crs_lib.movies import report, trace, views
+    from crs_lib.movies import report, trace
     from crs_lib.trust import sensitivity
+    from crs_lib.views import movies as views
 
     run_name = THESIS["run"]
     for notebook in notebooks.committed():

@@ -17,9 +17,10 @@ from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
-from crs_lib.movies import figure_tables, stat_views, views
 from crs_lib.movies.page import Link, Mean, fill, part, table
 from crs_lib.stats.plan import Plan
+from crs_lib.views import figure_tables, statistics
+from crs_lib.views import movies as views
 
 DPI = 150
 
@@ -62,9 +63,9 @@ class _Report:
         self.run, self.folder = run, paths.run_folder(simulate.STUDY, run)
         self.results = evaluate.read(run, "results")
         self.means = evaluate.read(run, "model_metrics")
-        self.scores = stat_views.stats_frame(self.results)
+        self.scores = statistics.stats_frame(self.results)
         self.systems = list(dict.fromkeys(str(name) for name in self.results["model"]))
-        self.plan: Plan = stat_views.plan_for(plan, self.systems)
+        self.plan: Plan = statistics.plan_for(plan, self.systems)
         self.manifest = runs.read_manifest(simulate.STUDY, run)
 
     def sections(self) -> list[Section]:
@@ -107,16 +108,16 @@ class _Report:
 
     def _conclusions(self) -> str:
         """The plan, what follows from the tests in words, and the tables behind it."""
-        declared = f"<h3>Declared beforehand</h3>{table(stat_views.plan_table(self.plan))}"
+        declared = f"<h3>Declared beforehand</h3>{table(statistics.plan_table(self.plan))}"
         if len(self.systems) < 2:
             return _note("No tests: they compare systems, and the run has one.") + declared
         told = stats.conclusions(self._ladder, self.plan)
         items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
         leaders = self._ladder.leaderboard
-        leaders = stat_views.tidy(leaders[leaders["outcome"] == self.plan.primary_outcome])
+        leaders = statistics.tidy(leaders[leaders["outcome"] == self.plan.primary_outcome])
         return (
             f"{_note('Generated from the tests of the declared plan.')}<ul>{items}</ul>{declared}"
-            f"<h3>Declared contrasts</h3>{table(stat_views.confirmatory(self._ladder.pairwise))}"
+            f"<h3>Declared contrasts</h3>{table(statistics.confirmatory(self._ladder.pairwise))}"
             f"<h3>Ranks</h3>{_note('Systems that share a letter are not told apart.')}{table(leaders)}"
         )
 

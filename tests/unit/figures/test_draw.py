@@ -9,8 +9,8 @@ import pytest
 
 from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
-from crs_lib.movies import figure_tables
 from crs_lib.trust import sensitivity
+from crs_lib.views import figure_tables
 
 
 def test_outside_a_notebook_nothing_is_shown(capsys):

@@ -10,7 +10,7 @@ from films import RECORDS, TITLES, catalog
 from crs_lib.catalog import fields, sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
-from crs_lib.movies import views
+from crs_lib.views import movies as views
 
 TEN = catalog()
 

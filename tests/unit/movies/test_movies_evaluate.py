@@ -12,10 +12,10 @@ from crs_lib import evaluate, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.run import ALL_METRICS, EvaluateConfig
-from crs_lib.movies import views
 from crs_lib.score import conventions
 from crs_lib.simulate.run import SimulateConfig
 from crs_lib.thesis import legacy as thesis_legacy
+from crs_lib.views import movies as views
 
 RESULT_KEYS = {
     "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "topic_interference_leakage",

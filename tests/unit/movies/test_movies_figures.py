@@ -16,10 +16,10 @@ from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError
 from crs_lib.llm.template import answer as template_answer
-from crs_lib.movies import figure_tables, stat_views
 from crs_lib.simulate.run import SimulateConfig
 from crs_lib.trust import sensitivity
 from crs_lib.trust.sensitivity import SensitivityConfig
+from crs_lib.views import figure_tables, statistics
 
 SYSTEMS = ("ollama:m:1", "tracker", "random")
 
@@ -146,9 +146,9 @@ def test_sensitivity_settings_are_checked(given, message):
 
 
 def test_power_is_that_of_the_plan_and_rises():
-    scores = stat_views.stats_frame(evaluate.read("rules", "results"))
-    plan = stat_views.plan_for("movies", ["tracker", "random"])._replace(smallest_effect=0.2)
-    table = stat_views.power_table(scores, plan)
+    scores = statistics.stats_frame(evaluate.read("rules", "results"))
+    plan = statistics.plan_for("movies", ["tracker", "random"])._replace(smallest_effect=0.2)
+    table = statistics.power_table(scores, plan)
     assert sorted(table["effect"].unique()) == pytest.approx([0.1, 0.2, 0.4])
     assert set(table["n_sessions"]) == {3}
     rising = table.pivot_table(index="sessions", columns="effect", values="power")
@@ -179,15 +179,15 @@ def test_waiting_times_are_those_of_the_recovery_curves():
             "session_id": ["00000", "00001"] * 4,
         }
     )  # fmt: skip
-    found = stat_views.waiting_times(shifts).set_index("system")
+    found = statistics.waiting_times(shifts).set_index("system")
     assert found["restricted_mean"].to_dict() == {"tracker": 0.0, "random": 2.0}
-    tests = stat_views.recovery_tests(shifts)
+    tests = statistics.recovery_tests(shifts)
     assert tests["compared"].tolist() == ["all shifts", "within types of shift", "within scenarios"]
     assert tests["events"].tolist() == [4, 4, 4]
     assert tests["strata"].tolist() == [1, 2, 2]
-    assert "note" in stat_views.recovery_tests(shifts.iloc[:0])
-    assert "note" in stat_views.recovery_tests(shifts.assign(delay_item=0.0))  # all recover at once
-    assert "note" in stat_views.waiting_times(shifts.iloc[:4])
+    assert "note" in statistics.recovery_tests(shifts.iloc[:0])
+    assert "note" in statistics.recovery_tests(shifts.assign(delay_item=0.0))  # all recover at once
+    assert "note" in statistics.waiting_times(shifts.iloc[:4])
 
 
 def test_recovery_ratios_are_those_of_the_declared_contrasts():
@@ -199,15 +199,15 @@ def test_recovery_ratios_are_those_of_the_declared_contrasts():
             "delay_item": [0.0] * 11 + [1.0] + [1.0] * 11 + [0.0] + [float("nan")] * 12,
         }
     )  # fmt: skip
-    plan = stat_views.plan_for("movies", ["tracker", "sticky", "random"])
+    plan = statistics.plan_for("movies", ["tracker", "sticky", "random"])
     plan = plan._replace(contrasts=(("tracker", "sticky"), ("tracker", "random")))
-    found = stat_views.recovery_ratios(shifts, plan)
+    found = statistics.recovery_ratios(shifts, plan)
     assert found[["a", "b"]].values.tolist() == [list(pair) for pair in plan.contrasts]
     assert found["estimate"][0] > found["low"][0] > 1
     assert found["estimate"][1] == ""  # random has no event: no finite ratio
     assert found["events_b"].tolist() == [12, 0]
-    assert "note" in stat_views.recovery_ratios(shifts, plan._replace(contrasts=()))
-    assert "note" in stat_views.recovery_ratios(shifts.iloc[:0], plan)
+    assert "note" in statistics.recovery_ratios(shifts, plan._replace(contrasts=()))
+    assert "note" in statistics.recovery_ratios(shifts.iloc[:0], plan)
 
 
 def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
@@ -221,15 +221,15 @@ def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
     shifts = pd.DataFrame(
         {"model": ["tracker"] * 2, "session_id": ["00000"] * 2, "turn": [2, 4], "type": ["switch", "return"]}
     )
-    found = stat_views.shift_scores(turns, shifts, "item_tas")
+    found = statistics.shift_scores(turns, shifts, "item_tas")
     assert found["value"].tolist() == pytest.approx([0.3, 0.7])
     assert found["shift_type"].tolist() == ["switch", "return"]
-    assert "note" in stat_views.shift_model(turns, shifts, "item_tas")  # one system
-    assert "note" in stat_views.shift_model(turns, shifts, "item_recovery_rate")  # no value by turn
+    assert "note" in statistics.shift_model(turns, shifts, "item_tas")  # one system
+    assert "note" in statistics.shift_model(turns, shifts, "item_recovery_rate")  # no value by turn
     untouched = turns.assign(since_shift=pd.array([None] * 6, dtype="Int64"))
     nothing = pd.DataFrame(columns=shifts.columns)
-    assert stat_views.shift_scores(untouched, nothing, "item_tas").empty
-    assert "note" in stat_views.shift_model(untouched, nothing, "item_tas")
+    assert statistics.shift_scores(untouched, nothing, "item_tas").empty
+    assert "note" in statistics.shift_model(untouched, nothing, "item_tas")
 
 
 def test_the_shift_model_tells_an_interaction_from_none():
@@ -245,14 +245,14 @@ def test_the_shift_model_tells_an_interaction_from_none():
     behind = shifts["model"].eq("sticky") * 0.4
     alike = turns.assign(item_tas=turns["item_tas"] - behind)
     apart = turns.assign(item_tas=turns["item_tas"] - behind * shifts["type"].eq("replace"))
-    found = stat_views.shift_model(apart, shifts, "item_tas").set_index("term")
+    found = statistics.shift_model(apart, shifts, "item_tas").set_index("term")
     assert found["p"]["system:shift_type"] == "p < .001"
     assert found["scenarios"].tolist() == [12, 12, 12]
-    even = stat_views.shift_model(alike, shifts, "item_tas").set_index("term")
+    even = statistics.shift_model(alike, shifts, "item_tas").set_index("term")
     assert even["p"]["system"] == "p < .001"
     assert even["p"]["system:shift_type"] != "p < .001"
 
 
 def test_the_share_of_best_draws_is_no_p_value():
-    shown = stat_views.tidy(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
+    shown = statistics.tidy(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
     assert shown.iloc[0].tolist() == ["p < .001", "p = .020", 0.999]

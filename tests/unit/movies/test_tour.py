@@ -10,10 +10,10 @@ from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.movies import tour
 from crs_lib.score import conventions
 from crs_lib.systems import base as systems
 from crs_lib.systems import tracker
+from crs_lib.views import tour
 
 
 @pytest.fixture(scope="module")

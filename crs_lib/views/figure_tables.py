@@ -12,10 +12,10 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.judge import scores as judge_scores
-from crs_lib.movies import stat_views
 from crs_lib.stats.plan import Plan
 from crs_lib.trust import sensitivity
 from crs_lib.trust import sensitivity as sensitivity_stage
+from crs_lib.views import statistics
 
 _CALL = ("role", "model", "session_id", "tokens_in", "tokens_out", "seconds", "sent")
 
@@ -53,10 +53,10 @@ def power(run: str, plan: Plan | None = None) -> pd.DataFrame:
 
     ``plan`` is the movies' own where none is given. Raises NoDataError where the scores allow no estimate.
     """
-    scores = stat_views.stats_frame(evaluate.read(run, "results"))
-    declared = plan or stat_views.plan_for("movies", list(scores["system"].unique()))
+    scores = statistics.stats_frame(evaluate.read(run, "results"))
+    declared = plan or statistics.plan_for("movies", list(scores["system"].unique()))
     try:
-        return stat_views.power_table(scores, declared)
+        return statistics.power_table(scores, declared)
     except InputError as error:
         raise NoDataError(f"no power without a variance of paired differences: {error}") from error
 
