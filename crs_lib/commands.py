@@ -148,7 +148,7 @@ def thesis(parser: ArgumentParser) -> None:
 def _thesis() -> None:
     from crs_lib import evaluate
     from crs_lib.metrics.base import DAGGER_NOTE
-    from crs_lib.movies import report, trace
+    from crs_lib.pages import report, trace
     from crs_lib.trust import sensitivity
     from crs_lib.views import movies as views
 

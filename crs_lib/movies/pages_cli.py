@@ -12,7 +12,7 @@ def trace(parser: ArgumentParser) -> None:
 
 
 def _trace(arguments: Namespace) -> None:
-    from crs_lib.movies import trace as pages
+    from crs_lib.pages import trace as pages
 
     print(f"written: {paths.shown(pages.write(arguments.run))}   open it in a browser, no server is needed")
 
@@ -27,6 +27,6 @@ def report(parser: ArgumentParser) -> None:
 
 
 def _report(arguments: Namespace) -> None:
-    from crs_lib.movies import report as pages
+    from crs_lib.pages import report as pages
 
     print(f"written: {paths.shown(pages.write(arguments.run, arguments.plan))}")

@@ -14,7 +14,7 @@ from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
 from crs_lib.llm.pool import Service
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.movies import report
+from crs_lib.pages import report
 
 SIZE = (2, 2, 4)  # models, sessions, turns
 

@@ -12,7 +12,7 @@ import browser as chromium
 from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths
 from crs_lib.judge import records as judge_records
-from crs_lib.movies import trace
+from crs_lib.pages import trace
 
 PROGRAM = chromium.executable()
 pytestmark = [

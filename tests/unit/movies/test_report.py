@@ -16,7 +16,7 @@ from crs_lib import evaluate, figures, runs, simulate
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError, style
-from crs_lib.movies import report, trace
+from crs_lib.pages import report, trace
 from crs_lib.views import figure_tables
 
 pytestmark = pytest.mark.slow

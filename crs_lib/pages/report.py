@@ -17,7 +17,7 @@ from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
-from crs_lib.movies.page import Link, Mean, fill, part, table
+from crs_lib.pages.page import Link, Mean, fill, part, table
 from crs_lib.stats.plan import Plan
 from crs_lib.views import figure_tables, statistics
 from crs_lib.views import movies as views

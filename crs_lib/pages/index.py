@@ -7,8 +7,8 @@ from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.text import fold
 from crs_lib.figures import style
 from crs_lib.metrics import base
-from crs_lib.movies.trace_data import TITLE, number
-from crs_lib.movies.trace_files import RunFiles, Scored
+from crs_lib.pages.files import RunFiles, Scored
+from crs_lib.pages.session import TITLE, number
 
 
 class Index:
