@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from crs_lib.realtalk.times import month_number
+from crs_lib.realtalk.corpus import month_number
 
 Day = dt.date
 _NUMBERS = {

@@ -5,7 +5,7 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import corpus, describe, readings
-from crs_lib.realtalk.times import month_number, read_time
+from crs_lib.realtalk.corpus import month_number, read_time
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
 
