@@ -91,7 +91,7 @@ def test_a_wrong_command_line_is_refused_by_the_real_program():
     ],
 )
 def test_a_parameter_file_must_be_one(tmp_path, text, message):
-    from crs_lib.commands import given_values
+    from crs_lib.cli.notebooks import given_values
 
     path = tmp_path / "p.yaml"
     if text is not None:
@@ -102,7 +102,7 @@ def test_a_parameter_file_must_be_one(tmp_path, text, message):
 
 
 def test_values_come_from_the_file_and_then_from_the_line(tmp_path):
-    from crs_lib.commands import given_values
+    from crs_lib.cli.notebooks import given_values
 
     (tmp_path / "p.yaml").write_text("count: 3\nloud: true\n")
     found = given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], str(tmp_path / "p.yaml"))

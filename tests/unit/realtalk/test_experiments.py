@@ -5,9 +5,10 @@ import logging
 import pytest
 
 from crs_lib import prompts, runs
+from crs_lib.cli import realtalk
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.realtalk import cli, compare, experiments, plan, predictions, query, ranker, stages
+from crs_lib.realtalk import compare, experiments, plan, predictions, query, ranker, stages
 from crs_lib.realtalk.llm_advice import LLMAdvice, judge_answer
 
 
@@ -126,7 +127,9 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
     }
     source, out = tmp_path / "any name.json", tmp_path / "out.jsonl"
     source.write_text(json.dumps(chat))
-    run_cli(cli.predict, "--chat", str(source), "--out", str(out), "--encoder", "hashing", "--ranker", "hand")
+    run_cli(
+        realtalk.predict, "--chat", str(source), "--out", str(out), "--encoder", "hashing", "--ranker", "hand"
+    )
     said = capsys.readouterr().out
     for kind in ("broken time: 2", "duplicate id: 1", "empty text: 1", "unknown speaker: 1"):
         assert kind in said
@@ -151,7 +154,7 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
 
 def test_a_value_of_another_type_is_named_with_its_lever():
     with pytest.raises(InputError, match="keep takes values of type int, got 20, many"):
-        run_cli(cli.compare, "keep", "20", "many", "--data", "sample")
+        run_cli(realtalk.compare, "keep", "20", "many", "--data", "sample")
 
 
 @pytest.mark.parametrize(
@@ -165,17 +168,17 @@ def test_a_value_of_another_type_is_named_with_its_lever():
 )
 def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, given, told):
     asked = argparse.Namespace(encoder="hashing" if given == "hand" else "auto", ranker=given)
-    first, *hints = cli.made_with(encoder, [ranked_by], asked)
+    first, *hints = realtalk.made_with(encoder, [ranked_by], asked)
     assert first == f"encoder: {encoder}; ranker: {ranked_by}"
     assert len(hints) == len(told) and all(word in hint for word, hint in zip(told, hints, strict=True))
 
 
 def test_evaluate_command_prints_its_figures(capsys):
-    run_cli(cli.evaluate, "--data", "sample", "--encoder", "hashing", "--ranker", "hand", "--run", "x")
+    run_cli(realtalk.evaluate, "--data", "sample", "--encoder", "hashing", "--ranker", "hand", "--run", "x")
     said = capsys.readouterr().out
     assert "reading 'valid'" in said and "Where gold ids end" in said and "ARC" in said
     with pytest.raises(RunError, match="final=true"):
-        run_cli(cli.evaluate, "--test-only")
+        run_cli(realtalk.evaluate, "--test-only")
 
 
 # ── language models ──────────────────────────────────────────────────────────────────────────────────

@@ -4,7 +4,8 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crs_lib import commands, notebooks
+from crs_lib import notebooks
+from crs_lib.cli import notebooks as commands
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters, sweeps
@@ -50,12 +51,12 @@ def simulate(parser: ArgumentParser) -> None:
 
 
 def _simulate(arguments: Namespace) -> None:
-    from crs_lib.movies import models_ready
+    from crs_lib.cli import ready
     from crs_lib.simulate.run import SimulateConfig, simulate
 
     found = cells(arguments)
     if arguments.sweep:
-        models_ready.check((NOTEBOOK, {**of_simulate(cell), "shard": arguments.shard}) for cell in found)
+        ready.check((NOTEBOOK, {**of_simulate(cell), "shard": arguments.shard}) for cell in found)
     for cell in found:
         config = SimulateConfig(**of_simulate(cell), shard=arguments.shard, scheduler=arguments.scheduler)
         print(f"finished: {paths.shown(simulate(config))}")

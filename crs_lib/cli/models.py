@@ -6,7 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import batch_cli, commands, llm, notebooks
+from crs_lib import llm, notebooks
+from crs_lib.cli import notebooks as commands
+from crs_lib.cli import simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.llm import estimate as costs
@@ -18,7 +20,7 @@ _TAKEN = ("judges", "samples", "llm")  # of its parameters, by a judgement
 
 def estimate(parser: ArgumentParser) -> None:
     """``estimate -p NAME VALUE … | --sweep FILE [--judges a,b] [--log RUN]``."""
-    batch_cli.add_values(parser)
+    simulate.add_values(parser)
     parser.add_argument("--judges", default="", metavar="A,B", help="specs of judges, with commas between")
     parser.add_argument("--samples", type=int, default=0, help="how often each judge is asked (default: 1)")
     parser.add_argument(
@@ -28,7 +30,7 @@ def estimate(parser: ArgumentParser) -> None:
 
 
 def _estimate(arguments: Namespace) -> None:
-    work = [row for cell in batch_cli.cells(arguments) for row in planned(cell, arguments)]
+    work = [row for cell in simulate.cells(arguments) for row in planned(cell, arguments)]
     if not work:
         raise InputError("no language model takes part in this run; there is nothing to estimate")
     known: dict[tuple[str, str], costs.Cost] = {}
@@ -48,7 +50,7 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
     from crs_lib.llm.settings import LLMSettings
     from crs_lib.simulate.run import SimulateConfig
 
-    config = SimulateConfig(**batch_cli.of_simulate(dict(cell)))
+    config = SimulateConfig(**simulate.of_simulate(dict(cell)))
     at_once = LLMSettings.read(config.llm).service().at_once
     turns = config.n_sessions * config.n_turns
     for one in config.roles():

@@ -76,10 +76,10 @@ def sweep(parser: ArgumentParser) -> None:
 
 
 def _sweep(arguments: Namespace) -> None:
-    from crs_lib.movies import models_ready
+    from crs_lib.cli import ready
     from crs_lib.notebooks import sweeps
 
-    print(sweeps.run(arguments.file, say=print, ready=models_ready.check).to_string(index=False))
+    print(sweeps.run(arguments.file, say=print, ready=ready.check).to_string(index=False))
 
 
 def refresh(parser: ArgumentParser) -> None:
