@@ -1,1 +1,0 @@
-"""The movie study: does a conversational recommender follow a user whose wishes shift?"""
