@@ -135,7 +135,7 @@ class Worded(Tracker):
         """The answer asked for once more, as far as the context has room for that, and then cut."""
         names = tuple(one.title for one in said.foreign)
         log: dict[str, Any] = {"enforced": "cut unasked", "first_hallucinated": list(names)}
-        more = (Message("assistant", shorten(answer, TURN_LIMIT)), again(names))
+        more = (Message("assistant", shorten(answer, TURN_LIMIT)), ask_again(names))
         prompt = self._prompt(asked, spare=tokens_at_most(more))
         request = self._request(turn, prompt.text, asked, more)
         if tokens_at_most(request.messages) <= room(request.options):
@@ -144,8 +144,8 @@ class Worded(Tracker):
             log["enforced"] = "cut" if said.foreign else "asked again"
         return (without_foreign(self.world.grounder, said, asked) if said.foreign else said), log
 
-    def _prompt(self, asked: Asked, spare: int = 0) -> Prompt:
-        return prompt(self.world.catalog, asked.wishes, asked.offered, self.lines, self.rule, spare)
+    def _prompt(self, asked: Asked, spare: int = 0) -> "Prompt":
+        return build_prompt(self.world.catalog, asked.wishes, asked.offered, self.lines, self.rule, spare)
 
     def _request(self, turn: int, prompt: str, asked: Asked, more: tuple[Message, ...] = ()) -> Request:
         rule: LLMSettings = self.rule
@@ -188,7 +188,7 @@ def quote(speaker: str, text: str) -> Line:
     return Line(line, tokens_of(line) + 1)
 
 
-def prompt(
+def build_prompt(
     catalog: Catalog,
     wishes: Mapping[str, str],
     offered: Sequence[int],
@@ -234,7 +234,7 @@ def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     return " ".join(f"{head}{one.title}{year}{': ' if facts else ''}{'; '.join(facts)}".split())
 
 
-def again(foreign: Sequence[str]) -> Message:
+def ask_again(foreign: Sequence[str]) -> Message:
     """What is said to a model whose reply named films outside the catalogue."""
     named = ", ".join(one_line(shorten(title, 120)) for title in foreign[:10])
     return Message("user", prompts.render("movies/crs_again", foreign=named))

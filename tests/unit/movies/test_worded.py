@@ -245,7 +245,7 @@ def test_a_long_conversation_loses_its_oldest_utterances(world):
     rule = LLMSettings(num_ctx=2048, num_predict=200)
     speakers = ("USER", "SYSTEM")
     lines = [worded_prompt.quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
-    prompt = worded_prompt.prompt(world.catalog, {}, (0, 1), lines, rule)
+    prompt = worded_prompt.build_prompt(world.catalog, {}, (0, 1), lines, rule)
     assert prompt.lines_left_out > 0
     assert prompt.left_out() == {"utterances_left_out": prompt.lines_left_out}
     assert f'"{prompt.lines_left_out} word' in prompt.text

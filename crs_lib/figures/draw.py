@@ -1,0 +1,166 @@
+"""Figures by name, drawn from tidy frames: one look, one registry, one command that redraws them all."""
+
+import base64
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
+from crs_lib.figures import (
+    cosrec,
+    diagrams,
+    latex,
+    movies_judges,
+    movies_pairs,
+    movies_scores,
+    movies_sensitivity,
+    movies_shifts,
+    movies_time,
+    movies_usage,
+    realtalk,
+    style,
+)
+from crs_lib.figures.base import FIGURES, NoDataError, counts
+from crs_lib.figures.latex import TABLES
+
+__all__ = ["FIGURES", "TABLES", "NoDataError", "caption", "draw", "make", "names", "redraw", "why_not"]
+
+# Importing them fills the registries.
+_MEMBERS = (
+    cosrec, diagrams, latex, movies_judges, movies_pairs, movies_scores, movies_sensitivity, movies_shifts, movies_time, movies_usage, realtalk,
+)  # fmt: skip
+
+
+def names(study: str | None = None) -> list[str]:
+    """The registered figures, all or those of a study, in the order in which they are written."""
+    return [entry.name for entry in FIGURES if study in (None, entry.facts["study"])]
+
+
+def make(name: str, *frames: pd.DataFrame, **options: Any) -> Any:
+    """The matplotlib Figure of a registered figure; nothing is shown or written.
+
+    ``frames`` are the tables that the registry names for it (``FIGURES.describe()``), in that order;
+    ``options`` are the drawing function's own. Raises InputError for an unknown name, another number of
+    frames or an unknown option, NoDataError where the frames hold nothing to draw.
+    """
+    entry = FIGURES.get(name)
+    wanted = entry.facts["tables"]
+    if len(frames) != len(wanted):
+        takes = ", ".join(wanted) or "no table"
+        raise InputError(f"figure {name!r} takes {takes}, in this order; {len(frames)} were given")
+    known = [p.name for p in inspect.signature(entry.make).parameters.values() if p.kind == p.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            raise InputError(
+                f"figure {name!r} has no option {option!r}{did_you_mean(option, known)} "
+                f"(known: {', '.join(known) or 'none'})"
+            )
+    with style.applied():
+        return entry.make(*frames, **options)
+
+
+def caption(name: str, *frames: pd.DataFrame) -> str:
+    """What the figure shows, how to read it, and n: the text to print under it."""
+    text: str = FIGURES.get(name).facts["caption"]
+    return text.format(**counts(frames))
+
+
+def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
+    """Draw a registered figure and show it: one PNG in a notebook, nothing elsewhere. As :func:`make`.
+
+    The picture's text form is its caption, which is what a screen reader and a diff see.
+    """
+    made = make(name, *frames, **options)
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if getattr(shell, "kernel", None) is None:
+        return
+    from IPython.display import display
+
+    picture = base64.b64encode(style.data(made, "png", style.NOTEBOOK_DPI)).decode("ascii")
+    display({"image/png": picture, "text/plain": caption(name, *frames)}, raw=True)
+
+
+def why_not(name: str, run: str, reason: NoDataError) -> str:
+    """One line: which figure or table a run has no data for, why, and the command that makes the data."""
+    entry = FIGURES.get(name) if name in FIGURES else TABLES.get(name)
+    made_by = entry.facts.get("made_by", "")
+    return f"{name}: {reason}" + (f"; make it with: {made_by.format(run=run)}" if made_by else "")
+
+
+def redraw(
+    run: str,
+    only: str | None = None,
+    study: str = "movies",
+    *,
+    read: Callable[[str, str], pd.DataFrame],
+    left_out: Callable[[str], object] | None = None,
+) -> list[Path]:
+    """Draw everything that a finished run has data for; returns the files, in order.
+
+    ``read(run, table)`` is the study's reader. Each figure becomes a PNG (300 dpi) and a PDF (vector,
+    fonts embedded) in ``figures/<study>-<run>/``, each table a ``.tex``, and ``captions.md`` says what
+    they show. The same tables give the same bytes. ``only`` names one figure or table. A figure for
+    which the run has no data is left out, and ``left_out`` is told the line of :func:`why_not`; the one
+    that was asked for raises NoDataError with it.
+
+    Raises InputError for an unknown name (with a suggestion) or study, RunError from ``read``.
+    """
+    known = [entry.name for entry in (*FIGURES, *TABLES) if entry.facts["study"] == study]
+    if not known:
+        studies = sorted({entry.facts["study"] for entry in FIGURES})
+        raise InputError(f"no figures for study {study!r}{did_you_mean(study, studies)}")
+    if only is not None and only not in known:
+        raise InputError(f"unknown figure {only!r}{did_you_mean(only, known)} (known: {', '.join(known)})")
+    paths.run_folder(study, run)  # checks the name
+    folder, done, captions = paths.figures() / f"{study}-{run}", list[Path](), list[str]()
+    wanted = known if only is None else [only]
+    entries = [FIGURES.get(name) if name in FIGURES else TABLES.get(name) for name in wanted]
+    needed = dict.fromkeys(table for entry in entries for table in entry.facts["tables"])
+    found = {table: _read(read, run, table) for table in needed}  # all before the first picture is written
+    for entry in entries:
+        name = entry.name
+        try:
+            frames = [_known(found[table]) for table in entry.facts["tables"]]
+            done += _files(folder, name, frames)
+        except NoDataError as error:
+            line = why_not(name, run, error)
+            if only is not None:
+                raise NoDataError(line) from error
+            if left_out:
+                left_out(line)
+            continue
+        captions.append(f"**{name}.** {entry.facts['caption'].format(**counts(frames))}\n")
+    if only is None:
+        with tables.write_aside(folder / "captions.md") as file:
+            file.write("\n".join(captions))
+        done.append(folder / "captions.md")
+    return done
+
+
+def _read(read: Callable[[str, str], pd.DataFrame], run: str, table: str) -> pd.DataFrame | NoDataError:
+    try:
+        return read(run, table)
+    except NoDataError as error:
+        return error
+
+
+def _known(found: pd.DataFrame | NoDataError) -> pd.DataFrame:
+    if isinstance(found, NoDataError):
+        raise found
+    return found
+
+
+def _files(folder: Path, name: str, frames: list[pd.DataFrame]) -> list[Path]:
+    if name in TABLES:
+        text = TABLES.get(name).make(*frames)
+        with tables.write_aside(folder / f"{name}.tex") as file:
+            file.write(text)
+        return [folder / f"{name}.tex"]
+    made = make(name, *frames)
+    return [style.write(made, folder / f"{name}.{kind}") for kind in ("png", "pdf")]
