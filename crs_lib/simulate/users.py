@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from crs_lib.catalog import phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
-from crs_lib.simulate import wording
+from crs_lib.prompts import wording
 from crs_lib.simulate.scenarios import QUESTIONS, Scenario, Step, stratum
 
 _INSISTS = 0.6  # how often an unserved user insists instead of going on
@@ -103,18 +104,18 @@ class User:
             wishes = {step.state.focus: wishes[step.state.focus]}
         elif step.shift is not None:
             wishes = dict(step.shift.added) or wishes
-            slots["old"] = wording.wish(step.shift.dropped, draw)
+            slots["old"] = phrases.wish(step.shift.dropped, draw)
             slots["title"] = self.catalog.items[self._before(step)].title
             if step.shift.bridge:
-                slots["bridge"] = wording.bridge(*step.shift.bridge, draw)
+                slots["bridge"] = phrases.bridge(*step.shift.bridge, draw)
         elif act == "contradiction":
             name = list(wishes)[int(draw.integers(len(wishes)))]
             wishes = {name: wishes[name]}
         elif act == "aside":
-            slots["aside"] = wording.wish(self._aside(wishes, draw), draw)
+            slots["aside"] = phrases.wish(self._aside(wishes, draw), draw)
         if act in QUESTIONS:
             slots["title"] = self._title(step, draw)
-        return wording.say("user", act, draw, wish=wording.wish(wishes, draw), **slots)
+        return wording.say("user", act, draw, wish=phrases.wish(wishes, draw), **slots)
 
     def _aside(self, wishes: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A genre or person that is no wish, mentioned in passing."""

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from crs_lib.catalog import phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.text import listing, words
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate import wording
+from crs_lib.prompts import wording
 
 _QUESTION_CUES = {
     "answer_mood": (
@@ -34,7 +35,7 @@ def recommend(
         return "I'm afraid I found nothing that fits."
     parts = [_item(catalog, item, draw) for item in items]
     section = "recommend_wish" if wishes and draw.random() < _RESTATES else "recommend"
-    return wording.say("system", section, draw, list=listing(parts, "or"), wish=wording.wish(wishes, draw))
+    return wording.say("system", section, draw, list=listing(parts, "or"), wish=phrases.wish(wishes, draw))
 
 
 def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
@@ -91,4 +92,4 @@ def acknowledge(wishes: Mapping[str, str], draw: np.random.Generator) -> str:
     """A sentence that repeats the slots and recommends nothing."""
     if not wishes:
         return wording.say("system", "slots_none", draw)
-    return wording.say("system", "slots", draw, wish=wording.wish(wishes, draw))
+    return wording.say("system", "slots", draw, wish=phrases.wish(wishes, draw))

@@ -2,14 +2,13 @@
 
 import pytest
 
-from crs_lib.catalog import fields, sources
+from crs_lib.catalog import fields, phrases, sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.rng import stream
 from crs_lib.core.text import fold
 from crs_lib.grounding import rules as evidence
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate import wording
 from crs_lib.simulate.shifts import State
 
 SAMPLE = sources.load()
@@ -53,7 +52,7 @@ def test_every_alias_cleans_to_the_value_it_stands_for(row):
 @EACH
 def test_every_value_of_the_sample_is_found_where_a_user_names_it(row):
     for i, value in enumerate(SAMPLE.values(row.name)[::7]):
-        said = f"Tonight {wording.wish({row.name: value}, stream(i, 'contract'))}."
+        said = f"Tonight {phrases.wish({row.name: value}, stream(i, 'contract'))}."
         assert SAMPLE.code(row.name, value) in GROUNDER.concepts(said), said
 
 

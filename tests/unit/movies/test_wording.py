@@ -5,11 +5,12 @@ import itertools
 import pytest
 from films import grounder
 
-from crs_lib.catalog import fields, sources
+from crs_lib.catalog import fields, phrases, sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate import scenarios, wording
+from crs_lib.prompts import wording
+from crs_lib.simulate import scenarios
 
 FILES = ("user", "system")
 
@@ -83,14 +84,14 @@ def test_every_wish_in_words_is_found_again_in_any_field():
     }
     assert set(wishes) == set(fields.SHIFT_FIELDS)
     for i in range(40):
-        said = wording.wish(wishes, stream(i, "wish"))
+        said = phrases.wish(wishes, stream(i, "wish"))
         assert {fields.concept(*wish) for wish in wishes.items()} <= ten.topic_set(said), said
 
 
 def test_a_wish_in_words():
     draw = stream(1, "wording")
-    assert wording.wish({}, draw).startswith("good ")
-    assert wording.wish({"genre": "Drama"}, draw).startswith("drama ")
+    assert phrases.wish({}, draw).startswith("good ")
+    assert phrases.wish({"genre": "Drama"}, draw).startswith("drama ")
 
 
 def test_openings_are_many():
