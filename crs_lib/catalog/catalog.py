@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,9 +32,6 @@ from crs_lib.core.text import fold
 
 __all__ = ["Catalog", "Constraints", "Found"]
 _PLACE = {name: place for place, name in enumerate(RELAXATION_ORDER)}
-
-if TYPE_CHECKING:
-    from crs_lib.grounding.titles import Titles
 
 
 class Catalog:
@@ -151,18 +148,6 @@ class Catalog:
     def id_index(self) -> Mapping[str, int]:
         """Item id to item index."""
         return {item.item_id: i for i, item in enumerate(self.items)}
-
-    def titles_in_text(self, text: str) -> list[int]:
-        """The items whose titles a text names, in text order (rules: ``movies/titles.py``)."""
-        return [mention.item for mention in self.titles.find(text)]
-
-    @cached_property
-    def titles(self) -> "Titles":
-        """The titles, compiled for lookup in text."""
-        from crs_lib.catalog.lexicon import COMMON_WORDS
-        from crs_lib.grounding.titles import Titles
-
-        return Titles(self, self.everyday_words | COMMON_WORDS)
 
     def frame(self) -> pd.DataFrame:
         """The catalogue as a table: item_id, title, year, one list column per field, plot."""

@@ -21,7 +21,7 @@ from crs_lib.core.text import batches, words
 from crs_lib.grounding import rules
 from crs_lib.grounding.forms import Forms
 from crs_lib.grounding.grounded import Grounded, joined
-from crs_lib.grounding.titles import Mention
+from crs_lib.grounding.titles import Mention, Titles
 
 PLOT = "plot"
 
@@ -189,9 +189,13 @@ class Grounder:
         known = self.catalog.plot_keywords
         return [word for word in fields.plot_keywords(text) if word in known][:limit]
 
+    @cached_property
+    def _titles(self) -> Titles:
+        return Titles(self.catalog, self._everyday)
+
     def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
         """The titles a text names, resolved to items, in text order (:meth:`Titles.find`)."""
-        return self.catalog.titles.find(text, prefer)
+        return self._titles.find(text, prefer)
 
 
 def keys_by_field(grounder: Grounder, codes: Iterable[int]) -> Mapping[str, list[str]]:
