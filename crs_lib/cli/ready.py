@@ -6,9 +6,9 @@ from typing import Any
 from crs_lib import judge as judging
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.core.hashes import fingerprint
 from crs_lib.judge.records import STAGE
 from crs_lib.judge.run import JudgeConfig
-from crs_lib.llm.base import fingerprint
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate import roles

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from crs_lib import runs
-from crs_lib.core import paths
+from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec.records import (
     ASPECTS,
@@ -122,7 +121,7 @@ class _Reader:
         if not path.is_file():
             self.absent.append(name)
             return False
-        self.hashes[name] = runs.sha256(path)
+        self.hashes[name] = hashes.sha256(path)
         return True
 
     def __call__(self, name: str, make: Callable[[str, str, Any], T]) -> dict[str, T]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib import prompts, runs
-from crs_lib.core import paths, tables
+from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, check_seed, stream
 from crs_lib.cosrec import budget, corpus, drafts, template
@@ -229,7 +229,7 @@ def generate(
     """
     folder = corpus.locate(config.source)
     inputs = {
-        path.name: runs.sha256(path)
+        path.name: hashes.sha256(path)
         for name in ("products", "passages")
         for path in sorted(folder.glob(f"{name}.jsonl*"))
     }

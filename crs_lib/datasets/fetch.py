@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from crs_lib import runs
-from crs_lib.core import paths, tables
+from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar
 from crs_lib.datasets import registry, verify
@@ -72,7 +71,7 @@ def _check_mirror(dataset: Dataset) -> None:
 
 def refuse_other(path: Path, name: str, sha256: str | None, what: str) -> None:
     """Raise RunError unless the content of ``path`` has the checksum, where one is known."""
-    found = runs.sha256(path) if sha256 else None
+    found = hashes.sha256(path) if sha256 else None
     if found != sha256:
         raise RunError(
             f"{what} of {name} has another checksum: sha256 {found}, expected {sha256}; it was not used"
@@ -83,7 +82,7 @@ def _fetch_files(dataset: Dataset, timeout: float) -> None:
     root, sums = paths.external(), verify.expected(dataset)
     for file in dataset.wanted:
         path, known = root / file.path, sums.get(file.path)
-        if known and path.is_file() and runs.sha256(path) == known:
+        if known and path.is_file() and hashes.sha256(path) == known:
             continue
         try:
             _download(dataset.address(file), path, dataset, file, timeout)
@@ -107,7 +106,7 @@ def _download(address: str, path: Path, dataset: Dataset, file: File, timeout: f
         refuse_other(aside, file.path, file.sha256, "the download")
         if not file.sha256:
             _refuse_page(aside, address)
-            facts = _facts(dataset, {file.path: (runs.sha256(aside), aside.stat().st_size)})
+            facts = _facts(dataset, {file.path: (hashes.sha256(aside), aside.stat().st_size)})
             _refuse_changed(dataset, facts)
     if not file.sha256:
         tables.write_json(dataset.record_path(), facts)
@@ -268,7 +267,7 @@ def _extract(archive: zipfile.ZipFile, dataset: Dataset) -> None:
             for name, member in chosen.items():
                 with archive.open(member) as source, Path(aside, name).open("wb") as out:
                     shutil.copyfileobj(source, out, _CHUNK)
-                sums[name] = (runs.sha256(Path(aside, name)), member.file_size)
+                sums[name] = (hashes.sha256(Path(aside, name)), member.file_size)
                 progress.update(1)
         facts = _facts(dataset, sums)
         _refuse_changed(dataset, facts)

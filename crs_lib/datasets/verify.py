@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import runs
-from crs_lib.core import paths
+from crs_lib.core import hashes, paths
 from crs_lib.core.errors import RunError
 from crs_lib.datasets.registry import Dataset
 
@@ -74,7 +73,7 @@ def _download(dataset: Dataset) -> Iterator[Check]:
 def _status(path: Path, sha256: str, without: str) -> str:
     if not path.is_file():
         return without
-    return OK if runs.sha256(path) == sha256 else DIFFERS
+    return OK if hashes.sha256(path) == sha256 else DIFFERS
 
 
 def summary(checks: list[Check]) -> pd.DataFrame:

@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.core import hashes
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
@@ -184,7 +184,7 @@ def _legacy(choice: Choice, llm: str | LLM) -> Ready:
     inputs = _inputs(choice)
     if named == "lda":
         folder = Path(choice.topic_model or topics.default_model())
-        inputs["topic model"] = runs.sha256(folder / "exp_elog_beta.npy")
+        inputs["topic model"] = hashes.sha256(folder / "exp_elog_beta.npy")
     told = provenance.of(rule, named, embedder, inputs, **choice.told())
     return Ready(LegacyScorer(space, namer, rule), told, METRICS)
 
@@ -207,9 +207,9 @@ def _inputs(choice: Choice, catalog: Catalog | None = None) -> dict[str, str]:
     elif choice.catalog == sources.SAMPLE:
         found["catalog"] = sources.content_hash(sources.load(sources.SAMPLE))
     else:
-        found["catalog"] = runs.sha256(Path(choice.catalog).expanduser())
+        found["catalog"] = hashes.sha256(Path(choice.catalog).expanduser())
     if choice.vocabulary:
-        found["vocabulary"] = runs.sha256(Path(choice.vocabulary).expanduser())
+        found["vocabulary"] = hashes.sha256(Path(choice.vocabulary).expanduser())
     return found
 
 
@@ -217,5 +217,5 @@ def hash_of_files(files: Sequence[Path]) -> str:
     """One digest of several files: names and contents, in order."""
     digest = hashlib.sha256()
     for path in files:
-        digest.update(f"{path.name}\0{runs.sha256(path)}\n".encode())
+        digest.update(f"{path.name}\0{hashes.sha256(path)}\n".encode())
     return digest.hexdigest()

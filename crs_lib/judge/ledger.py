@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from crs_lib.core.hashes import fingerprint
 from crs_lib.judge import judge
-from crs_lib.llm.base import fingerprint
 from crs_lib.runs.ledger import Key, Ledger
 
 ORIGINAL = "original"

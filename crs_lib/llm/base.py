@@ -1,12 +1,12 @@
 """The protocol of every backend: a request goes in, a reply comes out, anything else is an LLMError."""
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
+from crs_lib.core.hashes import fingerprint
 from crs_lib.core.registry import Registry
 
 Speaker = Literal["system", "user", "assistant"]
@@ -112,8 +112,3 @@ class Backend(Protocol):
 
 BACKENDS: Registry[Backend] = Registry("LLM backend")
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-
-
-def fingerprint(value: Any) -> str:
-    """Hex SHA-256 of a JSON value, whatever the order of its keys."""
-    return hashlib.sha256(_JSON.encode(value).encode()).hexdigest()

@@ -11,7 +11,8 @@ from typing import Any
 
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.llm.base import Reply, Request, fingerprint
+from crs_lib.core.hashes import fingerprint
+from crs_lib.llm.base import Reply, Request
 
 _KEPT = [f.name for f in fields(Reply) if f.name not in ("cache_hit", "attempts", "tried")]
 

@@ -13,9 +13,10 @@ import pandas as pd
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.hashes import fingerprint
 from crs_lib.core.tables import read_jsonl, write_jsonl
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Reply, Request, fingerprint
+from crs_lib.llm.base import Reply, Request
 from crs_lib.llm.cache import open_wal
 from crs_lib.llm.errors import LLMError
 

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import runs
-from crs_lib.core import paths, tables
+from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import (
     arcs,
@@ -187,7 +187,7 @@ def evaluate(config: Config) -> dict[str, pd.DataFrame]:
     source = paths.run_folder(STUDY, config.run) / "predictions.jsonl"
     told = predictions.read(source, found)
     shown = score(told, found, config)
-    inputs = {"predictions.jsonl": runs.sha256(source), **_inputs(found)}
+    inputs = {"predictions.jsonl": hashes.sha256(source), **_inputs(found)}
     with runs.stage(STUDY, config.run, "evaluate", _asked(config), inputs, fixed=False) as stage:
         tables.write_parquet(stage.path("questions.parquet"), shown["questions"])
         for name in ("summary", "by_category", "by_chat", "attribution", "intervals", "arcs"):

@@ -11,7 +11,7 @@ from itertools import count, islice
 from typing import Any
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm.base import fingerprint
+from crs_lib.core.hashes import fingerprint
 from crs_lib.llm.calls import Recorder
 from crs_lib.llm.pool import drain_scratch
 from crs_lib.runs.batch import SessionMaker, attempt, chunks

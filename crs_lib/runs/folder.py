@@ -5,7 +5,6 @@ thing written while it runs), the files exported from it, and one ``manifest.jso
 """
 
 import datetime as dt
-import hashlib
 import importlib.metadata
 import json
 import platform
@@ -19,6 +18,7 @@ from typing import Any
 
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
+from crs_lib.core.hashes import sha256
 from crs_lib.runs.ledger import Ledger
 
 _PACKAGES = (
@@ -26,12 +26,6 @@ _PACKAGES = (
     "papermill", "nbval", "ollama", "pyarrow",
 )  # fmt: skip
 _FREE = ("workers", "scheduler", "shard", "progress")  # how, not what: they may differ on resume
-
-
-def sha256(path: Path) -> str:
-    """Hex digest of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -7,9 +7,9 @@ from typing import Any
 
 from crs_lib import prompts
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.hashes import fingerprint
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm import settings as role_settings
-from crs_lib.llm.base import fingerprint
 from crs_lib.llm.pool import CACHE, LOG
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import LLMSettings

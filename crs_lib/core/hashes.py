@@ -1,0 +1,16 @@
+"""Hashes of plain data and of files."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+
+def fingerprint(value: Any) -> str:
+    """Hex SHA-256 of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(_JSON.encode(value).encode()).hexdigest()
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's content."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
