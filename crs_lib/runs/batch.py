@@ -20,30 +20,17 @@ from concurrent.futures import (
 )
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar as progress_bar
-from crs_lib.runs.ledger import Done, Key, Ledger, pack
+from crs_lib.runs.ledger import Done, Key, Ledger
+from crs_lib.runs.worker import Halting, SessionMaker, attempt, chunks
 
 T = TypeVar("T")
 _WORKER: "SessionMaker | None" = None
 _REFUSED: list[Exception] = []
 PATIENCE = 20  # sessions that may fail one after the other before threads or a cluster give up
-
-
-class SessionMaker(Protocol):
-    """Makes the body (a line of JSON) of one session; must be reproducible from the key alone."""
-
-    def __call__(self, key: Key) -> str: ...
-
-
-@runtime_checkable
-class Halting(Protocol):
-    """A session maker that can be told to leave off: sessions under way then fail at their next step."""
-
-    def halt(self) -> None: ...
 
 
 def run(
@@ -123,19 +110,6 @@ def check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") ->
         )
 
 
-def collect(scheduler: str, run: str, folder: Path) -> int:
-    """Bring the call logs of a cluster's workers into a run's folder; returns the number of calls."""
-    from crs_lib.llm.calls import Recorder
-    from crs_lib.llm.pool import LOG
-    from crs_lib.runs import dask
-
-    recorder = Recorder(folder / LOG)
-    try:
-        return dask.collect(scheduler, run, recorder)
-    finally:
-        recorder.close()
-
-
 def shard(keys: Sequence[Key], part: str) -> list[Key]:
     """The keys of one part of N, ``"2/4"``: each key in exactly one, whatever else is in the batch.
 
@@ -175,21 +149,6 @@ def _results(
             yield [attempt(maker, key) for key in part]
     else:
         yield from _in_processes(todo, make, arguments, workers, chunk)
-
-
-def chunks(todo: Sequence[Key], size: int) -> Iterator[list[Key]]:
-    """The keys in order, in lists of so many."""
-    return (list(todo[i : i + size]) for i in range(0, len(todo), size))
-
-
-def attempt(maker: SessionMaker | None, key: Key) -> Done:
-    """One session's outcome: its body, or the error that ended it."""
-    if maker is None:
-        raise RunError("the worker was not started; this is a defect, please report it")
-    try:
-        return Done(key, pack(maker(key)), "")
-    except Exception as error:
-        return Done(key, None, f"{type(error).__name__}: {error}")
 
 
 def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Iterator[list[Done]]:

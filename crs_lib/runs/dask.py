@@ -8,14 +8,12 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
-from crs_lib.llm.calls import Recorder
-from crs_lib.llm.pool import drain_scratch
-from crs_lib.runs.batch import SessionMaker, attempt, chunks
 from crs_lib.runs.ledger import Done, Key
+from crs_lib.runs.worker import SessionMaker, attempt, chunks
 
 LOCAL = "local"
 WORKERS_WITHIN = 120.0  # seconds to wait for the first worker
@@ -23,6 +21,7 @@ LOSSES = 3  # workers that a task may lose before its sessions count as failed
 _MAKERS: dict[str, SessionMaker] = {}
 _LOCK = threading.Lock()
 _NUMBERS = count()
+T = TypeVar("T")
 
 
 def _distributed() -> Any:
@@ -122,15 +121,12 @@ def _work(make: Callable[..., SessionMaker], arguments: tuple[Any, ...], part: S
     return [attempt(maker, key) for key in part]
 
 
-def collect(scheduler: str, run: str, recorder: Recorder) -> int:
-    """Take the call logs that lie on the workers' own disks into the run's; returns the number of calls.
+def on_every_machine(scheduler: str, do: Callable[[str], list[T]], argument: str) -> list[T]:
+    """What ``do(argument)`` gives on each machine of the cluster, in one list; on this one for ``local``.
 
-    Calls of a machine that is gone are lost with it; its sessions, which the ledger has, are not.
+    A machine that is gone gives nothing.
     """
     if scheduler == LOCAL:
-        rows = drain_scratch(run)
-    else:
-        with connected(scheduler, 1) as client:
-            rows = [row for found in client.run(drain_scratch, run).values() for row in found]
-    recorder.put(rows)
-    return len(rows)
+        return do(argument)
+    with connected(scheduler, 1) as client:
+        return [row for found in client.run(do, argument).values() for row in found]

@@ -16,7 +16,8 @@ from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import calls
-from crs_lib.llm.pool import Pool, scratch
+from crs_lib.llm.calls import Recorder
+from crs_lib.llm.pool import LOG, Pool, drain_scratch, scratch
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
@@ -237,7 +238,13 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
 def _fetch_logs(config: SimulateConfig, folder: Path) -> None:
     """Bring the call logs of a cluster's workers into the run's folder."""
     if config.scheduler and config.roles():
-        batch.collect(config.scheduler, config.run, folder)
+        from crs_lib.runs import dask
+
+        recorder = Recorder(folder / LOG)
+        try:
+            recorder.put(dask.on_every_machine(config.scheduler, drain_scratch, config.run))
+        finally:
+            recorder.close()
 
 
 @contextmanager
