@@ -1,8 +1,13 @@
 """Hashes of plain data and of files."""
 
 import hashlib
+import json
 from pathlib import Path
 from typing import Any
+
+from crs_lib.core.hashes import fingerprint
+
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def fingerprint(value: Any) -> str:

@@ -1,6 +1,5 @@
 """The protocol of every backend: a request goes in, a reply comes out, anything else is an LLMError."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -111,4 +110,3 @@ class Backend(Protocol):
 
 
 BACKENDS: Registry[Backend] = Registry("LLM backend")
-_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -4,21 +4,18 @@ To add one, write a class with ``reply`` and register it by name. Only catalogue
 recommended; control policies have a known order (docs/metrics.md, section 6).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.systems import replies, tracker
 
 N_ITEMS = 3
 
@@ -110,191 +107,3 @@ def rank(
     n = min(n, int(catalog.recommendable.sum()))
     top = np.argpartition(-score, n - 1)[:n]
     return tuple(int(i) for i in top[np.argsort(-score[top], kind="stable")])
-
-
-class Recommender:
-    """Base of the policies that recommend: subclasses say what they believe the user wants."""
-
-    sees_state = False
-
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
-        self.world, self.seed, self.session, self.spec = world, seed, session, spec
-        self.seen: list[int] = []
-
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
-        """Recommend films for what is believed; answer first if a question about a film was asked."""
-        draw = rng.stream(self.seed, "movies", self.session, "system", self.spec, turn)
-        wishes, avoid = self.believe(turn, text, user_meta)
-        items = self.choose(wishes, avoid, draw)
-        self.seen += [item for item in items if item not in self.seen]
-        answer = replies.answer(self.world.grounder, text, draw)
-        words = replies.recommend(self.world.catalog, items, wishes, draw)
-        return Reply(f"{answer} {words}".strip(), items, wishes)
-
-    def believe(
-        self, turn: int, text: str, user_meta: Mapping[str, Any]
-    ) -> tuple[dict[str, str], dict[str, str]]:
-        """The wishes and the values to avoid that the policy acts on."""
-        return {}, {}
-
-    def choose(
-        self, wishes: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
-        """The films to recommend."""
-        return rank(self.world.catalog, wishes, avoid, self.seen, draw)
-
-
-@SYSTEMS.register("oracle")
-class Oracle(Recommender):
-    """Follows the user's logged state: what perfect understanding would do."""
-
-    sees_state = True
-
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
-        """The user's own wishes and what is to be avoided."""
-        return dict(user_meta["constraints"]), dict(user_meta["avoid"])
-
-
-@SYSTEMS.register("tracker")
-class Tracker(Recommender):
-    """The thesis's recommender: constraints read by rules from every utterance, and kept."""
-
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
-        super().__init__(world, seed, session, spec)
-        self.state: dict[str, str] = {}
-
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
-        """The state after this utterance."""
-        self.state = tracker.apply(self.state, tracker.read(self.world.grounder, text))
-        return dict(self.state), {}
-
-
-@SYSTEMS.register("amnesiac")
-class Amnesiac(Recommender):
-    """Reads the last utterance only and forgets it."""
-
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
-        """What this utterance alone says."""
-        return tracker.read(self.world.grounder, text).wanted, {}
-
-
-@SYSTEMS.register("sticky")
-class Sticky(Recommender):
-    """Never lets go of the first wish in a field, whatever is said later."""
-
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
-        super().__init__(world, seed, session, spec)
-        self.state: dict[str, str] = {}
-
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
-        """The first value of every field so far."""
-        self.state = tracker.read(self.world.grounder, text).wanted | self.state
-        return dict(self.state), {}
-
-
-@SYSTEMS.register("popular")
-class Popular(Recommender):
-    """The best connected films, not named before, whatever is asked."""
-
-    def choose(self, wishes: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
-        """The next most popular films."""
-        catalog = self.world.catalog
-        order = np.lexsort((np.arange(len(catalog)), -catalog.popularity))
-        fresh = [int(i) for i in order if catalog.recommendable[i] and int(i) not in self.seen]
-        return tuple((fresh or [int(i) for i in order])[:N_ITEMS])
-
-
-@SYSTEMS.register("random")
-class Random(Recommender):
-    """Films drawn uniformly from the catalogue."""
-
-    def choose(self, wishes: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
-        """Films by chance, without repetition within a reply."""
-        items = np.flatnonzero(self.world.catalog.recommendable)
-        return tuple(int(i) for i in draw.choice(items, size=min(N_ITEMS, len(items)), replace=False))
-
-
-@SYSTEMS.register("slot_echo")
-class SlotEcho(Tracker):
-    """Tracks and repeats the slots, recommends nothing."""
-
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
-        """Acknowledge the state in words."""
-        draw = rng.stream(self.seed, "movies", self.session, "system", self.spec, turn)
-        wishes, _ = self.believe(turn, text, user_meta)
-        return Reply(replies.acknowledge(wishes, draw), (), wishes)
-
-
-class _Quiet:
-    """Base of the systems that neither track nor recommend."""
-
-    sees_state = False
-
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
-        pass
-
-
-@SYSTEMS.register("echo")
-class Echo(_Quiet):
-    """Repeats the user's utterance word for word."""
-
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
-        """The user's own words."""
-        return Reply(text)
-
-
-@SYSTEMS.register("silent")
-class Silent(_Quiet):
-    """Says nothing."""
-
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
-        """An empty text."""
-        return Reply("")
-
-
-def _share(argument: str) -> float:
-    try:
-        value = float(argument)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InputError(f"noisy:{argument}: give a share between 0 and 1, e.g. noisy:0.3")
-    return value
-
-
-@SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", check=_share)
-class Noisy(Oracle):
-    """The oracle, but random in films and words with probability p: a dose of not following.
-
-    A turn that is random under a dose is random under every higher dose.
-    """
-
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
-        super().__init__(world, seed, session, spec)
-        self.share = _share(argument)
-
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
-        """Nothing with probability p, what the oracle believes otherwise."""
-        noise = rng.stream(self.seed, "movies", self.session, "noise", turn).random()
-        return ({}, {}) if noise < self.share else super().believe(turn, text, user_meta)
-
-    def choose(
-        self, wishes: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
-        """Random films where nothing is believed, the oracle's otherwise."""
-        return rank(self.world.catalog, wishes, avoid, self.seen if wishes else (), draw)
-
-
-def _worded_by(backend: str) -> Callable[..., System]:
-    def make(world: World, seed: int, session: int, spec: str, argument: str = "") -> System:
-        from crs_lib.systems.worded import Worded
-
-        return Worded(world, seed, session, spec)
-
-    make.__doc__ = f"Films offered by the tracker; {backend} chooses and words the reply."
-    return make
-
-
-for _row in BACKENDS:
-    _facts = {name: _row.facts[name] for name in ("argument", "example") if name in _row.facts}
-    SYSTEMS.register(_row.name, llm=True, **_facts)(_worded_by(_row.name))

@@ -20,11 +20,12 @@ from crs_lib.core.text import listing, shorten
 from crs_lib.grounding import unknown_titles
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.grounding.unknown_titles import Foreign
-from crs_lib.llm.base import Message, Request
+from crs_lib.llm.base import BACKENDS, Message, Request
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import fence, one_line
-from crs_lib.systems.base import Reply, Tracker, World, rank
+from crs_lib.systems.base import SYSTEMS, Reply, System, World, rank
+from crs_lib.systems.policies import Tracker
 
 
 @dataclass(frozen=True)
@@ -252,3 +253,17 @@ def longest(catalog: Catalog, rule: LLMSettings) -> int:
     lines = "\n".join(film(catalog, i, with_id=True) for i in lengths[: rule.offered])
     bare = prompts.source("movies/crs_reply_json" if rule.structured else "movies/crs_reply")
     return tokens_at_most([Message("user", f"{bare}{lines}{'x' * (TURN_LIMIT + 600)}")])
+
+
+def _register(backend: str, facts: Mapping[str, Any]) -> None:
+    """Register the worded system of a model backend under the backend's own name."""
+
+    def make(world: World, seed: int, session: int, spec: str, argument: str = "") -> System:
+        return Worded(world, seed, session, spec)
+
+    make.__doc__ = f"Films offered by the tracker; {backend} chooses and words the reply."
+    SYSTEMS.register(backend, llm=True, **facts)(make)
+
+
+for _row in BACKENDS:
+    _register(_row.name, {name: _row.facts[name] for name in ("argument", "example") if name in _row.facts})
