@@ -1,10 +1,9 @@
 """One interface for every collection: products or passages, lexical or dense."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.retrieval.fusion import FUSIONS, fuse
 from crs_lib.retrieval.hits import Hit
@@ -25,22 +24,6 @@ class SavedRetriever(Retriever, Protocol):
 
 
 RETRIEVERS: Registry[SavedRetriever] = Registry("retriever")
-
-
-def build(spec: str, texts: Mapping[str, str]) -> SavedRetriever:
-    """A retriever (``bm25``, ``dense``, ``tantivy`` …) over texts by id.
-
-    Raises InputError for an unknown spec, or an id that is empty or holds blanks (run files could not
-    carry it).
-    """
-    bad = next((name for name in texts if len(name.split()) != 1), None)
-    if bad is not None:
-        raise InputError(f"document id {bad!r} is empty or holds blanks; run files cannot carry it")
-    import crs_lib.retrieval.lexical
-    import crs_lib.retrieval.scale
-    import crs_lib.retrieval.vectors  # noqa: F401 - these register their retrievers
-
-    return RETRIEVERS.create(spec, texts=texts)
 
 
 class Fused:

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.retrieval.base import RETRIEVERS, Fused, build
+from crs_lib.retrieval.base import RETRIEVERS, Fused
+from crs_lib.retrieval.build import build
 from crs_lib.retrieval.hits import Hit
 from crs_lib.retrieval.lexical import Lexical
 from crs_lib.retrieval.rerank import RERANKERS, Coverage, rerank
