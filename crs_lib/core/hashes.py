@@ -5,8 +5,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core.hashes import fingerprint
-
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
@@ -20,15 +20,9 @@ from crs_lib.llm import LLM
 from crs_lib.score import asking, conventions, extractors
 from crs_lib.score.concepts import ConceptSpace
 from crs_lib.score.conventions import Convention
-from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, Scorer, Scores, Text
+from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, BatchScorer, Scorer, Scores, Text
 
 SIMILARITIES = ("tfidf", "minilm")
-
-
-class BatchScorer(Protocol):
-    """Scores dialogues; the answers do not depend on which are given together."""
-
-    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]: ...
 
 
 class Ready(NamedTuple):

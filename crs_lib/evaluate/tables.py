@@ -16,16 +16,12 @@ from crs_lib import stats
 from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.evaluate.choose import BatchScorer, Choice
+from crs_lib.evaluate.choose import Choice
 from crs_lib.evaluate.provenance import Provenance
 from crs_lib.metrics import base
-from crs_lib.score.scorer import SHIFT_COLUMNS, Scores
+from crs_lib.score.scorer import SHIFT_COLUMNS, BatchScorer, Scores
 
 CHUNK = 50  # dialogues scored at once
-_COUNTS = (
-    "n_turns", "n_shifts", "n_both_empty_turns", "n_hallucinated_titles", "missing_concepts",
-    "hallucinated_concepts",
-)  # fmt: skip
 _SCORER: list[BatchScorer] = []
 
 
@@ -77,17 +73,6 @@ def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
     finally:
         if collecting:
             gc.enable()
-
-
-def unscored(model: str, session_id: str, convention: str, metrics: Sequence[str], reason: str) -> Scores:
-    """The record of a session without a dialogue: every metric null, nothing counted, ``failed`` says why."""
-    session = {
-        "model": model, "session_id": session_id, "convention": convention,
-        **dict.fromkeys(metrics, math.nan),
-        "judge": dict.fromkeys(("proactiveness", "coherence", "personalization")),
-        "detail": {**dict.fromkeys(_COUNTS, 0), "defined_turns": {}, "failed": reason},
-    }  # fmt: skip
-    return Scores([], [], session)
 
 
 def write(scored: Iterator[Scores], target: Callable[[str], Path], told: Provenance) -> pd.DataFrame:

@@ -11,9 +11,9 @@ import pandas as pd
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.realtalk import corpus
+from crs_lib.realtalk.config import STUDY, Config
 from crs_lib.realtalk.records import Chat
 
-STUDY = "realtalk"
 COLUMNS = ("experiment_id", "date", "train_recall", "test_recall", "config_changes")
 MEASURES = (
     "n", "recall", "precision", "f1", "fuzzy_recall", "size", "r@5", "r@10", "r@20", "r@50", "mrr", "ndcg@10",
@@ -68,8 +68,6 @@ def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dic
 
 def changes(asked: Mapping[str, Any]) -> str:
     """The levers that differ from the defaults, ``name=value`` joined by blanks, else "defaults"."""
-    from crs_lib.realtalk.stages import Config
-
     usual = Config()
     found = [
         f"{name}={asked[name]}"

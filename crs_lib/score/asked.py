@@ -5,11 +5,9 @@ from dataclasses import dataclass
 
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.choose import BatchScorer
-from crs_lib.evaluate.tables import unscored
 from crs_lib.llm import LLM
 from crs_lib.score.asking import UnansweredError
-from crs_lib.score.scorer import Scores
+from crs_lib.score.scorer import BatchScorer, Scores, unscored
 
 
 @dataclass(eq=False)

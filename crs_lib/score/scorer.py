@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -285,3 +285,26 @@ def _mean(values: Any) -> float:
     """Mean of the defined values; NaN where there is none."""
     known = [value for value in values if not math.isnan(value)]
     return sum(known) / len(known) if known else math.nan
+
+
+_COUNTS = (
+    "n_turns", "n_shifts", "n_both_empty_turns", "n_hallucinated_titles", "missing_concepts",
+    "hallucinated_concepts",
+)  # fmt: skip
+
+
+def unscored(model: str, session_id: str, convention: str, metrics: Sequence[str], reason: str) -> Scores:
+    """The record of a session without a dialogue: every metric null, nothing counted, ``failed`` says why."""
+    session = {
+        "model": model, "session_id": session_id, "convention": convention,
+        **dict.fromkeys(metrics, math.nan),
+        "judge": dict.fromkeys(("proactiveness", "coherence", "personalization")),
+        "detail": {**dict.fromkeys(_COUNTS, 0), "defined_turns": {}, "failed": reason},
+    }  # fmt: skip
+    return Scores([], [], session)
+
+
+class BatchScorer(Protocol):
+    """Scores dialogues; the answers do not depend on which are given together."""
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]: ...
