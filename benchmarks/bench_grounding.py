@@ -26,7 +26,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words_of_many
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
 

@@ -21,7 +21,7 @@ from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import LLM, Cache, Recorder, Request
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
 SESSIONS, TURNS = 3, 20

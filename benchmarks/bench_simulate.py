@@ -53,7 +53,7 @@ def one(n_sessions: int, n_turns: int, workers: int) -> dict[str, float]:
     """Simulate and score in this process; seconds on the clock and of CPU, and peak MiB."""
     from crs_lib import evaluate, simulate
     from crs_lib.evaluate.run import EvaluateConfig
-    from crs_lib.simulate.run import SimulateConfig
+    from crs_lib.simulate.config import SimulateConfig
 
     config = SimulateConfig(
         run="bench", systems=["tracker"], n_sessions=n_sessions, n_turns=n_turns, workers=workers

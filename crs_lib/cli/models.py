@@ -48,7 +48,7 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
     """What one run asks of each model: at most so many calls, failures and repetitions left aside."""
     from crs_lib.judge.run import JudgeConfig
     from crs_lib.llm.settings import LLMSettings
-    from crs_lib.simulate.run import SimulateConfig
+    from crs_lib.simulate.config import SimulateConfig
 
     config = SimulateConfig(**simulate.of_simulate(dict(cell)))
     at_once = LLMSettings.read(config.llm).service().at_once

@@ -89,10 +89,11 @@ def evaluate(parser: ArgumentParser) -> None:
 
 def _evaluate(arguments: Namespace) -> None:
     from crs_lib.realtalk import experiments, stages
+    from crs_lib.realtalk.config import RealTalkConfig
 
     split = "test" if arguments.test_only else ("train" if arguments.data == "realtalk" else "all")
     names = ("run", "data", "encoder", "ranker", "teachers", "selection", "mode", "reading", "final", "force")
-    config = stages.Config(split=split, **{name: getattr(arguments, name) for name in names})
+    config = RealTalkConfig(split=split, **{name: getattr(arguments, name) for name in names})
     experiments.check_test_split(config.data, split, config.levers(), config.final, config.force)
     start = time.perf_counter()
     told = stages.predict(config)
@@ -114,9 +115,10 @@ def ladder(parser: ArgumentParser) -> None:
 def _ladder(arguments: Namespace) -> None:
     from crs_lib.realtalk import ladder as steps
     from crs_lib.realtalk import predictions, stages
+    from crs_lib.realtalk.config import RealTalkConfig
 
     split = "train" if arguments.data == "realtalk" else "all"
-    found = stages.chats(stages.Config(data=arguments.data, split=split))
+    found = stages.chats(RealTalkConfig(data=arguments.data, split=split))
     frame = steps.table(found, predictions.choose_encoder(arguments.encoder))
     print(
         (frame.set_index("step") * [1 if c == "n" else 100 for c in frame.columns[1:]]).round(1).to_string()
@@ -135,10 +137,10 @@ def compare(parser: ArgumentParser) -> None:
 
 def _compare(arguments: Namespace) -> None:
     from crs_lib.realtalk import compare as levers
-    from crs_lib.realtalk import stages
+    from crs_lib.realtalk.config import RealTalkConfig
 
     split = "train" if arguments.data == "realtalk" else "all"
-    config = stages.Config(
+    config = RealTalkConfig(
         data=arguments.data, split=split, encoder=arguments.encoder, ranker=arguments.ranker
     )
     usual = getattr(config, arguments.lever, "")

@@ -52,7 +52,8 @@ def simulate(parser: ArgumentParser) -> None:
 
 def _simulate(arguments: Namespace) -> None:
     from crs_lib.cli import ready
-    from crs_lib.simulate.run import SimulateConfig, simulate
+    from crs_lib.simulate.config import SimulateConfig
+    from crs_lib.simulate.run import simulate
 
     found = cells(arguments)
     if arguments.sweep:

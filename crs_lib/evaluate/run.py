@@ -20,7 +20,7 @@ from crs_lib.evaluate.choose import Choice, ItemsScorer
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
 from crs_lib.score import conventions
-from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, Scores
+from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, Scores, unscored
 
 ALL_METRICS = (*TURN_METRICS, *SESSION_METRICS)
 _FILES = {
@@ -94,9 +94,7 @@ def evaluate(config: EvaluateConfig) -> Path:
         scored = score_tables.stream(simulate.iter_dialogues(config.run), ready.scorer)
         scored = (one._replace(session=judging.add(one.session, judged)) for one in scored)
         lost = [
-            score_tables.unscored(
-                row["model"], row["session_id"], choice.rule.name, ready.metrics, row["error"]
-            )
+            unscored(row["model"], row["session_id"], choice.rule.name, ready.metrics, row["error"])
             for row in simulate.failed_sessions(config.run)
         ]
         sessions = score_tables.write(itertools.chain(scored, lost), stage.path, ready.provenance)

@@ -1,7 +1,5 @@
 """Figures by name, drawn from tidy frames."""
 
-from crs_lib.figures.base import FIGURES, NoDataError
-from crs_lib.figures.draw import caption, draw, make, names, redraw, why_not
-from crs_lib.figures.latex import TABLES
+import lazy_loader
 
-__all__ = ["FIGURES", "TABLES", "NoDataError", "caption", "draw", "make", "names", "redraw", "why_not"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,1 +1,5 @@
-"""Grounding: which concepts and titles of the catalogue a text names."""
+"""Which concepts and titles of the catalogue a text names."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Finding forms in many texts in numpy passes: the hits of :mod:`crs_lib.grounding.scan_numba` without numba."""
+"""Finding forms in many texts in numpy passes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

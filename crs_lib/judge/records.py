@@ -15,7 +15,7 @@ from crs_lib.simulate.roles import stage_before
 STAGE, SCORES = "judge", "judge_scores.jsonl"
 
 
-def records(run: str) -> list[dict[str, Any]]:
+def read_records(run: str) -> list[dict[str, Any]]:
     """The judged dialogues of a run, canaries included; RunError if there are none, or older ones.
 
     A judge that is under way, or failed, takes nothing from those that ended before.
@@ -49,7 +49,7 @@ def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
         (row["model"], row["session_id"]): {
             "judge": row["judge"], "scores": len(row["scores"]), "missing": row["missing"],
         }
-        for row in records(run) if not row["canary"]
+        for row in read_records(run) if not row["canary"]
     }  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def add(session: Mapping[str, Any], scores: Mapping[tuple[str, str], Mapping[str
 
 def score_table(run: str) -> pd.DataFrame:
     """Every single score of a judged run, as agreement, self-preference and canary reports take them."""
-    return judge.score_table(records(run))
+    return judge.score_table(read_records(run))
 
 
 def shown_scores(run: str) -> pd.DataFrame:

@@ -12,7 +12,8 @@ from typing import Any
 
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.llm.base import BACKENDS, Reply, Request
+from crs_lib.llm.backends import BACKENDS
+from crs_lib.llm.base import Reply, Request
 from crs_lib.llm.cache import Cache
 from crs_lib.llm.calls import Recorder
 from crs_lib.llm.client import LLM

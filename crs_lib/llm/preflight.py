@@ -8,7 +8,8 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import loop
-from crs_lib.llm.base import BACKENDS, Backend
+from crs_lib.llm.backends import BACKENDS
+from crs_lib.llm.base import Backend
 from crs_lib.llm.errors import LLMError, ModelMissing
 from crs_lib.llm.limits import DEFAULTS, room
 from crs_lib.llm.ollama import Ollama

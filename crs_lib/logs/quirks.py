@@ -13,7 +13,7 @@ import pandas as pd
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.text import shorten
-from crs_lib.logs.read import SessionKey, session_key
+from crs_lib.logs.reader import SessionKey, session_key
 
 _RECORD = re.compile(r"\{\s*(['\"])\w+\1\s*:")
 _NOT_KNOWN = re.compile(r"(?<![\w/])N/A(?![\w/])")

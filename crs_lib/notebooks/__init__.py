@@ -1,1 +1,5 @@
 """Notebooks run strictly: parameters checked, kernels fresh, grids resumed, rules kept."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

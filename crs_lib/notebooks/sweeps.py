@@ -34,7 +34,7 @@ _KEYS = ("notebooks", "parameters", "grid", "run")
 class Sweep:
     """A sweep, checked: every parameter is one of some notebook, every value is of its type."""
 
-    runner: tuple[Path, ...]
+    notebooks: tuple[Path, ...]
     cells: tuple[dict[str, Any], ...]
     grid: tuple[str, ...]
 

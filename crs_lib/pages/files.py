@@ -103,5 +103,5 @@ def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
         != "finished"
     ):
         return {}
-    found = (row for row in judge_records.records(run) if not row["canary"])
+    found = (row for row in judge_records.read_records(run) if not row["canary"])
     return {(str(row["model"]), str(row["session_id"])): row for row in found}

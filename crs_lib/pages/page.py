@@ -1,4 +1,4 @@
-"""The pages, style sheets and scripts in ``movies/pages``, and how they are put together."""
+"""The pages, style sheets and scripts in this room, and how they are put together."""
 
 import html
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-_FOLDER = Path(__file__).resolve().parent / "pages"
+_FOLDER = Path(__file__).resolve().parent
 
 
 @cache
 def part(name: str) -> str:
-    """The text of a file in ``movies/pages``: a page, a style sheet or a script."""
+    """The text of a file in this room: a page, a style sheet or a script."""
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 

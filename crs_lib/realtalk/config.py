@@ -20,7 +20,7 @@ SPLITS = (corpus.TRAIN, corpus.TEST, "all")
 
 
 @dataclass(frozen=True)
-class Config:
+class RealTalkConfig:
     """The effective settings of a run, checked.
 
     ``data`` is ``sample``, ``realtalk``, ``locomo``, or a chat file or folder; ``split`` narrows

@@ -11,7 +11,7 @@ import pandas as pd
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.realtalk import corpus
-from crs_lib.realtalk.config import STUDY, Config
+from crs_lib.realtalk.config import STUDY, RealTalkConfig
 from crs_lib.realtalk.records import Chat
 
 COLUMNS = ("experiment_id", "date", "train_recall", "test_recall", "config_changes")
@@ -68,7 +68,7 @@ def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dic
 
 def changes(asked: Mapping[str, Any]) -> str:
     """The levers that differ from the defaults, ``name=value`` joined by blanks, else "defaults"."""
-    usual = Config()
+    usual = RealTalkConfig()
     found = [
         f"{name}={asked[name]}"
         for name in sorted(asked)

@@ -21,14 +21,14 @@ from crs_lib.realtalk import (
     query,
     scoring,
 )
-from crs_lib.realtalk.config import SAMPLE, STUDY, Config
+from crs_lib.realtalk.config import SAMPLE, STUDY, RealTalkConfig
 from crs_lib.realtalk.records import Chat
 
 _MEASURED = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1")
 _LOG = logging.getLogger("crs_lib.realtalk")
 
 
-def chats(config: Config) -> list[Chat]:
+def chats(config: RealTalkConfig) -> list[Chat]:
     """The chats that a run is about; InputError where the data or the split has none."""
     found = _read(config.data)
     if config.split != "all":
@@ -53,7 +53,7 @@ def _read(data: str) -> list[Chat]:
     raise InputError(f"data {data!r} is no file or folder; use sample, realtalk, locomo or a path")
 
 
-def cases(config: Config, found: Sequence[Chat]) -> list[arcs.Arc]:
+def cases(config: RealTalkConfig, found: Sequence[Chat]) -> list[arcs.Arc]:
     """The ARC cases: the sample's own file, and every question with evidence in three sessions or more."""
     own = paths.samples() / STUDY / "arcs.json"
     given = arcs.read(own, found) if config.data == SAMPLE else []
@@ -62,7 +62,7 @@ def cases(config: Config, found: Sequence[Chat]) -> list[arcs.Arc]:
     return given + [case for case in derived if (case.chat, case.question) not in asked]
 
 
-def describe_corpus(config: Config) -> dict[str, pd.DataFrame]:
+def describe_corpus(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
     """Stage "corpus": writes its four tables and ``arcs.json``; returns the tables."""
     found = chats(config)
     shown = {
@@ -80,7 +80,7 @@ def describe_corpus(config: Config) -> dict[str, pd.DataFrame]:
     return shown
 
 
-def predict(config: Config) -> list[dict[str, Any]]:
+def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
     """Stage "query": writes ``predictions.jsonl`` and ``timings.jsonl``; returns the predictions.
 
     Chats are answered one by one, each by a ranker that never saw it. The same settings give the same
@@ -110,7 +110,7 @@ def predict(config: Config) -> list[dict[str, Any]]:
     return out
 
 
-def evaluate(config: Config) -> dict[str, pd.DataFrame]:
+def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
     """Stage "evaluate": scores ``predictions.jsonl``, writes the tables and ``experiments.csv``.
 
     The test split is scored only with ``final``, and a second time for the same levers only with
@@ -136,7 +136,9 @@ def evaluate(config: Config) -> dict[str, pd.DataFrame]:
     return shown
 
 
-def score(told: Sequence[dict[str, Any]], found: Sequence[Chat], config: Config) -> dict[str, pd.DataFrame]:
+def score(
+    told: Sequence[dict[str, Any]], found: Sequence[Chat], config: RealTalkConfig
+) -> dict[str, pd.DataFrame]:
     """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
     rows = scoring.questions(told, found, config.reading)
     scoring.need_gold(rows, config.reading)
@@ -176,7 +178,7 @@ def headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
     }
 
 
-def _asked(config: Config) -> dict[str, Any]:
+def _asked(config: RealTalkConfig) -> dict[str, Any]:
     return {key: value for key, value in asdict(config).items() if key != "run"}
 
 
@@ -184,7 +186,7 @@ def _inputs(found: Sequence[Chat]) -> dict[str, str]:
     return {chat.name: chat.digest for chat in found}
 
 
-def _advice(config: Config) -> query.Advice | None:
+def _advice(config: RealTalkConfig) -> query.Advice | None:
     """The language model's advice where one is named; nothing is sent before the first question."""
     if not config.llm:
         return None
@@ -193,13 +195,13 @@ def _advice(config: Config) -> query.Advice | None:
     return llm_advice.advice(config.llm, config.seed)
 
 
-def of_run(run: str, *, final: bool = False, force: bool = False) -> Config:
+def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkConfig:
     """The settings that the query stage of a run was made with, with permissions to score.
 
     Raises RunError with the command that makes the stage, where it is not finished.
     """
     asked = runs.finished(STUDY, run, "query", "22_realtalk_query")["parameters"]
-    known = {f.name for f in fields(Config)}
-    return Config(
+    known = {f.name for f in fields(RealTalkConfig)}
+    return RealTalkConfig(
         **{k: v for k, v in asked.items() if k in known} | {"run": run, "final": final, "force": force}
     )

@@ -1,1 +1,5 @@
 """A run: its folder and manifest, its ledger, and many sessions done and resumed."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -14,7 +14,8 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import calls
 from crs_lib.runs.ledger import Done, Key, Ledger, pack
-from crs_lib.simulate.run import STUDY, export
+from crs_lib.simulate.config import STUDY
+from crs_lib.simulate.run import export
 
 _FREE = ("shard", "workers")
 _BATCH = 200

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.stats.ladder import Ladder
+from crs_lib.stats.analysis import Ladder
 from crs_lib.stats.plan import Plan, read_plan
 
 _CORRECTION = {"holm": "Holm", "benjamini_hochberg": "Benjamini-Hochberg"}

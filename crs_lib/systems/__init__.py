@@ -1,3 +1,7 @@
 """The systems under test: what answers a user."""
 
+import lazy_loader
+
 from crs_lib.systems import policies, worded  # noqa: F401 - importing them registers their systems
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

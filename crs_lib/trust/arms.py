@@ -12,7 +12,8 @@ from crs_lib import evaluate, stats
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import base
 from crs_lib.simulate import scenarios
-from crs_lib.simulate.run import SimulateConfig, simulate
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.run import simulate
 
 ALL = "all types"
 

@@ -27,7 +27,8 @@ from crs_lib.metrics.composite import ItemWeights
 from crs_lib.score import conventions
 from crs_lib.score.conventions import Convention
 from crs_lib.simulate import roles
-from crs_lib.simulate.run import SimulateConfig, session
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.conversation import session
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.systems.base import World
 

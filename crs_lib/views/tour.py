@@ -8,7 +8,7 @@ from crs_lib import simulate
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.run import score_all
 from crs_lib.score.conventions import Convention
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
 COLUMNS = ("item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score")

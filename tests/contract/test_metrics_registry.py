@@ -12,7 +12,7 @@ from crs_lib.metrics import base
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER
 from crs_lib.score import conventions
 from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
 OURS = (*TURN_METRICS, *SESSION_METRICS)

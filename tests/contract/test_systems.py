@@ -9,7 +9,7 @@ from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import split_spec
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import SYSTEMS, Reply, World
 

@@ -21,7 +21,7 @@ from crs_lib import evaluate, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
 CONTEXT = multiprocessing.get_context("forkserver")

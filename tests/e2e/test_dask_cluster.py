@@ -104,7 +104,7 @@ def test_sessions_that_fail_on_a_worker_are_said_and_a_maker_that_cannot_be_made
 
 def test_the_same_sessions_as_on_one_machine(cluster, tmp_path, monkeypatch):
     from crs_lib import simulate
-    from crs_lib.simulate.run import SimulateConfig
+    from crs_lib.simulate.config import SimulateConfig
 
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     monkeypatch.setenv("CRS_SCRATCH", str(tmp_path / "scratch"))

@@ -13,7 +13,7 @@ from crs_lib import evaluate, runs, simulate
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.runs.ledger import Ledger
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 
 pytestmark = pytest.mark.slow
 SETTINGS = {"systems": ["tracker", "random", "echo"], "n_sessions": 80, "n_turns": 10, "seed": 5}
@@ -22,7 +22,7 @@ SCRIPT = f"""
 import sys
 from crs_lib.core.errors import RunError
 from crs_lib.movies import simulate
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 config = SimulateConfig(run=sys.argv[1], workers=int(sys.argv[2]), **{SETTINGS!r})
 try:
     simulate.simulate(config, progress=False)

@@ -6,7 +6,7 @@ from crs_lib import evaluate, simulate
 from crs_lib import judge as judging
 from crs_lib.core.errors import RunError
 from crs_lib.runs.ledger import Key, Ledger
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 
 pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[llmtest]'")

@@ -16,7 +16,7 @@ from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import sweeps
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 
 NOBODY = "http://127.0.0.1:9"
 SIZE = {"n_sessions": 2, "n_turns": 2}

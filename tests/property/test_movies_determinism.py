@@ -13,7 +13,7 @@ from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate import scenarios
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
 
@@ -30,7 +30,7 @@ SCRIPT = """
 import hashlib, sys
 from crs_lib.movies import conventions, evaluate, simulate, sources
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 from crs_lib import tables
 catalog = sources.load()

@@ -10,7 +10,7 @@ from crs_lib.catalog import sources
 from crs_lib.core.dialogue import Turn
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 from crs_lib.trust import arms
 from crs_lib.trust import checks as simulator_checks

@@ -14,7 +14,7 @@ from crs_lib import simulate
 from crs_lib.__main__ import main
 from crs_lib.llm import LLM
 from crs_lib.score import asking
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 
 LEGACY = ["--convention", "thesis_legacy", "--topics", "llm"]
 GROUNDED = ["--convention", "thesis_grounded", "--extractor", "llm"]

@@ -17,7 +17,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.llm.limits import tokens_of
 from crs_lib.llm.pool import CACHE, LOG
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 
 CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
 
@@ -63,7 +63,7 @@ def test_again_nothing_is_asked_and_a_second_judge_leaves_the_first_alone(run, s
     assert server.chats == 18
     judge(run, server, ["ollama:j:1", "ollama:k:1"])
     assert server.counts["chat j:1"] == server.counts["chat k:1"] == 18
-    assert {len(row["scores"]) for row in judging.records(run)} == {6}
+    assert {len(row["scores"]) for row in judging.read_records(run)} == {6}
 
 
 def test_without_the_ledger_the_cache_answers(run, server):
@@ -108,7 +108,7 @@ def test_calls_that_fail_leave_dialogues_for_the_next_start(run, server):
 
 def test_canaries_are_judged_apart(run, server):
     judge(run, server, canaries=["shuffled", "sticky"], n_canaries=1)
-    kinds = [row["canary"] for row in judging.records(run)]
+    kinds = [row["canary"] for row in judging.read_records(run)]
     assert kinds.count("") == 6
     assert kinds.count("shuffled") == kinds.count("sticky") == 2
     assert len(judging.scores_of(run)) == 6
@@ -195,7 +195,7 @@ def test_the_models_settings_are_those_that_were_given(run, server):
     ]
     entry = runs.read_manifest("movies", run)["stages"]["judge"]
     assert asked.items() <= entry["parameters"]["settings"].items()
-    assert all(asked.items() <= row["settings"].items() for row in judging.records(run))
+    assert all(asked.items() <= row["settings"].items() for row in judging.read_records(run))
     first = (folder / judging.SCORES).read_bytes()
     judge(run, server, llm={**asked, "slots": 7})  # how, not what
     assert server.chats == 18
@@ -209,7 +209,7 @@ def test_a_small_context_shows_less_of_a_dialogue_by_the_declared_rule(tmp_path,
     simulate.simulate(SimulateConfig("long", systems=["tracker"], n_sessions=1, n_turns=40), progress=False)
     server.context = 2048
     judge("long", server, llm={"num_ctx": 2048})
-    (trim,) = [row["trim"] for row in judging.records("long")]
+    (trim,) = [row["trim"] for row in judging.read_records("long")]
     assert trim["rule"] == judge_prompt.RULE
     assert trim["left_out"]
     assert {1, 40}.isdisjoint(trim["left_out"])
@@ -228,7 +228,7 @@ def test_a_judge_that_thinks_is_asked_apart_from_one_that_does_not(run, server):
         assert server.chats == calls
         entry = runs.read_manifest("movies", run)["stages"]["judge"]
         assert entry["parameters"]["settings"]["think"] is think
-        assert {row["settings"]["think"] for row in judging.records(run)} == {think}
+        assert {row["settings"]["think"] for row in judging.read_records(run)} == {think}
     assert [body["think"] for body in server.bodies] == [True] * 18 + [False] * 18
 
 
@@ -272,13 +272,16 @@ def test_of_a_judge_with_new_weights_only_the_new_scores_count(run, server):
     judge(run, server, canaries=["sticky"], n_canaries=1)  # asks the server, so the digest is the new one
     judge(run, server, ["ollama:k:1"])
     table = judging.score_table(run)
-    scores = [score for row in judging.records(run) for score in row["scores"]]
+    scores = [score for row in judging.read_records(run) for score in row["scores"]]
     assert {(score["judge"], score["digest"][0]) for score in scores} == {
         ("ollama:j:1", "c"),
         ("ollama:k:1", "b"),
     }
     assert set(table["judge"]) == {"ollama:j:1", "ollama:k:1"}
-    assert {(row["canary"], len(row["scores"])) for row in judging.records(run)} == {("", 6), ("sticky", 3)}
+    assert {(row["canary"], len(row["scores"])) for row in judging.read_records(run)} == {
+        ("", 6),
+        ("sticky", 3),
+    }
 
 
 def test_a_finished_judgement_needs_no_server(run, server):
@@ -318,4 +321,4 @@ def test_scores_of_dialogues_that_are_gone_do_not_outlive_a_failure(run, server)
         judge(run, server, ["ollama:k:1"])
     assert judging.scores_of(run) == {}
     with pytest.raises(RunError, match="was not judged; do it with"):
-        judging.records(run)
+        judging.read_records(run)

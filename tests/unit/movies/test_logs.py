@@ -24,7 +24,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.judge.scores import judge_scores
 from crs_lib.logs import quirks as log_quirks
 from crs_lib.logs.forms import dialogue_of
-from crs_lib.logs.read import SessionKey, session_key
+from crs_lib.logs.reader import SessionKey, session_key
 
 Record = dict[str, Any]
 

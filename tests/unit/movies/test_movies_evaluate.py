@@ -13,7 +13,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.run import ALL_METRICS, EvaluateConfig
 from crs_lib.score import conventions
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.thesis import legacy as thesis_legacy
 from crs_lib.views import movies as views
 

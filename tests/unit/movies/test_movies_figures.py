@@ -16,7 +16,7 @@ from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError
 from crs_lib.llm.template import answer as template_answer
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.trust import sensitivity
 from crs_lib.trust.sensitivity import SensitivityConfig
 from crs_lib.views import figure_tables, statistics

@@ -9,7 +9,7 @@ import pytest
 from crs_lib import simulate
 from crs_lib.core.errors import RunError
 from crs_lib.simulate import shards
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 
 BATCH = {"systems": ["tracker", "popular", "template"], "n_sessions": 4, "n_turns": 3}
 

@@ -12,7 +12,7 @@ from crs_lib.core import hashes
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
 SMALL = {"run": "r", "systems": ["tracker", "echo"], "n_sessions": 2, "n_turns": 6, "seed": 3}

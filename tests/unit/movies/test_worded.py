@@ -21,7 +21,7 @@ from crs_lib.llm.errors import EmptyReply, Unreachable
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate import user_llm
-from crs_lib.simulate.run import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems import worded
 from crs_lib.systems import worded as worded_prompt

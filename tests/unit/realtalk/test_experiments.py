@@ -9,18 +9,19 @@ from crs_lib.cli import realtalk
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.realtalk import compare, experiments, plan, predictions, query, ranker, stages
+from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.llm_advice import LLMAdvice, judge_answer
 
 
 def record(run, recall, **asked):
     """A finished evaluation as the stage would leave it."""
-    config = stages.Config(run=run, **asked)
+    config = RealTalkConfig(run=run, **asked)
     with runs.stage("realtalk", run, "evaluate", stages._asked(config)) as stage:
         stage.counts.update({"recall": recall, "n": 10, "split": config.split, "repeated": False})
 
 
 def test_a_run_goes_from_corpus_to_log(tmp_path):
-    config = stages.Config(run="r")
+    config = RealTalkConfig(run="r")
     shown = stages.describe_corpus(config)
     assert shown["evidence"].set_index("reading")["ids"].to_dict() == {
         "strict": 62,
@@ -46,14 +47,14 @@ def experiments_contract():
 
 def test_predictions_on_disk_are_the_same_bytes_twice():
     for run in ("a", "b"):
-        stages.predict(stages.Config(run=run))
+        stages.predict(RealTalkConfig(run=run))
     one, two = (paths.run_folder("realtalk", r) / "predictions.jsonl" for r in ("a", "b"))
     assert one.read_bytes() == two.read_bytes()
 
 
 def test_scores_need_predictions_first():
     with pytest.raises(RunError, match="22_realtalk_query"):
-        stages.evaluate(stages.Config(run="empty"))
+        stages.evaluate(RealTalkConfig(run="empty"))
 
 
 def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
@@ -67,7 +68,7 @@ def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
 
 
 def test_the_test_split_is_scored_once_and_only_on_purpose():
-    levers = stages.Config(data="realtalk", split="test").levers()
+    levers = RealTalkConfig(data="realtalk", split="test").levers()
     check = experiments.check_test_split
     with pytest.raises(RunError, match="final=true"):
         check("realtalk", "test", levers, final=False, force=False)
@@ -79,7 +80,7 @@ def test_the_test_split_is_scored_once_and_only_on_purpose():
     with pytest.raises(RunError, match=r"already scored .*run 'first'"):
         check("realtalk", "test", levers, final=True, force=False)
     assert check("realtalk", "test", levers, final=True, force=True) is True  # marked as repeated
-    other = stages.Config(data="realtalk", split="test", keep=20).levers()
+    other = RealTalkConfig(data="realtalk", split="test", keep=20).levers()
     assert check("realtalk", "test", other, final=True, force=False) is False
 
 
@@ -94,7 +95,7 @@ def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
         "qa": [{"question": "Does Ann ski?", "evidence": ["D1:1"]}],
     }
     (tmp_path / "Chat_8_Ann_Ben.json").write_text(json.dumps(chat))
-    config = stages.Config(run="sneaky", data=str(tmp_path))
+    config = RealTalkConfig(run="sneaky", data=str(tmp_path))
     stages.predict(config)
     with pytest.raises(RunError, match="test split"):
         stages.evaluate(config)
@@ -105,7 +106,7 @@ def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
 )
 def test_config_says_what_was_expected(wrong):
     with pytest.raises(InputError, match="expected"):
-        stages.Config(**wrong)
+        RealTalkConfig(**wrong)
 
 
 def run_cli(function, *arguments):
@@ -144,7 +145,7 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
     chat = {"session_1": [message], "name": {"speaker_1": "Ann", "speaker_2": "Ben"}, "qa": qa}
     source = tmp_path / "own.json"
     source.write_text(json.dumps(chat))
-    config = stages.Config(run="own", data=str(source))
+    config = RealTalkConfig(run="own", data=str(source))
     assert len(stages.predict(config)) == len(qa)
     with pytest.raises(InputError, match="has evidence that exists in its chat"):
         stages.evaluate(config)

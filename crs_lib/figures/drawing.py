@@ -33,7 +33,8 @@ __all__ = ["FIGURES", "TABLES", "NoDataError", "caption", "draw", "make", "names
 
 # Importing them fills the registries.
 _MEMBERS = (
-    cosrec, diagrams, latex, movies_judges, movies_pairs, movies_scores, movies_sensitivity, movies_shifts, movies_time, movies_usage, realtalk,
+    cosrec, diagrams, latex, movies_judges, movies_pairs, movies_scores, movies_sensitivity, movies_shifts,
+    movies_time, movies_usage, realtalk,
 )  # fmt: skip
 
 

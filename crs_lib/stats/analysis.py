@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.assumptions import assumptions
 from crs_lib.stats.bootstrap import cluster_bootstrap, cluster_bootstrap_differences
+from crs_lib.stats.checks import assumptions
 from crs_lib.stats.effects import omega_squared, paired_effects, partial_eta_squared
 from crs_lib.stats.frames import check_columns, levels, numbers, table
 from crs_lib.stats.groups import games_howell, one_way_anova, tukey_hsd, welch_anova

@@ -1,0 +1,10 @@
+from .registry import RECORDED, REGISTRY, Dataset, describe, get, locate
+
+__all__ = [
+    "RECORDED",
+    "REGISTRY",
+    "Dataset",
+    "describe",
+    "get",
+    "locate",
+]

@@ -1,0 +1,3 @@
+from .reader import files, read
+
+__all__ = ["files", "read"]

@@ -1,0 +1,5 @@
+"""Every number, defined: name, range, direction, version and source."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

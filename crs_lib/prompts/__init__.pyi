@@ -1,0 +1,9 @@
+from .templates import digest, names, render, source, wanted
+
+__all__ = [
+    "digest",
+    "names",
+    "render",
+    "source",
+    "wanted",
+]

@@ -1,0 +1,115 @@
+"""One conversation: a scenario, its user and a system, turn by turn."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.llm.pool import Pool, scratch
+from crs_lib.llm.settings import LLMSettings
+from crs_lib.runs.ledger import Key
+from crs_lib.simulate import scenarios
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.scenarios import Scenario
+from crs_lib.simulate.user_llm import ModelWording
+from crs_lib.simulate.users import User
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import World
+
+
+def scenario(world: World, number: int, config: SimulateConfig) -> Scenario:
+    """The scenario of a session's number under the settings of a batch."""
+    return scenarios.plan(
+        world.catalog,
+        config.seed,
+        number,
+        config.n_turns,
+        arm=config.arm,
+        types=tuple(config.types),
+        rates=config.rates,
+    )
+
+
+def session(
+    world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario | None = None
+) -> Dialogue:
+    """One dialogue between a system and the scenario's user; the same for the same arguments.
+
+    The user's stream leaves the system out, so the wishes and shifts are the same for every system.
+    ``plan`` may be given to spare planning it again.
+    """
+    plan = plan or scenario(world, number, config)
+    user = User(world.catalog, plan, _realiser(world, spec, number, config))
+    system = systems.create(spec, world, config.seed, number)
+    turns: list[Turn] = []
+    for number_of_turn in range(1, config.n_turns + 1):
+        said = user.speak(number_of_turn)
+        reply = system.reply(number_of_turn, said.text, said.meta if system.sees_state else {})
+        user.hear(reply.items)
+        turns.append(Turn(USER, said.text, {"user_meta": said.meta}))
+        turns.append(Turn(SYSTEM, reply.text, _system_meta(world.catalog, reply)))
+    return Dialogue(
+        session_id=f"{number:05d}",
+        model_name=spec,
+        turns=tuple(turns),
+        true_genre=plan.true_genre,
+        shift_events=tuple(plan.events),
+        extra={"seed": config.seed, "arm": plan.arm},
+    )
+
+
+def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> ModelWording | None:
+    """What words the user's utterances; None where the templates do."""
+    if not config.user_llm:
+        return None
+    if world.llms is None:
+        raise InputError(f"user_llm {config.user_llm!r} needs language models; give the World a Pool as llms")
+    place = (config.seed, number, spec)
+    return ModelWording(world.llms, config.user_llm, world.wording, world.grounder, place)
+
+
+def _system_meta(catalog: Catalog, reply: systems.Reply) -> dict[str, Any]:
+    return {
+        "constraints": dict(reply.constraints),
+        "rec_titles": [catalog.items[item].title for item in reply.items],
+        "rec_ids": [catalog.items[item].item_id for item in reply.items],
+        "hallucinated_titles": list(reply.hallucinated),
+        **reply.extra,
+    }
+
+
+class Maker:
+    """Makes the sessions of a batch in one process; the catalogue is loaded and compiled once.
+
+    Call cache and call log lie in ``folder``; without one, where other runs of this machine find them. At the
+    nth of ``starts`` n times as many seeds are tried where a model's reply cannot be used.
+    """
+
+    def __init__(self, catalog: str, config: SimulateConfig, folder: str = "", starts: int = 1) -> None:
+        loaded = sources.load(catalog)
+        rule = LLMSettings.read(config.llm)
+        place = Path(folder) if folder else scratch(config.run)
+        self.llms = Pool(place, rule.service(starts)) if config.roles() else None
+        self.world = World(loaded, Grounder(loaded), self.llms, rule)
+        self.config = config
+        self._plan = lru_cache(maxsize=64)(lambda number: scenario(self.world, number, config))
+
+    def __call__(self, key: Key) -> str:
+        """The session as one line of JSON."""
+        plan = self._plan(key.session)
+        return session(self.world, key.system, key.session, self.config, plan).dumps()
+
+    def pool(self) -> Pool:
+        """The models; RunError where the batch has none."""
+        if self.llms is None:
+            raise RunError("this batch has no language models; this is a defect, please report it")
+        return self.llms
+
+    def halt(self) -> None:
+        """Let sessions that wait for a model end at their next call."""
+        if self.llms is not None:
+            self.llms.halt()

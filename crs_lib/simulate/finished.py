@@ -1,0 +1,44 @@
+"""The dialogues of a finished run, read from its folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import RunError
+from crs_lib.simulate.config import STUDY
+
+FAILED = "failed_sessions.csv"
+
+
+def run_folder(run: str) -> Path:
+    """``results/movies/<run>``."""
+    return paths.run_folder(STUDY, run)
+
+
+def failed_sessions(run: str) -> list[dict[str, str]]:
+    """The sessions that a finished run is without: model, session_id and error of each; often none."""
+    made = runs.finished(STUDY, run, "simulate", "03_simulate")
+    if FAILED not in made["outputs"]:
+        return []
+    frame = pd.read_csv(paths.run_folder(STUDY, run) / FAILED, dtype=str, keep_default_na=False)
+    return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
+
+
+def dialogues(run: str) -> list[Dialogue]:
+    """The finished dialogues of a run, in the order of the file; RunError names what makes them."""
+    return list(iter_dialogues(run))
+
+
+def iter_dialogues(run: str) -> Iterator[Dialogue]:
+    """The finished dialogues of a run one by one, memory flat."""
+    runs.finished(STUDY, run, "simulate", "03_simulate")
+    path = paths.run_folder(STUDY, run) / "dialogues.jsonl"
+    if not path.exists():
+        again = f"python -m crs_lib run 03_simulate -p run {run}"
+        raise RunError(f"{path.name} is gone from run {run!r}; export it again with: {again}")
+    for record in tables.read_jsonl(path):
+        yield Dialogue.from_json(record, source=path.name)

@@ -1,0 +1,10 @@
+from .base import SYSTEMS, Reply, System, World, check, create
+
+__all__ = [
+    "SYSTEMS",
+    "Reply",
+    "System",
+    "World",
+    "check",
+    "create",
+]
