@@ -16,7 +16,16 @@ from crs_lib.judge import judge, prompt
 from crs_lib.judge import ledger as judge_ledger
 from crs_lib.judge import settings as judge_settings
 from crs_lib.judge.ledger import Place, Sitting, Task
-from crs_lib.judge.records import SCORES, STAGE, add, read_records, score_table, scores_of, shown_scores, usage
+from crs_lib.judge.records import (
+    SCORES,
+    STAGE,
+    add,
+    read_records,
+    score_table,
+    scores_of,
+    shown_scores,
+    usage,
+)
 from crs_lib.judge.settings import Settings
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool, Service

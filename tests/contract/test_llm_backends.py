@@ -1,18 +1,15 @@
 """What every registered LLM backend must do; a new one is tested by being registered."""
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from ollama_server import OllamaServer
-
 from crs_lib.core.errors import InputError
 from crs_lib.llm import BACKENDS, LLM, Recorder, Reply, Request, export
+from tests.helpers.ollama_server import OllamaServer
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = Request.ask("crs", "Say this:\nhello there\n", seed=7, tags={"session": 1})

@@ -5,25 +5,22 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
-from jobs import Draws, Refuses, keys
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Ledger
+from tests.helpers.jobs import Draws, Refuses, keys
 
 pytest.importorskip("distributed", reason="needs the extra dist")
-
-UNIT = Path(__file__).resolve().parents[1] / "unit"
 
 
 def start(folder, *words):
     """One part of the cluster as a process of its own."""
     environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join([str(paths.ROOT), str(UNIT)]),
+        **os.environ, "PYTHONPATH": str(paths.ROOT),
         "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "30s",
     }  # fmt: skip
     return subprocess.Popen(

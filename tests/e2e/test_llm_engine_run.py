@@ -11,7 +11,7 @@ from crs_lib.simulate.config import SimulateConfig
 pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
 
-from engine import CONTEXT, Engine
+from tests.helpers.engine import CONTEXT, Engine
 
 
 @pytest.fixture

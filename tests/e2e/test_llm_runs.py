@@ -3,9 +3,7 @@
 import json
 import random
 
-import llm_job
 import pytest
-from ollama_server import NOISE, Faults, OllamaServer
 
 from crs_lib import evaluate, llm, simulate
 from crs_lib import judge as judging
@@ -15,6 +13,8 @@ from crs_lib.llm import template
 from crs_lib.llm.pool import Service
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.pages import report
+from tests.helpers import llm_job
+from tests.helpers.ollama_server import NOISE, Faults, OllamaServer
 
 SIZE = (2, 2, 4)  # models, sessions, turns
 

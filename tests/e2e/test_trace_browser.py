@@ -1,18 +1,14 @@
 """The trace in a real browser, opened from disk: looked at, clicked, typed into."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-import browser as chromium
 
 from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths
 from crs_lib.judge import records as judge_records
 from crs_lib.pages import trace
+from tests.helpers import browser as chromium
 
 PROGRAM = chromium.executable()
 pytestmark = [

@@ -1,7 +1,8 @@
 """The session records of a thesis log are kept for the tests of one file."""
 
 import pytest
-import thesis_data
+
+from tests.helpers import thesis_data
 
 
 @pytest.fixture(scope="module", autouse=True)

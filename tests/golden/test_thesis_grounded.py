@@ -6,7 +6,8 @@ The tolerance is that of the order of floating-point sums; nothing here is sampl
 import json
 
 import pytest
-from thesis_data import external, folder, gap, merged, sessions
+
+from tests.helpers.thesis_data import external, folder, gap, merged, sessions
 
 pytestmark = [*external, pytest.mark.slow]
 LOG, CONVENTION = "logs_50turns", "thesis_grounded"

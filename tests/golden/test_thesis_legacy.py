@@ -6,7 +6,8 @@ state and order of calls; the tolerances on means are those that another seed of
 """
 
 import pytest
-from thesis_data import external, folder, gap, merged, sessions
+
+from tests.helpers.thesis_data import external, folder, gap, merged, sessions
 
 pytestmark = [*external, pytest.mark.slow]
 LOG, REFERENCE = "logs_20turns", "logs_20turns_lda_sessions.csv"

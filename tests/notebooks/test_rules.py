@@ -1,6 +1,5 @@
 """Each static rule: a notebook that keeps them all, and one change at a time that breaks one."""
 
-import books
 import nbformat
 import pytest
 
@@ -8,6 +7,7 @@ from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks.rules import rules
+from tests.helpers import books
 
 
 @pytest.fixture(scope="module")

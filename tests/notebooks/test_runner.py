@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import books
 import nbformat
 import pytest
 
@@ -16,6 +15,7 @@ from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks.rules import load
+from tests.helpers import books
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT = """import os, sys, crs_lib, matplotlib

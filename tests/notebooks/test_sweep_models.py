@@ -1,14 +1,8 @@
 """Sweeps with language models: what is missing is said before anything starts, in one message."""
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from ollama_server import OllamaServer
 
 from crs_lib import judge as judging
 from crs_lib import notebooks, simulate
@@ -17,6 +11,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import sweeps
 from crs_lib.simulate.config import SimulateConfig
+from tests.helpers.ollama_server import OllamaServer
 
 NOBODY = "http://127.0.0.1:9"
 SIZE = {"n_sessions": 2, "n_turns": 2}

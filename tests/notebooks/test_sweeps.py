@@ -2,13 +2,13 @@
 
 import json
 
-import books
 import pytest
 
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import sweeps
+from tests.helpers import books
 
 pytestmark = pytest.mark.slow
 PLAIN = "from pathlib import Path\n\nfrom crs_lib import paths, tables"

@@ -10,8 +10,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.cosrec import evaluate, linking
 from crs_lib.retrieval.hits import Hit
 from crs_lib.retrieval.trec import read_run
-
-from .made import CURATED
+from tests.helpers.cosrec_data import CURATED
 
 RUN = {
     "C_1_0_0#0": [Hit("T1", 2.0), Hit("T2", 1.0)],

@@ -9,8 +9,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.cosrec import agreement, corpus, intents, quality, rewriting
 from crs_lib.cosrec.f1 import f1_table
 from crs_lib.cosrec.records import Conversation, Partition, Utterance
-
-from .made import CROWD, CURATED, talk
+from tests.helpers.cosrec_data import CROWD, CURATED, talk
 
 pytestmark = pytest.mark.slow
 

@@ -1,11 +1,6 @@
 """The test server can be imported, and no setting of this machine reaches a test."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,328 @@
+"""A server on loopback that speaks Ollama's REST API and the OpenAI chat endpoint, and fails on request.
+
+It answers by the rules of the template backend: the same prompt and seed give the same reply, so whole
+dialogues run on it. ``python -m tests.helpers.ollama_server --delay 0.05 --slots 8`` starts one by hand.
+"""
+
+import argparse
+import json
+import random
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from crs_lib.llm.template import answer as template_answer
+
+# What can be made to go wrong with one chat request.
+FAULTS = (
+    "drop", "400", "404", "429", "500", "503", "broken", "prose", "empty", "think", "think_field", "truncate",
+    "cut", "noise", "hang", "no_done", "error_line",
+)  # fmt: skip
+NOISE = "<script>alert(1)</script> {curly} $dollar \x00\x07\x1b[31m \u202e \ud800 </td>"
+DIGEST = "5" * 64
+
+
+@dataclass
+class Faults:
+    """Faults of one model: first those in ``plan``, one a request ("" is none), then by chance.
+
+    With ``rate`` each further request fails with that probability, in one of the ways in ``kinds``; the
+    ``seed`` and the number of the request decide, not the clock.
+    """
+
+    plan: Sequence[str] = ()
+    rate: float = 0.0
+    kinds: Sequence[str] = ("drop", "429", "500", "503", "broken", "empty")
+    seed: int = 0
+
+    def of(self, number: int) -> str:
+        if number < len(self.plan):
+            return self.plan[number]
+        chance = random.Random(f"{self.seed}/{number}")
+        return chance.choice(list(self.kinds)) if chance.random() < self.rate else ""
+
+
+class OllamaServer:
+    """The server; a context manager. ``url`` is its address, ``bodies`` the chat requests it got.
+
+    ``answer(prompt, schema, seed)`` makes the texts. ``delay`` seconds pass per answer, of which ``slots``
+    run at a time. ``faults`` are for all models, or a dict by model.
+    """
+
+    def __init__(
+        self,
+        models: dict[str, str] | Iterable[str] = ("tiny:latest",),
+        *,
+        answer: Callable[[str, Any, int], str] = template_answer,
+        faults: Faults | dict[str, Faults] | None = None,
+        delay: float = 0.0,
+        slots: int = 64,
+        context: int = 32_768,
+        version: str = "0.13.0",
+        port: int = 0,
+    ) -> None:
+        self.models = dict(models) if isinstance(models, dict) else dict.fromkeys(models, DIGEST)
+        self.answer, self.delay, self.context, self.version = answer, delay, context, version
+        self.faults = faults if isinstance(faults, dict) else dict.fromkeys(self.models, faults or Faults())
+        self.counts: Counter[str] = Counter()
+        self.given: Counter[str] = Counter()
+        self.bodies: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        self.most_at_once = self._now = 0
+        self.busy = 0.0
+        self._lock, self._slots = threading.Lock(), threading.Semaphore(slots)
+        self._stopped = threading.Event()
+        self._http = _Server(("127.0.0.1", port), _Handler)
+        self._http.owner = self
+        self.port = int(self._http.server_address[1])
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "OllamaServer":
+        threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._http.shutdown()
+        self._http.server_close()
+
+    @property
+    def chats(self) -> int:
+        """How many chat or generate requests came in, failed ones included."""
+        return self.counts["chat"]
+
+    def full(self, model: str) -> str:
+        """The model's name with its tag, as Ollama completes it."""
+        return model if model in self.models or ":" in model else f"{model}:latest"
+
+    def fault(self, body: dict[str, Any], headers: dict[str, str]) -> str:
+        """Count a chat request and say what goes wrong with it."""
+        with self._lock:
+            model = self.full(str(body.get("model")))
+            number = self.counts[f"chat {model}"]
+            self.counts.update(["chat", f"chat {model}"])
+            self.bodies.append(body)
+            self.headers.append(headers)
+            kind = self.faults.get(model, Faults()).of(number)
+            self.given.update([kind] if kind else [])
+            return kind
+
+    def work(self) -> None:
+        """Take a slot for as long as an answer takes."""
+        with self._slots:
+            with self._lock:
+                self._now += 1
+                self.most_at_once = max(self.most_at_once, self._now)
+            started = time.perf_counter()
+            self._stopped.wait(self.delay)
+            with self._lock:
+                self._now -= 1
+                self.busy += time.perf_counter() - started
+
+    def text(self, prompt: str, schema: Any, seed: int, fault: str) -> str:
+        """The text of an answer, with the fault in it."""
+        if fault == "empty":
+            return ""
+        if fault == "noise":
+            return NOISE + "x" * 1_000_000
+        text = self.answer(prompt, None if fault == "prose" else schema, seed)
+        if fault == "cut":
+            return text[: max(1, len(text) // 2)]
+        return f"<think>Let me see. {{}} </think>\n{text}" if fault == "think" else text
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the server is gone, though a connection may still be open."""
+        return self._stopped.is_set()
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, but not beyond the server's end."""
+        self._stopped.wait(seconds)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 256
+    owner: OllamaServer
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no news."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    server: _Server
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+    def do_GET(self) -> None:
+        owner = self.server.owner
+        owner.counts.update([self.path])
+        if self.path == "/api/version":
+            self._json({"version": owner.version})
+        elif self.path == "/api/tags":
+            self._json({"models": [_entry(name, digest) for name, digest in owner.models.items()]})
+        elif self.path == "/api/ps":
+            models = [{**_entry(n, d), "context_length": owner.context} for n, d in owner.models.items()]
+            self._json({"models": models})
+        elif self.path == "/v1/models":
+            data = [{"id": name, "object": "model", "max_model_len": owner.context} for name in owner.models]
+            self._json({"object": "list", "data": data})
+        elif self.path == "/stats":
+            self._json({"chats": owner.chats, "busy": owner.busy, "most_at_once": owner.most_at_once})
+        else:
+            self._json({"error": "not found"}, 404)
+
+    def do_POST(self) -> None:
+        owner = self.server.owner
+        if owner.stopped:
+            return self._hang_up()
+        body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+        model = str(body.get("model"))
+        full = owner.full(model)
+        if self.path == "/api/show":
+            if full not in owner.models:
+                return self._json({"error": f"model '{model}' not found"}, 404)
+            return self._json({"model_info": {"tiny.context_length": owner.context}, "details": {}})
+        if self.path not in ("/api/chat", "/api/generate", "/v1/chat/completions"):
+            return self._json({"error": "not found"}, 404)
+        if self.path == "/api/generate" and not body.get("prompt"):
+            owner.counts.update(["unload" if body.get("keep_alive") == 0 else "load"])
+            return self._json({"model": model, "response": "", "done": True, "done_reason": "unload"})
+        fault = owner.fault(body, {name.lower(): value for name, value in self.headers.items()})
+        if full not in owner.models:
+            return self._json({"error": f"model '{model}' not found, try pulling it first"}, 404)
+        owner.work()
+        if fault == "hang":
+            owner.wait(30)
+        if fault.isdigit():
+            said = {"400": "invalid options", "429": "too many requests"}.get(fault, "server error")
+            return self._json({"error": said}, int(fault), {"retry-after": "0"})
+        if fault == "broken":
+            return self._raw(b'{"model": "tiny", "message": {"content": "half')
+        return self._chat(body, fault)
+
+    def _chat(self, body: dict[str, Any], fault: str) -> None:
+        openai = self.path.startswith("/v1")
+        messages = body.get("messages") or [{"content": body.get("prompt", "")}]
+        prompt = "\n".join(str(m.get("content") or "") for m in messages)
+        if openai:
+            schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
+            seed = int(body.get("seed") or 0)
+        else:
+            schema = body.get("format") or None
+            seed = int((body.get("options") or {}).get("seed") or 0)
+        text = self.server.owner.text(prompt, schema, seed, fault)
+        thinking = "Let me see." if fault == "think_field" else None
+        used = 1 if fault == "truncate" else len(prompt) // 4 + len(prompt.split())
+        facts = _Facts(text, thinking, "length" if fault == "cut" else "stop", used, len(text) // 4, fault)
+        if openai:
+            return self._openai(body, facts)
+        field = "response" if self.path == "/api/generate" else "message"
+        if body.get("stream", True):
+            return self._stream(body, facts, field)
+        done = fault != "no_done"
+        return self._json({**_piece(body, facts, field, facts.text), **facts.end(done)}, drop=fault == "drop")
+
+    def _openai(self, body: dict[str, Any], facts: "_Facts") -> None:
+        message = {"role": "assistant", "content": facts.text, "reasoning_content": facts.thinking}
+        choice = {"index": 0, "message": message, "finish_reason": facts.stop}
+        usage = {"prompt_tokens": facts.used, "completion_tokens": facts.made}
+        self._json({"model": body["model"], "choices": [choice], "usage": usage}, drop=facts.fault == "drop")
+
+    def _stream(self, body: dict[str, Any], facts: "_Facts", field: str) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "application/x-ndjson")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        pieces = [facts.text[i : i + 4096] for i in range(0, len(facts.text), 4096)] or [""]
+        for piece in pieces:
+            self._chunk({**_piece(body, facts, field, piece), "done": False})
+        if facts.fault == "drop":
+            self.wfile.flush()
+            return self._hang_up()
+        if facts.fault == "error_line":
+            self._chunk({"error": "the runner stopped"})
+        elif facts.fault != "no_done":
+            self._chunk({**_piece(body, facts, field, ""), **facts.end(True)})
+        self.wfile.write(b"0\r\n\r\n")
+        self.wfile.flush()
+        return None
+
+    def _chunk(self, record: dict[str, Any]) -> None:
+        line = json.dumps(record).encode() + b"\n"
+        self.wfile.write(f"{len(line):x}\r\n".encode() + line + b"\r\n")
+
+    def _json(
+        self, record: Any, status: int = 200, headers: dict[str, str] | None = None, drop: bool = False
+    ) -> None:
+        self._raw(json.dumps(record).encode(), status, headers, drop)
+
+    def _raw(
+        self, data: bytes, status: int = 200, headers: dict[str, str] | None = None, drop: bool = False
+    ) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(data[: len(data) // 2] if drop else data)
+        self.wfile.flush()
+        if drop:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    text: str
+    thinking: str | None
+    stop: str
+    used: int
+    made: int
+    fault: str
+
+    def end(self, done: bool) -> dict[str, Any]:
+        return {
+            "done": done, "done_reason": self.stop, "prompt_eval_count": self.used, "eval_count": self.made,
+            "total_duration": 1,
+        }  # fmt: skip
+
+
+def _piece(body: dict[str, Any], facts: _Facts, field: str, text: str) -> dict[str, Any]:
+    said: Any = text
+    if field == "message":
+        said = {"role": "assistant", "content": text, "thinking": facts.thinking}
+    return {"model": body["model"], "created_at": "2026-01-01T00:00:00Z", field: said}
+
+
+def _entry(name: str, digest: str) -> dict[str, Any]:
+    return {"name": name, "model": name, "digest": digest, "size": 1, "modified_at": "2026-01-01T00:00:00Z"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="+", default=["tiny:latest"])
+    parser.add_argument("--delay", type=float, default=0.0)
+    parser.add_argument("--slots", type=int, default=64)
+    parser.add_argument("--port", type=int, default=0)
+    given = parser.parse_args()
+    with OllamaServer(given.models, delay=given.delay, slots=given.slots, port=given.port) as server:
+        print(server.url, flush=True)
+        threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

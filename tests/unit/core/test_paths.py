@@ -1,0 +1,85 @@
+"""Folders come from one place, follow the environment, and names cannot leave them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = {"CRS_DATA": paths.data, "CRS_RESULTS": paths.results, "CRS_FIGURES": paths.figures}
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"), [("CRS_DATA", "data"), ("CRS_RESULTS", "results"), ("CRS_FIGURES", "figures")]
+)
+def test_without_a_variable_folders_lie_in_the_repository(monkeypatch, variable, name):
+    monkeypatch.delenv(variable, raising=False)
+    assert FOLDERS[variable]() == ROOT / name
+    monkeypatch.setenv(variable, "")  # set but empty counts as unset
+    assert FOLDERS[variable]() == ROOT / name
+
+
+@pytest.mark.parametrize("variable", FOLDERS)
+def test_a_variable_moves_a_folder(monkeypatch, tmp_path, variable):
+    monkeypatch.setenv(variable, str(tmp_path / "a" / ".." / "b"))
+    assert FOLDERS[variable]() == tmp_path / "b"
+
+
+def test_samples_stay_in_the_repository_wherever_data_goes(monkeypatch, tmp_path):
+    monkeypatch.setenv("CRS_DATA", str(tmp_path))
+    assert paths.samples() == ROOT / "data" / "samples"
+    assert paths.external() == tmp_path / "external"
+
+
+def test_there_is_a_mirror_only_where_one_is_named(monkeypatch, tmp_path):
+    monkeypatch.delenv("CRS_MIRROR", raising=False)
+    assert paths.mirror() is None
+    monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
+    assert paths.mirror() == tmp_path
+
+
+@pytest.mark.parametrize("run", ["demo", "007", "a.b_c-d", "x" * 100])
+def test_run_folders_lie_below_their_study(run):
+    assert paths.run_folder("movies", run) == paths.results() / "movies" / run
+
+
+@pytest.mark.parametrize(
+    "run", ["", ".", "..", "-x", "../other", "a/b", "a\\b", "a b", "a:b", "x" * 101, "a\n", "é"]
+)
+def test_a_run_name_that_could_leave_its_folder_is_refused(run):
+    with pytest.raises(InputError, match="cannot be a folder"):
+        paths.run_folder("movies", run)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("ollama:llama3:instruct", "ollama-llama3-instruct"),
+        ("noisy:0.3", "noisy-0.3"),
+        ("Amélie / ça", "Amelie-ca"),
+        ("../../etc", "etc"),
+        ("...", "unnamed"),
+        ("", "unnamed"),
+        ("東京", "unnamed"),
+    ],
+)
+def test_slugs_are_plain_file_names(name, slug):
+    assert paths.slug(name) == slug
+
+
+@given(st.text())
+def test_a_slug_is_always_usable_and_stable(name):
+    slug = paths.slug(name)
+    assert slug == paths.slug(slug)
+    assert slug.isascii()
+    assert slug not in ("", ".", "..")
+    assert not set(slug) & set('/\\:*?"<>| \0')
+
+
+def test_paths_are_shown_relative_to_the_repository(tmp_path):
+    assert paths.shown(ROOT / "results" / "movies") == "results/movies"
+    assert paths.shown(tmp_path) == tmp_path.as_posix()

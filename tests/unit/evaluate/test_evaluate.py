@@ -1,0 +1,191 @@
+"""Scoring a run: its files, complete and the same every time; means and intervals by scenario."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crs_lib import evaluate, simulate
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.evaluate.run import ALL_METRICS, EvaluateConfig
+from crs_lib.score import conventions
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.thesis import legacy as thesis_legacy
+from crs_lib.views import movies as views
+from tests.helpers.films import grounder
+
+RESULT_KEYS = {
+    "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "topic_interference_leakage",
+    "topic_recovery_rate", "avg_recovery_delay", "context_adaptation_score", "judge", "detail",
+}  # fmt: skip
+SYSTEMS = ["oracle", "random", "silent"]
+FILES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.csv")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A small finished and scored run; returns its folder."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
+    simulate.simulate(
+        SimulateConfig(run="r", systems=SYSTEMS, n_sessions=4, n_turns=12, seed=3), progress=False
+    )
+    yield evaluate.evaluate(EvaluateConfig(run="r"))
+    patch.undo()
+
+
+def test_results_are_complete_by_construction(run):
+    results, turns, shifts = (evaluate.read("r", name) for name in ("results", "turns", "shifts"))
+    asked = {(system, f"{n:05d}") for system in SYSTEMS for n in range(4)}
+    assert set(zip(results["model"], results["session_id"], strict=True)) == asked
+    assert len(results) == len(asked)
+    assert set(zip(turns["model"], turns["session_id"], turns["turn"], strict=True)) == {
+        (*pair, turn) for pair in asked for turn in range(1, 13)
+    }
+    logged = sum(len(talk.shift_turns()) for talk in simulate.dialogues("r"))
+    assert len(shifts) == logged > 0
+    assert set(results.columns) >= RESULT_KEYS
+    assert set(ALL_METRICS) <= set(results.columns)
+
+
+def test_missing_is_null_with_a_reason_never_zero(run):
+    record = [json.loads(line) for line in (run / "results.jsonl").read_text().splitlines()][-1]
+    assert record["model"] == "silent"
+    assert record["novelty"] is None
+    assert record["item_recovery_delay"] is None
+    assert record["item_recovery_rate"] == 0
+    turns = evaluate.read("r", "turns").query("model == 'silent'")
+    empty = turns["cross_coherence"].isna()
+    assert (turns.loc[empty, "undefined"] == "no concept on either side").all()
+    assert (turns.loc[~empty, "undefined"] == "").all()
+    assert record["detail"]["defined_turns"]["cross_coherence"] + record["detail"]["n_both_empty_turns"] == 12
+
+
+def test_means_of_models_are_those_of_their_sessions(run):
+    table = evaluate.read("r", "model_metrics").set_index(["model", "metric"])
+    results = evaluate.read("r", "results")
+    assert len(table) == len(SYSTEMS) * len(ALL_METRICS)
+    for (model, metric), row in table.iterrows():
+        values = results.loc[results["model"] == model, metric].astype(float)
+        known = values.dropna()
+        assert (row["n"], row["n_missing"]) == (len(known), len(values) - len(known)), (model, metric)
+        if len(known):
+            assert row["mean"] == pytest.approx(known.mean(), abs=1e-9)
+            if len(known) > 1:
+                assert row["low"] - 1e-9 <= row["mean"] <= row["high"] + 1e-9
+            else:
+                assert math.isnan(row["low"])  # one scenario tells nothing of others
+        else:
+            assert math.isnan(row["mean"])
+
+
+def test_sessions_are_the_means_of_their_turns(run):
+    turns, results = (
+        evaluate.read("r", "turns"),
+        evaluate.read("r", "results").set_index(["model", "session_id"]),
+    )
+    for name in ("topic_adaptation_score", "satisfaction_corrected", "topic_interference_leakage"):
+        means = turns.groupby(["model", "session_id"])[name].mean()
+        expected = results[name].astype(float).reindex(means.index)
+        np.testing.assert_allclose(means.to_numpy(float), expected.to_numpy(), atol=1e-12)
+
+
+def test_scored_again_every_file_has_the_same_bytes(run):
+    before = {name: (run / name).read_bytes() for name in FILES}
+    evaluate.evaluate(EvaluateConfig(run="r"))
+    assert {name: (run / name).read_bytes() for name in FILES} == before
+
+
+def test_reading_checks_names_order_and_freshness(run):
+    with pytest.raises(
+        InputError, match="no table 'turn'; give one of turns, shifts, results, model_metrics"
+    ):
+        evaluate.read("r", "turn")
+    with pytest.raises(RunError, match=r"no finished 0. *_?\w+ in run 'nope'"):
+        evaluate.read("nope", "turns")
+    manifest = json.loads((run / "manifest.json").read_text())
+    entry = manifest["stages"]["evaluate"]["inputs"]
+    kept, entry["dialogues"] = entry["dialogues"], "0" * 64
+    tables.write_json(run / "manifest.json", manifest)
+    with pytest.raises(
+        RunError,
+        match="scores of run 'r' are older than its dialogues; score again: python -m crs_lib run 04_evaluate -p run r",
+    ):
+        evaluate.read("r", "turns")
+    entry["dialogues"] = kept
+    tables.write_json(run / "manifest.json", manifest)
+    assert len(evaluate.read("r", "results")) == 12
+
+
+def test_a_run_without_dialogues_names_the_command():
+    with pytest.raises(
+        RunError,
+        match="no finished 03_simulate in run 'nothing-here'; make it with: python -m crs_lib run 03_simulate -p run nothing-here",
+    ):
+        evaluate.evaluate(EvaluateConfig(run="nothing-here"))
+    assert not (paths.run_folder("movies", "nothing-here") / "results.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"convention": "thesis_groundet"}, "unknown convention 'thesis_groundet'; did you mean"),
+        ({"run": "a/b"}, "cannot be a folder"),
+    ],
+)
+def test_settings_are_checked(options, message):
+    with pytest.raises(InputError, match=message):
+        EvaluateConfig(**options)
+
+
+def test_the_frozen_catalogue_is_the_one_that_was_used(run):
+    assert len(evaluate.catalog_of("r")) == len(pd.read_parquet(run / "catalog.parquet"))
+
+
+def test_long_form_for_statistics(run):
+    table = evaluate.long(evaluate.read("r", "results"), ["item_tas", "novelty"])
+    assert list(table.columns) == ["system", "scenario", "metric", "value"]
+    assert len(table) == 12 * 2
+    with pytest.raises(InputError, match="unknown metric 'item_tass'"):
+        evaluate.long(evaluate.read("r", "results"), ["item_tass"])
+
+
+def test_dialogues_are_scored_alike_whatever_their_company(run):
+    from crs_lib.grounding.grounder import Grounder
+
+    talks, real = simulate.dialogues("r"), Grounder(evaluate.catalog_of("r"))
+    rule = conventions.get("default")
+    together = [scores.session for scores in evaluate.score_all(talks, real, rule)]
+    alone = [next(evaluate.score_all([talk], real, rule)).session for talk in reversed(talks)]
+    assert [tables.dumps(one) for one in together] == [tables.dumps(one) for one in reversed(alone)]
+
+
+def test_no_dialogues_give_no_scores():
+    assert list(evaluate.score_all([], grounder(), conventions.get("default"))) == []
+
+
+def test_the_thesis_conventions_score_a_run_and_all_that_needs_more_says_so(run):
+    """Notebook 04's cells on a run scored as the thesis did; what asks for items names the way back."""
+    config = EvaluateConfig(run="r", convention="thesis_grounded")
+    evaluate.evaluate(config)
+    turns, results, means = evaluate.scored("r")
+    assert set(means["metric"]) == set(config.metrics) < {*results.columns}
+    assert views.turn_table(turns).columns[-1] == "topic_adaptation_score"
+    assert list(views.undefined_table(turns, ["cross_coherence", "satisfaction"])) == ["system", "CC"]
+    assert len(views.scoreboard(means)) == len(SYSTEMS)
+    assert "TAS †" in views.scoreboard(means)
+    for table in ("turns", "results", "shifts", "model_metrics"):
+        with pytest.raises(RunError, match=r"under 'thesis_grounded'.*run 04_evaluate -p run r"):
+            evaluate.read("r", table)
+    evaluate.evaluate(EvaluateConfig(run="r"))
+    assert set(evaluate.read("r", "model_metrics")["metric"]) == set(EvaluateConfig(run="r").metrics)
+
+
+def test_tables_leave_out_what_the_older_convention_does_not_give():
+    turns = pd.DataFrame({"model": ["a"], "session_id": ["0"], "turn": [1], "cross_coherence": [0.5]})
+    assert list(views.turn_table(turns)) == list(turns)
+    assert views.top_concepts(turns, "missing_concepts").empty
+    assert EvaluateConfig(run="r", convention="thesis_legacy").metrics == thesis_legacy.METRICS

@@ -1,0 +1,319 @@
+"""Judges over a run: resumed, extended, counted; their scores in the results."""
+
+import json
+
+import pytest
+
+from crs_lib import judge as judging
+from crs_lib import runs, simulate
+from crs_lib.core import hashes
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.judge import prompt as judge_prompt
+from crs_lib.llm.limits import tokens_of
+from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.simulate.config import SimulateConfig
+from tests.helpers.ollama_server import Faults, OllamaServer
+
+CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A finished run of two systems, three sessions each, in a folder of its own."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    config = SimulateConfig("judged", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
+    simulate.simulate(config, progress=False)
+    return "judged"
+
+
+@pytest.fixture
+def server():
+    with OllamaServer({"j:1": "a" * 64, "k:1": "b" * 64}) as running:
+        yield running
+
+
+def judge(run, server, judges=("ollama:j:1",), samples=1, llm=None, **more):
+    llm = {"host": server.url, **(llm or {})}
+    return judging.judge_run(run, list(judges), samples, llm=llm, progress=False, **more)
+
+
+def test_every_dialogue_is_scored_for_every_construct(run, server):
+    folder = judge(run, server, samples=2)
+    assert server.chats == 6 * 3 * 2  # dialogues x constructs x samples
+    scores = judging.scores_of(run)
+    assert set(scores) == {(d.model_name, d.session_id) for d in simulate.dialogues(run)}
+    for found in scores.values():
+        assert set(found["judge"]) == CONSTRUCTS
+        assert all(1 <= value <= 5 for value in found["judge"].values())
+        assert (found["scores"], found["missing"]) == (6, 0)
+    assert len(judging.score_table(run)) == 36
+    assert len((folder / "llm_calls.jsonl").read_text().splitlines()) == 36
+    row = judging.usage(run).iloc[0]
+    assert (row["role"], row["model"], row["calls"], row["failed"]) == ("judge", "ollama:j:1", 36, 0)
+
+
+def test_again_nothing_is_asked_and_a_second_judge_leaves_the_first_alone(run, server):
+    first = (judge(run, server) / judging.SCORES).read_bytes()
+    assert (judge(run, server) / judging.SCORES).read_bytes() == first
+    assert server.chats == 18
+    judge(run, server, ["ollama:j:1", "ollama:k:1"])
+    assert server.counts["chat j:1"] == server.counts["chat k:1"] == 18
+    assert {len(row["scores"]) for row in judging.read_records(run)} == {6}
+
+
+def test_without_the_ledger_the_cache_answers(run, server):
+    first = (judge(run, server) / judging.SCORES).read_bytes()
+    folder = simulate.run_folder(run)
+    for name in (judging.SCORES, "ledger-judge.sqlite"):
+        (folder / name).unlink()
+    assert (folder / CACHE).exists()
+    assert (folder / LOG).exists()
+    assert (judge(run, server) / judging.SCORES).read_bytes() == first
+    assert server.chats == 18
+
+
+def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
+    by_rule = server.answer
+
+    def no_json_about_coherence(prompt, schema, seed):
+        return "Five points!" if "coherence" in schema["properties"] else by_rule(prompt, schema, seed)
+
+    server.answer = no_json_about_coherence
+    judge(run, server)
+    for found in judging.scores_of(run).values():
+        assert found["judge"]["coherence"] is None
+        assert found["judge"]["proactiveness"] is not None
+        assert (found["scores"], found["missing"]) == (3, 1)
+    table = judging.score_table(run)
+    assert table.loc[table["score"].isna(), "flag"].tolist() == ["unreadable"] * 6
+    assert runs.read_manifest("movies", run)["stages"]["judge"]["counts"]["missing"] == 6
+    assert server.chats == 6 * (1 + 1 + 3)  # an unusable reply is asked for again under two other seeds
+
+
+def test_calls_that_fail_leave_dialogues_for_the_next_start(run, server):
+    server.faults["j:1"] = Faults(plan=["400"] * 2)  # refused: not tried again
+    with pytest.raises(RunError, match=r"of 6 sessions failed.*Refused"):
+        judge(run, server)
+    assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
+    assert judging.scores_of(run) == {}
+    judge(run, server)
+    assert len(judging.scores_of(run)) == 6
+    assert judging.usage(run)["failed"].sum() == 2
+
+
+def test_canaries_are_judged_apart(run, server):
+    judge(run, server, canaries=["shuffled", "sticky"], n_canaries=1)
+    kinds = [row["canary"] for row in judging.read_records(run)]
+    assert kinds.count("") == 6
+    assert kinds.count("shuffled") == kinds.count("sticky") == 2
+    assert len(judging.scores_of(run)) == 6
+
+
+def test_scores_enter_a_result_and_what_was_not_judged_stays(run, server):
+    result = {
+        "model": "tracker",
+        "session_id": "00001",
+        "judge": dict.fromkeys(CONSTRUCTS),
+        "detail": {"n": 1},
+    }
+    assert judging.add(result, judging.scores_of(run)) == result
+    judge(run, server)
+    scores = judging.scores_of(run)
+    added = judging.add(result, scores)
+    assert added["judge"] == scores["tracker", "00001"]["judge"]
+    assert added["detail"] == {"n": 1, "judge_scores": 3, "judge_missing": 0}
+    assert result["judge"]["coherence"] is None
+    assert judging.add({**result, "model": "other"}, scores)["judge"]["coherence"] is None
+
+
+def test_scores_of_other_dialogues_are_refused(run, server):
+    folder = judge(run, server)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["stages"]["simulate"]["outputs"]["dialogues.jsonl"] = "0" * 64
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(RunError, match="older dialogues"):
+        judging.scores_of(run)
+
+
+def test_no_judges_no_work(run, tmp_path):
+    judging.judge_run(run, [])
+    assert judging.scores_of(run) == {}
+    assert judging.shown_scores(run)["note"].tolist() == ["run 'judged' was not judged"]
+    assert "judge" not in runs.read_manifest("movies", run)["stages"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"judges": "ollama:j"}, "give a list"),
+        ({"judges": ["ollama:j", "ollama:j"]}, "each once"),
+        ({"judges": ["olama:j"]}, "did you mean 'ollama'"),
+        ({"judges": ["template"], "samples": 0}, "samples is 0"),
+        ({"judges": ["template"], "canaries": ["shufled"]}, "did you mean 'shuffled'"),
+        (
+            {"judges": ["template"], "llm": {"offered": 4}},
+            "a judge takes no 'offered': it is the simulation's",
+        ),
+        ({"judges": ["template"], "llm": {"max_failed": 4}}, "a judge takes no 'max_failed'"),
+        ({"judges": ["template"], "llm": {"num_ctxt": 4}}, "did you mean 'num_ctx'"),
+        ({"judges": ["template"], "llm": {"think": "yes"}}, "think is 'yes'; give true, false or null"),
+        ({"judges": ["template"], "llm": {"together": 1}}, "together is 1; give true or false"),
+        ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
+    ],
+)
+def test_bad_settings_say_what_to_do(arguments, message):
+    with pytest.raises(InputError, match=message):
+        judging.judge_run("nowhere", **arguments)
+
+
+def test_a_run_without_dialogues_says_what_makes_them(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    with pytest.raises(RunError, match="no finished 03_simulate in run 'nowhere'"):
+        judging.judge_run("nowhere", ["template"])
+
+
+def test_a_judge_that_is_not_there_is_said_before_anything_is_asked(run, server):
+    with pytest.raises(RunError, match="ollama pull x:1"):
+        judge(run, server, ["ollama:x:1"])
+    assert server.chats == 0
+
+
+def test_the_models_settings_are_those_that_were_given(run, server):
+    server.context = 4096
+    with pytest.raises(RunError, match="has a context of 4096 tokens, num_ctx asks for 8192"):
+        judge(run, server)
+    asked = {"num_ctx": 4096, "num_predict": 300, "temperature": 0.1}
+    folder = judge(run, server, llm=asked)
+    assert server.chats == 18
+    assert [body["options"] for body in server.bodies] == [
+        {**asked, "seed": body["options"]["seed"]} for body in server.bodies
+    ]
+    entry = runs.read_manifest("movies", run)["stages"]["judge"]
+    assert asked.items() <= entry["parameters"]["settings"].items()
+    assert all(asked.items() <= row["settings"].items() for row in judging.read_records(run))
+    first = (folder / judging.SCORES).read_bytes()
+    judge(run, server, llm={**asked, "slots": 7})  # how, not what
+    assert server.chats == 18
+    assert (folder / judging.SCORES).read_bytes() == first
+    judge(run, server, llm={**asked, "temperature": 0.2})
+    assert server.chats == 36
+
+
+def test_a_small_context_shows_less_of_a_dialogue_by_the_declared_rule(tmp_path, monkeypatch, server):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    simulate.simulate(SimulateConfig("long", systems=["tracker"], n_sessions=1, n_turns=40), progress=False)
+    server.context = 2048
+    judge("long", server, llm={"num_ctx": 2048})
+    (trim,) = [row["trim"] for row in judging.read_records("long")]
+    assert trim["rule"] == judge_prompt.RULE
+    assert trim["left_out"]
+    assert {1, 40}.isdisjoint(trim["left_out"])
+    for body in server.bodies:
+        assert sum(tokens_of(message["content"]) for message in body["messages"]) <= 2048 - 400
+    with pytest.raises(
+        RunError, match=r"prompts of ollama:j:1 may take \d+ tokens, 200 are free; set num_ctx"
+    ):
+        judge("long", server, llm={"num_ctx": 600})
+    assert server.chats == 3
+
+
+def test_a_judge_that_thinks_is_asked_apart_from_one_that_does_not(run, server):
+    for calls, think in ((18, True), (36, False), (36, True), (36, False)):
+        judge(run, server, llm={"think": think})
+        assert server.chats == calls
+        entry = runs.read_manifest("movies", run)["stages"]["judge"]
+        assert entry["parameters"]["settings"]["think"] is think
+        assert {row["settings"]["think"] for row in judging.read_records(run)} == {think}
+    assert [body["think"] for body in server.bodies] == [True] * 18 + [False] * 18
+
+
+def test_a_later_judge_joins_the_earlier_ones(run, server):
+    together = (judge(run, server, ["ollama:j:1", "ollama:k:1"]) / judging.SCORES).read_bytes()
+    folder = simulate.run_folder(run)
+    for name in (judging.SCORES, "ledger-judge.sqlite"):
+        (folder / name).unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["stages"]["judge"]
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    judge(run, server, ["ollama:k:1"])
+    judge(run, server, ["ollama:j:1"])
+    assert (folder / judging.SCORES).read_bytes() == together
+    entry = runs.read_manifest("movies", run)["stages"]["judge"]
+    assert entry["parameters"]["judges"] == ["ollama:j:1", "ollama:k:1"]
+    assert entry["inputs"]["weights of ollama:j:1"] == "a" * 64
+    assert entry["inputs"]["weights of ollama:k:1"] == "b" * 64
+    assert {found["scores"] for found in judging.scores_of(run).values()} == {6}
+
+
+def test_judges_that_were_asked_otherwise_or_saw_less_are_kept_apart(run, server):
+    judge(run, server, ["ollama:j:1"], samples=2)
+    server.faults["k:1"] = Faults(plan=["400"])
+    with pytest.raises(RunError, match="1 of 6 sessions failed"):
+        judge(run, server, ["ollama:k:1"])
+    judge(run, server, ["ollama:j:1"])
+    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}  # k judged five of six
+    assert set(judging.score_table(run)["sample"]) == {0}
+    judge(run, server, ["ollama:k:1"])
+    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1", "ollama:k:1"}
+    before = server.chats
+    judge(run, server, ["ollama:j:1"], samples=2)
+    assert server.chats == before
+    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
+
+
+def test_of_a_judge_with_new_weights_only_the_new_scores_count(run, server):
+    judge(run, server)
+    server.models["j:1"] = "c" * 64
+    judge(run, server, canaries=["sticky"], n_canaries=1)  # asks the server, so the digest is the new one
+    judge(run, server, ["ollama:k:1"])
+    table = judging.score_table(run)
+    scores = [score for row in judging.read_records(run) for score in row["scores"]]
+    assert {(score["judge"], score["digest"][0]) for score in scores} == {
+        ("ollama:j:1", "c"),
+        ("ollama:k:1", "b"),
+    }
+    assert set(table["judge"]) == {"ollama:j:1", "ollama:k:1"}
+    assert {(row["canary"], len(row["scores"])) for row in judging.read_records(run)} == {
+        ("", 6),
+        ("sticky", 3),
+    }
+
+
+def test_a_finished_judgement_needs_no_server(run, server):
+    judge(run, server, ["ollama:j:1"], canaries=["sticky"])
+    judge(run, server, ["ollama:k:1"])
+    first = (simulate.run_folder(run) / judging.SCORES).read_bytes()
+    nobody = {"host": "http://127.0.0.1:9"}
+    for judges in (["ollama:j:1"], ["ollama:k:1", "ollama:j:1"]):
+        judge(run, server, judges, llm=nobody)
+        assert (simulate.run_folder(run) / judging.SCORES).read_bytes() == first
+    with pytest.raises(RunError, match="no Ollama server"):
+        judge(run, server, ["ollama:j:1"], llm={**nobody, "temperature": 0.3})
+
+
+def test_a_later_judge_that_fails_takes_nothing_from_the_earlier_one(run, server):
+    judge(run, server)
+    scores = judging.scores_of(run)
+    server.faults["k:1"] = Faults(plan=["400"] * 18)
+    with pytest.raises(RunError, match="6 of 6 sessions failed"):
+        judge(run, server, ["ollama:k:1"])
+    assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
+    assert judging.scores_of(run) == scores
+    assert set(judging.score_table(run)["judge"]) == {"ollama:j:1"}
+    judge(run, server, ["ollama:k:1"])
+    assert {found["scores"] for found in judging.scores_of(run).values()} == {6}
+
+
+def test_scores_of_dialogues_that_are_gone_do_not_outlive_a_failure(run, server):
+    folder = judge(run, server)
+    with (folder / "dialogues.jsonl").open("a") as file:
+        file.write((folder / "dialogues.jsonl").read_text().splitlines()[0] + "\n")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["stages"]["simulate"]["outputs"]["dialogues.jsonl"] = hashes.sha256(folder / "dialogues.jsonl")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    server.faults["k:1"] = Faults(plan=["400"] * 21)
+    with pytest.raises(RunError, match="7 of 7 sessions failed"):
+        judge(run, server, ["ollama:k:1"])
+    assert judging.scores_of(run) == {}
+    with pytest.raises(RunError, match="was not judged; do it with"):
+        judging.read_records(run)

@@ -1,0 +1,276 @@
+"""LLM against a real server: faults, cache, log, slots, endpoints, and keys that stay at home."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crs_lib.core.errors import InputError
+from crs_lib.llm import LLM, Cache, LLMError, Recorder, Reply, Request, Retry, export, usage
+from tests.helpers.ollama_server import DIGEST, FAULTS, NOISE, Faults, OllamaServer
+
+QUICK = Retry(waits=2, seeds=2, first=0.0, longest=0.0)
+PROMPT = "What would you suggest out of these:\n- Heat (1995)\n- Ronin (1998)\n"
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 5}}, "required": ["n"]}
+
+
+def ask(text: str = PROMPT, **rest: Any) -> Request:
+    return Request.ask("crs", text, **{"seed": 1, **rest})
+
+
+# What one fault leads to: the kinds that were retried, or the kind that was raised, with a schema asked for.
+OUTCOMES = {
+    "drop": "dropped", "429": "busy", "500": "busy", "503": "busy", "broken": "garbled", "prose": "bad reply",
+    "empty": "empty", "noise": "bad reply", "hang": "timeout", "no_done": "dropped", "cut": "cut",
+    "think": None, "think_field": None,
+    "400": "!refused", "404": "!model missing", "truncate": "!prompt cut",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fault", [*OUTCOMES, "error_line"])
+def test_one_fault_is_repaired_or_raised_as_the_table_says(fault: str, stream: bool) -> None:
+    outcome = {**OUTCOMES, "error_line": "busy" if stream else None}[fault]
+    server = OllamaServer(faults=Faults([fault]))
+    options = {"host": server.url, "timeout": 1.0, "stream": stream}
+    with server, LLM("ollama:tiny", retry=QUICK, **options) as llm:
+        if outcome and outcome.startswith("!"):
+            with pytest.raises(LLMError) as caught:
+                llm.complete(ask(schema=SCHEMA))
+            assert (caught.value.kind, caught.value.attempts, server.chats) == (outcome[1:], 1, 1)
+        else:
+            reply = llm.complete(ask(schema=SCHEMA))
+            assert reply.tried == ((outcome,) if outcome else ())
+            assert reply.attempts == server.chats == 1 + bool(outcome)
+            assert json.loads(reply.text)["n"] <= 5
+            assert reply.thinking.startswith("Let me see." if fault.startswith("think") else "")
+
+
+def test_every_fault_of_the_server_is_tested() -> None:
+    assert {*FAULTS} == {*OUTCOMES, "error_line"}
+
+
+@pytest.mark.parametrize("fault", ["drop", "500", "empty", "broken"])
+def test_a_fault_that_stays_is_raised_with_its_history(fault: str, tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.sqlite")
+    cache = Cache(tmp_path / "cache.sqlite")
+    with OllamaServer(faults=Faults([fault] * 9)) as server:
+        llm = LLM("ollama:tiny", host=server.url, retry=QUICK, recorder=recorder, cache=cache)
+        with llm, pytest.raises(LLMError) as caught:
+            llm.complete(ask(tags={"session": 4}))
+    assert caught.value.attempts == server.chats == 3
+    (row,) = recorder.rows()
+    assert (row["session"], row["error"], row["attempts"]) == (4, caught.value.kind, 3)
+    assert row["tried"] == [caught.value.kind] * 2 and row["text"] == "" and len(cache) == 0
+
+
+def test_what_is_sent_is_what_was_asked() -> None:
+    with OllamaServer() as server, LLM("ollama:tiny", host=server.url, options={"temperature": 0.3}) as llm:
+        llm.complete(ask(system=None, options={"top_k": 5}, schema=SCHEMA))
+    (body,) = server.bodies
+    assert body["options"] == {"num_ctx": 8192, "num_predict": 512, "temperature": 0.3, "top_k": 5, "seed": 1}
+    assert (body["format"], body["keep_alive"], body["stream"]) == (SCHEMA, "30m", False)
+    assert body["messages"] == [{"role": "user", "content": PROMPT}]
+    assert "think" not in body
+
+
+def test_the_openai_endpoint_gets_its_own_names() -> None:
+    with OllamaServer(["m"]) as server, LLM("openai:m", host=server.url + "/v1") as llm:
+        reply = llm.complete(ask(options={"repeat_penalty": 1.1}, schema=SCHEMA))
+    (body,) = server.bodies
+    assert (body["max_tokens"], body["repetition_penalty"], body["seed"]) == (512, 1.1, 1)
+    assert body["response_format"]["json_schema"]["schema"] == SCHEMA and "num_ctx" not in body
+    assert (reply.digest, reply.stop) == ("model:m", "stop")
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [("drop", "dropped"), ("429", "busy"), ("broken", "garbled"), ("prose", "bad reply"), ("cut", "cut"),
+     ("think_field", None), ("404", "!model missing"), ("400", "!refused"), ("truncate", "!prompt cut")],
+)  # fmt: skip
+def test_the_openai_endpoint_fails_in_the_same_words(fault: str, kind: str | None) -> None:
+    with OllamaServer(["m"], faults=Faults([fault])) as server:
+        llm = LLM("openai:m", host=server.url, retry=QUICK)
+        if kind and kind.startswith("!"):
+            with llm, pytest.raises(LLMError) as caught:
+                llm.complete(ask(schema=SCHEMA))
+            assert caught.value.kind == kind[1:]
+        else:
+            with llm:
+                reply = llm.complete(ask(schema=SCHEMA))
+            assert reply.tried == ((kind,) if kind else ())
+
+
+@pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
+def test_a_misspelt_option_is_an_error_before_anything_is_sent(spec: str) -> None:
+    with OllamaServer() as server, LLM(spec, host=server.url) as llm:
+        with pytest.raises(InputError, match="did you mean 'temperature'"):
+            llm.complete(ask(options={"temprature": 0.0}))
+        assert server.chats == 0
+
+
+def test_a_second_run_sends_nothing(tmp_path: Path) -> None:
+    requests = [ask(replicate=i) for i in range(5)]
+    with OllamaServer() as server:
+        runs = []
+        for _ in range(2):
+            llm = LLM("ollama:tiny", host=server.url, cache=Cache(tmp_path / "cache.sqlite"))
+            runs.append([reply.text for reply in llm.gather(requests) if isinstance(reply, Reply)])
+            llm.close()
+        assert runs[0] == runs[1] and server.chats == 5
+
+
+def test_other_weights_under_the_same_name_are_asked_anew(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache.sqlite")
+    with OllamaServer({"tiny:latest": "a" * 64}) as old, OllamaServer({"tiny:latest": "b" * 64}) as new:
+        digests = [LLM("ollama:tiny", host=s.url, cache=cache).complete(ask()).digest for s in (old, new)]
+        assert digests == ["a" * 64, "b" * 64] and (old.chats, new.chats) == (1, 1)
+        with pytest.raises(LLMError, match="different weights") as caught:
+            LLM("ollama:tiny", host=f"{old.url},{new.url}").complete(ask())
+        assert caught.value.kind == "refused"
+
+
+def test_a_fifth_of_the_calls_fails_and_nothing_is_lost(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.sqlite")
+    faults = Faults(rate=0.2, seed=3)
+    requests = [ask(f"{PROMPT}{i}", tags={"session": i}) for i in range(100)]
+    with OllamaServer(faults=faults) as shaky, OllamaServer() as steady:
+        retry = Retry(waits=8, seeds=4, first=0.0, longest=0.0)
+        with LLM("ollama:tiny", host=shaky.url, retry=retry, recorder=recorder, slots=4) as llm:
+            found = llm.gather(requests)
+        with LLM("ollama:tiny", host=steady.url) as llm:
+            expected = llm.gather(requests)
+    seeded = [i for i, r in enumerate(found) if isinstance(r, Reply) and "empty" in r.tried]
+    assert all(isinstance(reply, Reply) for reply in found)
+    same = [i for i in range(100) if i not in seeded]  # an empty reply is asked again with another seed
+    assert [found[i].text for i in same] == [expected[i].text for i in same]  # type: ignore[union-attr]
+    rows = list(recorder.rows())
+    assert [row["session"] for row in rows] == list(range(100))
+    assert sum(row["attempts"] for row in rows) == shaky.chats == 100 + sum(len(row["tried"]) for row in rows)
+    assert sum(len(row["tried"]) for row in rows) == sum(shaky.given.values()) > 10
+
+
+def test_slots_bound_what_is_under_way_at_once() -> None:
+    with OllamaServer(delay=0.02) as server, LLM("ollama:tiny", host=server.url, slots=3) as llm:
+        replies = llm.gather([ask(f"{PROMPT}{i}") for i in range(12)])
+    assert len(replies) == 12 and 1 < server.most_at_once <= 3
+
+
+def test_several_servers_share_the_work_and_one_may_die() -> None:
+    with OllamaServer(delay=0.01) as one, OllamaServer(delay=0.01) as two:
+        llm = LLM("ollama:tiny", host=f"{one.url},{two.url}", slots=2, retry=QUICK)
+        llm.gather([ask(f"{PROMPT}{i}") for i in range(8)])
+        assert one.chats > 0 and two.chats > 0 and one.chats + two.chats == 8
+        one.__exit__()
+        replies = llm.gather([ask(f"{PROMPT}again {i}") for i in range(8)])
+        llm.close()
+    assert {reply.endpoint for reply in replies if isinstance(reply, Reply)} == {two.url}
+    assert len([reply for reply in replies if isinstance(reply, Reply)]) == 8
+
+
+def test_it_works_where_an_event_loop_runs_already() -> None:
+    async def notebook() -> list[str]:
+        with OllamaServer() as server:
+            llm = LLM("ollama:tiny", host=server.url)
+            return [llm.complete(ask()).text, (await llm.acomplete(ask())).text]
+
+    first, second = asyncio.run(notebook())
+    assert first == second != ""
+
+
+def test_a_mistake_in_one_request_of_many_is_said_once() -> None:
+    with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
+        with pytest.raises(InputError, match="num_ctx"):
+            llm.gather([ask(options={"num_ctx": 0}), ask(options={"num_ctx": 0})])
+        with pytest.raises(InputError, match="no messages"):
+            llm.complete(Request((), "crs"))
+
+
+def test_no_server_says_how_to_start_one() -> None:
+    llm = LLM("ollama:tiny", host="127.0.0.1:1", retry=QUICK)
+    with pytest.raises(LLMError, match=r"no server answers|ollama serve") as caught:
+        llm.complete(ask())
+    assert caught.value.kind == "unreachable" and caught.value.attempts == 3
+
+
+def test_a_key_is_sent_only_when_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("OLLAMA_API_KEY", "s3cret-ollama")
+    monkeypatch.setenv("OPENAI_API_KEY", "s3cret-openai")
+    recorder = Recorder(tmp_path / "calls.sqlite")
+    with OllamaServer(["tiny:latest"]) as server:
+        for spec in ("ollama:tiny", "openai:tiny:latest"):
+            for send in (False, True):
+                with LLM(spec, host=server.url, send_key=send, recorder=recorder) as llm:
+                    llm.complete(ask())
+    sent = [headers.get("authorization") for headers in server.headers]
+    assert sent == [None, "Bearer s3cret-ollama", None, "Bearer s3cret-openai"]
+    export([recorder.path], tmp_path / "llm_calls.jsonl")
+    assert "s3cret" not in (tmp_path / "llm_calls.jsonl").read_text()
+
+
+def test_a_key_that_is_asked_for_must_be_there() -> None:
+    with pytest.raises(InputError, match="OLLAMA_API_KEY is not set"):
+        LLM("ollama:tiny", send_key=True)
+
+
+def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.sqlite")
+    server = OllamaServer(faults=Faults(["noise"]))
+    with server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
+        reply = llm.complete(ask())
+    assert len(reply.text) > 1_000_000 and "\ud800" not in reply.text
+    assert reply.text.startswith(NOISE[:40])
+    export([recorder.path], tmp_path / "llm_calls.jsonl")
+    (line,) = (tmp_path / "llm_calls.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(line)["text_cut"] is True and len(line) < 25_000
+
+
+def test_usage_adds_up(tmp_path: Path) -> None:
+    cache, recorder = Cache(tmp_path / "cache.sqlite"), Recorder(tmp_path / "calls.sqlite")
+    server = OllamaServer(faults=Faults(["", "500", "", "400"]))
+    llm = LLM("ollama:tiny", host=server.url, cache=cache, recorder=recorder, retry=QUICK)
+    with server, llm:
+        replies = [llm.complete(ask()), llm.complete(ask("other words"))]
+        llm.complete(ask())
+        with pytest.raises(LLMError):
+            llm.complete(ask("refused"))
+    table = usage(recorder.rows())
+    (row,) = table.to_dict("records")
+    assert (row["calls"], row["cache_hits"], row["failed"], row["attempts"]) == (4, 1, 1, 1 + 2 + 0 + 1)
+    assert row["tokens_in"] == sum(reply.tokens_in or 0 for reply in replies)
+    assert row["tokens_out"] == sum(reply.tokens_out or 0 for reply in replies)
+    assert row["seconds"] == pytest.approx(sum(reply.seconds for reply in replies), abs=1e-5)
+    assert usage([]).empty and list(usage([])) == list(table)
+    with pytest.raises(InputError, match="no call log"):
+        usage(tmp_path / "none.jsonl")
+
+
+def test_logs_of_several_workers_are_joined_in_order(tmp_path: Path) -> None:
+    logs = [Recorder(tmp_path / f"calls-{worker}.sqlite") for worker in range(2)]
+    for session in (10, 9, 2):
+        logs[session % 2].add({"session": session}, {"session": session})
+    assert export([log.path for log in logs], tmp_path / "llm_calls.jsonl") == 3
+    lines = (tmp_path / "llm_calls.jsonl").read_text().splitlines()
+    assert [json.loads(line)["session"] for line in lines] == [2, 10, 9]  # by file, then by session
+
+
+def test_memory_is_freed_on_request() -> None:
+    with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
+        llm.unload()
+        assert server.counts["unload"] == 1 and server.chats == 0
+    LLM("template").unload()  # nothing to free
+
+
+def test_memory_is_freed_on_the_servers_that_are_left() -> None:
+    with OllamaServer() as server, LLM("ollama:tiny", host=f"127.0.0.1:1,{server.url}") as llm:
+        with pytest.raises(LLMError, match=r"no Ollama server at http://127\.0\.0\.1:1"):
+            llm.unload()
+        assert server.counts["unload"] == 1
+
+
+def test_the_digest_of_the_weights_is_in_the_reply() -> None:
+    with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
+        reply = llm.complete(ask())
+    assert (reply.digest, reply.endpoint, reply.cache_hit) == (DIGEST, server.url, False)

@@ -1,0 +1,123 @@
+"""A real engine with random weights behind the real client: what models can do to us, they do."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crs_lib import prompts
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.core.tables import read_jsonl
+from crs_lib.judge.judge import Settings, judge_session
+from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, export
+from crs_lib.llm.preflight import Need, preflight
+from crs_lib.llm.text import fence, one_line
+
+pytest.importorskip("xllamacpp", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
+pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[llmtest]'")
+
+from tests.helpers.engine import CONTEXT, Engine
+
+OPTIONS = {"num_ctx": CONTEXT, "num_predict": 60, "temperature": 1.0}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "evidence": {"type": "string", "maxLength": 20},
+        "score": {"type": "integer", "minimum": 1, "maximum": 5},
+    },
+    "required": ["evidence", "score"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    with Engine(tmp_path_factory.mktemp("engine")) as running:
+        yield running
+
+
+@pytest.fixture
+def llm(engine: Engine) -> Iterator[LLM]:
+    with LLM(
+        f"ollama:{engine.model}", host=engine.url, options=OPTIONS, retry=Retry(first=0, longest=0)
+    ) as made:
+        yield made
+
+
+def ask(text: str, seed: int = 1, **rest: object) -> Request:
+    return Request.ask("crs", text, seed=seed, **rest)
+
+
+def test_preflight_knows_it(engine: Engine) -> None:
+    (row,) = preflight(
+        [Need("crs", f"ollama:{engine.model}", OPTIONS, settings={"host": engine.url})]
+    ).to_dict("records")
+    assert (row["digest"], row["context"], row["num_ctx"]) == (engine.digest, CONTEXT, CONTEXT)
+
+
+def test_equal_seeds_give_equal_replies_and_others_do_not(llm: LLM) -> None:
+    texts = [llm.complete(ask("hello", seed)).text for seed in (1, 1, 2, 3)]
+    assert texts[0] == texts[1] and len({*texts}) == 3
+
+
+def test_tokens_and_stops_are_the_engines_own(llm: LLM, engine: Engine) -> None:
+    reply = llm.complete(ask("hello there"))
+    sent = "<user>hello there</user>\n<assistant>"
+    assert reply.tokens_in == len(sent) + 1  # a token a byte, and the one that begins
+    assert (reply.tokens_out, reply.stop, reply.digest) == (60, "length", engine.digest)
+
+
+def test_a_schema_is_kept_by_any_weights(llm: LLM) -> None:
+    for seed in range(5):
+        reply = llm.complete(ask("score it", seed, schema=SCHEMA, options={"num_predict": 800}))
+        assert 1 <= json.loads(reply.text)["score"] <= 5
+
+
+def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(llm: LLM) -> None:
+    with pytest.raises(LLMError) as ours:
+        llm.complete(ask("word " * 12_000))
+    assert ours.value.kind == "prompt too long" and "raise num_ctx" in str(ours.value)
+    with pytest.raises(LLMError) as theirs:  # a token a byte: more than our estimate
+        llm.complete(ask("longer" * 3_000))
+    assert theirs.value.kind == "prompt too long" and theirs.value.attempts == 1
+    assert "context" in str(theirs.value)
+
+
+def test_noise_is_logged_shown_and_read_back(llm: LLM, tmp_path: Path) -> None:
+    recorder = llm.recorder = Recorder(tmp_path / "calls.sqlite")
+    replies = llm.gather([ask("hello", seed, tags={"turn": seed}) for seed in range(30)])
+    texts = [reply.text for reply in replies if isinstance(reply, Reply)]
+    assert len(texts) == 30 and any(not text.isprintable() for text in texts)
+    export([recorder.path], tmp_path / "llm_calls.jsonl")
+    assert [row["text"] for row in read_jsonl(tmp_path / "llm_calls.jsonl")] == texts
+    turns = tuple(t for text in texts for t in (Turn(USER, "hello"), Turn(SYSTEM, text)))
+    dialogue = Dialogue("1", llm.spec, turns)
+    assert Dialogue.from_json(json.loads(dialogue.dumps())) == dialogue
+    assert "<script" not in dialogue._repr_html_()
+
+
+def test_a_session_and_its_judge(llm: LLM, engine: Engine) -> None:
+    turns: list[Turn] = []
+    for number in range(1, 4):
+        said = f"A drama, please ({number})."
+        text = f"USER: {one_line(said)}"
+        prompt = prompts.render(
+            "movies/crs_reply", wishes="- genre: drama", candidates="- Heat (1995)\n- Ronin (1998)", most=2,
+            conversation=text, fence=fence([text]),
+        )  # fmt: skip
+        turns += [Turn(USER, said, {"user_meta": {"constraints": {"genre": "drama"}}})]
+        turns += [Turn(SYSTEM, llm.complete(ask(prompt, number)).text)]
+    settings = Settings(num_ctx=CONTEXT, num_predict=400, temperature=1.0)
+    record = judge_session(Dialogue("1", llm.spec, tuple(turns)), [llm.spec], 1, lambda spec: llm, settings)
+    assert len(record["scores"]) == 3
+    for row in record["scores"]:
+        assert row["score"] in (1, 2, 3, 4, 5) or row["flag"] == "unreadable"
+        assert row["digest"] in (engine.digest, None)
+    assert record["missing"] == sum(row["score"] is None for row in record["scores"])
+
+
+def test_the_engines_own_endpoint_speaks_openai(engine: Engine) -> None:
+    with LLM(f"openai:{engine.model}", host=engine.openai_url, options=OPTIONS) as llm:
+        first, second = llm.complete(ask("hello")), llm.complete(ask("hello"))
+    assert first.text == second.text and first.tokens_out == 60

@@ -1,0 +1,100 @@
+"""The backends without a server: script, template, replay."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from crs_lib.core.errors import RunError
+from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, export
+from crs_lib.llm.errors import Busy, NotRecorded, ScriptEnded
+from crs_lib.llm.template import answer, candidates
+from tests.helpers.ollama_server import OllamaServer
+
+PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2. Fargo (1996)\nno: (1990)\n"
+
+
+def test_a_script_is_spoken_in_order_and_ends() -> None:
+    llm = LLM("scripted", answers=["one", lambda r: r.messages[-1].content.upper()])
+    assert [llm.complete(Request.ask("crs", "hi")).text for _ in range(2)] == ["one", "HI"]
+    with pytest.raises(ScriptEnded, match="2 answers, this is call 3"):
+        llm.complete(Request.ask("crs", "hi"))
+
+
+def test_a_script_can_fail_once() -> None:
+    llm = LLM("scripted", answers=[Busy("full"), "", "ok"], retry=Retry(first=0, longest=0))
+    reply = llm.complete(Request.ask("crs", "hi"))
+    assert (reply.text, reply.tried) == ("ok", ("busy", "empty"))
+
+
+def test_the_template_offers_what_the_prompt_offers() -> None:
+    assert [(c.id, c.title) for c in candidates(PROMPT)] == [("m1", "Heat"), ("m2", "Ronin"), ("", "Fargo")]
+    named = {answer(PROMPT, None, seed).split("How about ")[1].split("?")[0] for seed in range(40)}
+    assert named == {"Heat", "Ronin", "Fargo"}
+    assert (
+        answer("Say this, in this order:\n- I like it\n- more, please\n\nrest", None, 0)
+        == "I like it more, please"
+    )
+    assert answer("nothing to go by", None, 0) == "Noted."
+
+
+def test_the_template_keeps_a_schema() -> None:
+    schema = {
+        "type": "object",
+        "$defs": {"S": {"type": "object", "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}}}},
+        "properties": {
+            "reply": {"type": "string"}, "ids": {"type": "array", "items": {"type": "string", "enum": ["m1", "m2"]}},
+            "a": {"$ref": "#/$defs/S"}, "b": {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
+            "c": {"const": 3}, "d": {"type": "array", "items": {"type": "number"}, "minItems": 2},
+        },
+        "required": ["reply", "ids", "a", "b", "c", "d"],
+    }  # fmt: skip
+    seen = [
+        json.loads(LLM("template").complete(Request.ask("crs", PROMPT, seed=i, schema=schema)).text)
+        for i in range(30)
+    ]
+    assert {record["a"]["score"] for record in seen} == {1, 2, 3, 4, 5}
+    for record in seen:
+        named = [c for c in candidates(PROMPT) if c.title in record["reply"]]
+        assert len(named) == 1 and record["ids"][0] in ("m1", "m2")
+        assert named[0].id in ("", record["ids"][0])  # the id and the words speak of the same movie
+
+
+def test_a_run_can_be_replayed_without_its_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    folder = tmp_path / "movies" / "night"
+    recorder = Recorder(folder / "calls.sqlite")
+    requests = [Request.ask("crs", f"{PROMPT}{i}", seed=i, options={"temperature": 0.5}) for i in range(4)]
+    with OllamaServer() as server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:
+        live = llm.gather(requests)
+    export([recorder.path], folder / "llm_calls.jsonl")
+    replayed = LLM("replay:night").gather(requests)
+    assert [r.text for r in live if isinstance(r, Reply)] == [
+        r.text for r in replayed if isinstance(r, Reply)
+    ]
+    assert len(replayed) == 4 and replayed[0].digest == live[0].digest  # type: ignore[union-attr]
+    with pytest.raises(NotRecorded, match="0 different replies"):
+        LLM("replay:movies/night").complete(Request.ask("crs", "new"))
+
+
+def test_a_replay_does_not_choose_between_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    folder, request = tmp_path / "movies" / "two", Request.ask("crs", "hi", seed=1)
+    recorder = Recorder(folder / "calls.sqlite")
+    with (
+        OllamaServer(["a:1"], answer=lambda *_: "from a") as one,
+        OllamaServer(["b:1"], answer=lambda *_: "from b") as two,
+    ):
+        for spec, server in (("ollama:a:1", one), ("ollama:b:1", two)):
+            with LLM(spec, host=server.url, recorder=recorder) as llm:
+                llm.complete(request)
+    export([recorder.path], folder / "llm_calls.jsonl")
+    with pytest.raises(LLMError, match=r"2 different replies .* name one model"):
+        LLM("replay:two").complete(request)
+    assert LLM("replay:two", model="ollama:b:1").complete(request).text == "from b"
+
+
+def test_a_run_without_calls_cannot_be_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    with pytest.raises(RunError, match=r"llm_calls\.jsonl to replay"):
+        LLM("replay:nothing")

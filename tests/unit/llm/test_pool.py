@@ -1,0 +1,98 @@
+"""The models of a run: one LLM a spec, cache and log in its folder, halted and drained."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.tables import read_jsonl
+from crs_lib.llm import LLM, Recorder, Request
+from crs_lib.llm.pool import CACHE, LOG, Pool, Service, drain_scratch, scratch
+from tests.helpers.ollama_server import OllamaServer
+
+
+def ask(text: str = "hello") -> Request:
+    return Request.ask("crs", text, seed=1, tags={"session": 3})
+
+
+def test_a_spec_is_one_llm_and_its_calls_are_cached_and_logged(tmp_path: Path) -> None:
+    with Pool(tmp_path) as pool:
+        assert pool("template") is pool("template")
+        assert not pool.complete("template", ask()).cache_hit
+        assert pool.complete("template", ask()).cache_hit
+    assert (tmp_path / CACHE).exists()
+    assert [row["cache_hit"] for row in Recorder(tmp_path / LOG).rows()] == [False, True]
+
+
+def test_without_a_folder_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Pool(None) as pool:
+        pool.complete("template", ask())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_halted_it_refuses_further_calls() -> None:
+    with Pool(None, made={"scripted": LLM("scripted", answers=["a", "b"])}) as pool:
+        assert pool.complete("scripted", ask()).text == "a"
+        pool.halt()
+        with pytest.raises(RunError, match="started again, it continues"):
+            pool.complete("scripted", ask())
+        pool.unload("scripted")
+
+
+def test_backends_get_the_settings_they_take() -> None:
+    service = Service("gpu1", 5.0, backend={"think": False})
+    assert service.settings_for("ollama:a") == {"host": "gpu1", "timeout": 5.0, "think": False}
+    assert service.settings_for("openai:a") == {"host": "gpu1", "timeout": 5.0}
+    assert service.settings_for("template") == {}
+    assert Service().settings_for("openai:a") == {"timeout": 300.0}
+    with pytest.raises(InputError, match="did you mean 'ollama'"):
+        service.settings_for("olama:a")
+
+
+def test_twice_as_many_sessions_as_the_servers_have_slots() -> None:
+    with Pool(None, Service("gpu1,gpu2", slots=5)) as pool:
+        assert pool.width(["ollama:a", "template"]) == 20
+        assert pool.width([]) == 1
+
+
+def test_a_slot_that_comes_free_finds_its_next_call_on_the_server() -> None:
+    service = Service(slots=3)
+    with OllamaServer(delay=0.05) as server, Pool(None, Service(server.url, slots=3)) as pool:
+        requests = [Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)]
+        pool("ollama:tiny").gather(requests)
+    assert service.at_once == 6 == server.most_at_once
+
+
+def test_scratch_is_this_users_own_and_is_drained_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRS_SCRATCH", str(tmp_path))
+    folder = scratch("thesis")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    with Pool(folder) as pool:
+        pool.complete("template", ask("one"))
+        pool.complete("template", ask("two"))
+    rows = drain_scratch("thesis")
+    assert len(rows) == 2
+    assert drain_scratch("thesis") == drain_scratch("never used") == []
+    home = Recorder(tmp_path / LOG)
+    home.put(rows)
+    assert [row["session"] for row in home.rows()] == [3, 3]
+
+
+def test_a_replay_may_keep_to_one_model_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crs_lib.llm.calls import export_all
+
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    folder = tmp_path / "movies" / "run"
+    for spec, said in (("scripted", "yes"), ("template", "")):
+        recorder = Recorder(folder / LOG)
+        LLM(spec, recorder=recorder, **({"answers": [said]} if said else {})).complete(ask("a:\nno"))
+        recorder.close()
+    assert export_all(folder) == len(list(read_jsonl(folder / "llm_calls.jsonl"))) == 2
+    assert LLM("replay:run@scripted").complete(ask("a:\nno")).text == "yes"
+    assert LLM("replay:run@template").complete(ask("a:\nno")).text == "no"
+    with pytest.raises(Exception, match="2 different replies"):
+        LLM("replay:run").complete(ask("a:\nno"))

@@ -1,0 +1,93 @@
+"""Template files: alternatives, slots, and enough variety that users do not sound alike."""
+
+import pytest
+
+from crs_lib.catalog import fields, phrases, sources
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.prompts import wording
+from crs_lib.simulate import scenarios
+from tests.helpers.films import grounder
+from tests.helpers.wordings import every_text, expansions
+
+FILES = ("user", "system")
+
+
+def test_a_line_is_compiled_into_text_choices_and_slots():
+    line = wording.compile_line("{Hi|Hello}, I want $wish.")
+    assert expansions(line, "X") == ["Hi, I want X.", "Hello, I want X."]
+    assert [type(part) for part in line] == [tuple, str, wording.Slot, str]
+
+
+@pytest.mark.parametrize("where", ["sample", "ten"])
+@pytest.mark.parametrize("name", FILES)
+def test_the_words_around_the_slots_name_no_concept_and_no_title(name, where):
+    grounder_ = grounder() if where == "ten" else Grounder(sources.load())
+    texts = [text for found in every_text(name).values() for text in found]
+    assert len(texts) > 80
+    named = [text for text, codes in zip(texts, grounder_.ground(texts).sets(), strict=True) if codes]
+    assert named == []
+    assert [text for text in texts if grounder_.titles(text)] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_line_is_broken_or_written_twice(name):
+    for section, texts in every_text(name).items():
+        assert texts, section
+        if not section.startswith(("phrase_", "bridge_", "noun", "item")):
+            assert len(set(texts)) == len(texts), section
+        assert not [text for text in texts if set("{}|$") & set(text)], section
+
+
+def test_every_act_and_shift_of_a_scenario_has_words():
+    acts = {"initial", "refine", "hesitate", "aside", "contradiction", "follow_up", "insist", "nothing_named"}
+    shifts = {f"shift_{kind}" for kind in scenarios.ALL_TYPES} | {"shift_contradict_new"}
+    assert {*acts, *scenarios.QUESTIONS, *shifts} <= set(wording.sections("user"))
+
+
+def test_every_field_that_carries_a_wish_or_a_bridge_has_a_phrase():
+    have = set(wording.sections("user"))
+    wished = {f"phrase_{name}" for name in fields.SHIFT_FIELDS if name != "genre"}
+    bridges = {f"bridge_{name}" for name, row in fields.FIELDS.items() if row.bridge}
+    assert wished | bridges <= have
+
+
+def test_every_wish_in_words_is_found_again_in_any_field():
+    ten = grounder()
+    wishes = {
+        "genre": "Drama",
+        "actor": "Ada Quill",
+        "director": "Zoe Tarn",
+        "writer": "Mo Reed",
+        "language": "French",
+        "year": "1988",
+    }
+    assert set(wishes) == set(fields.SHIFT_FIELDS)
+    for i in range(40):
+        said = phrases.wish(wishes, stream(i, "wish"))
+        assert {fields.concept(*wish) for wish in wishes.items()} <= ten.topic_set(said), said
+
+
+def test_a_wish_in_words():
+    draw = stream(1, "wording")
+    assert phrases.wish({}, draw).startswith("good ")
+    assert phrases.wish({"genre": "Drama"}, draw).startswith("drama ")
+
+
+def test_openings_are_many():
+    said = {wording.say("user", "initial", stream(i, "opening"), wish="drama films") for i in range(300)}
+    assert len(said) >= 50
+    assert all(text[0].isupper() and "  " not in text for text in said)
+
+
+@pytest.mark.parametrize("value", ["$wish", "{a|b}", "100% $", "a|b"])
+def test_slots_are_filled_in_as_they_are(value):
+    assert value in wording.say("user", "question_plot", stream(3, "x"), title=value)
+
+
+def test_unknown_sections_and_missing_slots_are_errors():
+    with pytest.raises(InputError, match=r"user.wording has no templates under \[greeting\]"):
+        wording.phrase("user", "greeting", stream(1, "x"))
+    with pytest.raises(InputError, match=r"user.wording, \[initial\]: a template needs \$wish"):
+        wording.phrase("user", "initial", stream(1, "x"))

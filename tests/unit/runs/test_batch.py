@@ -1,0 +1,179 @@
+"""Batches: any number of workers, any number of kills, a full disk; nothing lost, nothing done twice."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.runs import batch
+from crs_lib.runs.ledger import Key, Ledger
+from tests.helpers import jobs
+from tests.helpers.jobs import Dies, Draws, Refuses, keys
+
+JOB = Path(jobs.__file__)
+
+
+def content(path, wanted):
+    with Ledger(path) as ledger:
+        return list(ledger.bodies(wanted))
+
+
+def in_process(n, seed=5):
+    """What the sessions are, made one after the other without any of the machinery."""
+    make = Draws(seed)
+    return [make(key) for key in keys(n)]
+
+
+def start(path, n, workers, pause=0.0, limit=None):
+    """The job as a process of its own; with a limit no file of it can grow beyond that many bytes."""
+
+    def bound():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.Popen(
+        [sys.executable, str(JOB), str(path), str(n), str(workers), str(pause)],
+        stderr=subprocess.PIPE, text=True, preexec_fn=bound if limit else None,
+    )  # fmt: skip
+
+
+def stored(path):
+    if not path.exists():
+        return 0
+    try:
+        with Ledger(path) as ledger:
+            return len(ledger.finished())
+    except RunError:  # the table is not there yet
+        return 0
+
+
+def wait_until(condition, seconds=60):
+    """Wait for something that is sure to come; the limit only keeps a defect from hanging the tests."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_sessions_do_not_depend_on_the_number_of_workers(tmp_path, workers):
+    path = tmp_path / "ledger.sqlite"
+    with Ledger(path) as ledger:
+        assert batch.run(ledger, keys(12), Draws, (5,), workers=workers, chunk=5) == 24
+    assert content(path, keys(12)) == in_process(12)
+
+
+def test_only_what_is_missing_is_done(tmp_path):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        assert batch.run(ledger, keys(3), Draws, (5,)) == 6
+        assert batch.run(ledger, keys(5), Draws, (5,)) == 4
+        assert batch.run(ledger, keys(5), Draws, (5,)) == 0
+        assert batch.run(ledger, [], Draws, (5,), workers=2) == 0
+        assert ledger.counts() == {"done": 10}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_failing_session_does_not_stop_the_others_and_is_tried_again(tmp_path, workers):
+    bad = Key("echo", 2)
+    with Ledger(tmp_path / "ledger.sqlite") as ledger:
+        with pytest.raises(RunError, match=r"1 of 8 sessions failed.*session 2 of 'echo'.*no session 2"):
+            batch.run(ledger, keys(4), Draws, (5, 0, [bad]), workers=workers, chunk=3)
+        assert ledger.counts() == {"done": 7, "failed": 1}
+        assert batch.run(ledger, keys(4), Draws, (5,), workers=workers) == 1
+        assert ledger.counts() == {"done": 8}
+    assert content(tmp_path / "ledger.sqlite", keys(4)) == in_process(4)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_maker_that_cannot_be_made_says_so_in_its_own_words(tmp_path, workers):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(InputError, match="no such catalogue"):
+        batch.run(ledger, keys(2), Refuses, ("no such catalogue",), workers=workers)
+
+
+def test_a_worker_that_is_killed_ends_the_batch_with_advice(tmp_path):
+    with (
+        Ledger(tmp_path / "ledger.sqlite") as ledger,
+        pytest.raises(RunError, match="ended without an answer"),
+    ):
+        batch.run(ledger, keys(2), Dies, (), workers=2)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_without_workers_nothing_can_be_done(tmp_path, workers):
+    with (
+        Ledger(tmp_path / "ledger.sqlite") as ledger,
+        pytest.raises(InputError, match=f"workers is {workers}"),
+    ):
+        batch.run(ledger, keys(1), Draws, (5,), workers=workers)
+
+
+def killed(process, path, beyond):
+    """Kill the job once it has stored more than so many sessions; how many are stored then."""
+    wait_until(lambda: stored(path) > beyond or process.poll() is not None)
+    children = _children(process.pid)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any(_alive(child) for child in children))  # the workers end by themselves
+    return stored(path)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path, workers):
+    path, n = tmp_path / "ledger.sqlite", 150
+    reached = [0]
+    for _ in range(3):
+        reached.append(killed(start(path, n, workers, pause=0.02), path, reached[-1] + 20))
+    assert 0 < reached[1] < reached[2] < reached[3] < 2 * n  # each start went on, none came to the end
+    kept = {key: body for key, body in zip(keys(n), in_process(n), strict=True) if key in _finished(path)}
+
+    process = start(path, n, workers)
+    assert process.communicate()[1] == ""
+    assert process.returncode == 0
+    assert content(path, keys(n)) == in_process(n)
+    assert content(path, list(kept)) == list(kept.values())
+    with Ledger(path) as ledger:
+        assert ledger.counts() == {"done": 2 * n}
+        attempts = ledger._db.execute("SELECT DISTINCT attempt FROM sessions").fetchall()
+    assert attempts == [(1,)]  # nothing was stored twice
+
+
+def test_a_full_disk_loses_nothing_and_the_next_start_goes_on(tmp_path):
+    path, n = tmp_path / "ledger.sqlite", 150
+    process = start(path, n, workers=2, limit=400_000)
+    message = process.communicate()[1]
+    assert process.returncode == 2, message
+    assert "could not store sessions" in message
+    assert "it continues" in message
+    before = _finished(path)
+    assert 0 < len(before) < 2 * n
+
+    process = start(path, n, workers=2)
+    process.communicate()
+    assert process.returncode == 0
+    assert content(path, keys(n)) == in_process(n)
+    assert before <= _finished(path)
+
+
+def _finished(path):
+    with Ledger(path) as ledger:
+        return ledger.finished()
+
+
+def _children(pid):
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()] if path.exists() else []
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"

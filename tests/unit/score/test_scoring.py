@@ -1,0 +1,267 @@
+"""One dialogue of three turns in the catalogue of ten films, scored on paper first."""
+
+import math
+
+import pytest
+
+from crs_lib.core.dialogue import Dialogue, Turn
+from crs_lib.core.errors import InputError
+from crs_lib.evaluate.run import score_all
+from crs_lib.score import conventions
+from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
+from tests.helpers.films import grounder
+
+TEN = grounder()
+HARBOUR, KITES, ORCHARD, PARROT = (
+    "harbour-lights-1951",
+    "paper-kites-1962",
+    "cold-orchard-1962",
+    "the-tin-parrot-1975",
+)
+
+
+def user(text, wishes, *, asks=True, avoid=None, shift=False):
+    return Turn(
+        "USER",
+        text,
+        {"user_meta": {"constraints": wishes, "avoid": avoid or {}, "asks": asks, "shift_event": shift}},
+    )
+
+
+def system(text, *ids):
+    return Turn("SYSTEM", text, {"rec_ids": list(ids), "rec_titles": []})
+
+
+def scored(*turns, events=(), **changes):
+    rule = conventions.Convention(**changes)
+    return next(score_all([Dialogue("00000", "hand", turns, shift_events=events)], TEN, rule))
+
+
+OLD, NEW = {"genre": "Drama", "actor": "Ada Quill"}, {"genre": "Comedy", "actor": "Ada Quill"}
+TALK = (
+    user("I'd like drama films with Ada Quill", OLD),
+    system("How about Harbour Lights (1951)?", HARBOUR),
+    user("Instead of drama films I'd like comedy films", NEW, shift=True),
+    system("Harbour Lights, a drama, or Paper Kites, a comedy.", HARBOUR, KITES),
+    user("More like that, please", NEW),
+    system("See Cold Orchard.", ORCHARD),
+)
+EVENT = {"turn": 2, "type": "replace"}
+FOUND = scored(*TALK, events=(EVENT,))
+
+
+def close(value):
+    return pytest.approx(value, abs=1e-12)
+
+
+def column(name, found=FOUND):
+    return [
+        None if isinstance(row[name], float) and math.isnan(row[name]) else row[name] for row in found.turns
+    ]
+
+
+def test_text_scores_turn_by_turn():
+    # concepts: {drama, ada quill} and {1951}; {drama, comedy} twice; none on either side
+    assert column("cross_coherence") == [0, 1, None]
+    assert column("context_retention") == [0, close(1), None]
+    assert column("topic_interference") == [0, 0, 0]
+    assert column("topic_adaptation_score") == [0, close(2), None]
+    assert column("undefined") == ["", "", "no concept on either side"]
+    assert column("missing_concepts") == [["actor=ada quill", "genre=drama"], [], []]
+    assert column("hallucinated_concepts") == [["year=1951"], [], []]
+
+
+def test_slots_are_compared_with_the_logged_wishes():
+    # replies name {1951}, {drama, comedy} and nothing; wished are {drama, ada}, {comedy, ada} twice
+    assert column("slot_precision") == [0, 1 / 2, 0]
+    assert column("slot_recall") == [0, 1 / 2, 0]
+    assert column("slot_f1") == [0, 1 / 2, 0]
+    assert column("slot_joint") == [0, 0, 0]
+
+
+def test_item_scores_turn_by_turn():
+    # Harbour Lights meets both old wishes; then ½ and 1; Cold Orchard meets neither new wish
+    assert column("satisfaction") == [1, 3 / 4, 0]
+    # of the nine films that can be recommended 5 are dramas, 4 comedies, 3 with Ada Quill
+    e_old, e_new = (5 / 9 + 3 / 9) / 2, (4 / 9 + 3 / 9) / 2
+    chance = [1, (3 / 4 - e_new) / (1 - e_new), -e_new / (1 - e_new)]
+    assert e_old == close(4 / 9)
+    assert column("satisfaction_corrected") == [close(value) for value in chance]
+    assert column("novelty") == [1, 1 / 2, 1]
+    # drama is dropped at turn 2: Harbour Lights still has Ada Quill, Cold Orchard only leaks
+    assert column("topic_interference_leakage") == [None, 0, 1]
+    assert column("copying") == [0, 0, 0]
+    item = [0.6 + 0.4, 0.6 * chance[1] + 0.4 * (1 / 2) * (3 / 4), 0.6 * chance[2] + 0 - 0.25]
+    assert column("item_tas") == [close(value) for value in item]
+    assert column("n_items") == [1, 2, 1]
+    assert column("n_wishes") == [2, 2, 2]
+    assert column("since_shift") == [None, 0, 1]
+
+
+def test_chance_by_popularity_weighs_connected_films_more():
+    popularity = TEN.catalog.popularity[:9]
+    drama = popularity[[0, 1, 2, 4, 5]].sum() / popularity.sum()
+    ada = popularity[[0, 1, 3]].sum() / popularity.sum()
+    expected = (drama + ada) / 2
+    assert FOUND.turns[0]["satisfaction_popular"] == close((1 - expected) / (1 - expected))
+    only_one = scored(user("x", OLD), system("x", ORCHARD)).turns[0]
+    assert only_one["satisfaction_popular"] == close((0.5 - expected) / (1 - expected))
+
+
+def test_the_session_is_the_mean_of_what_is_defined():
+    session = FOUND.session
+    assert session["cross_coherence"] == 1 / 2
+    assert session["topic_adaptation_score"] == close(1)
+    assert session["topic_interference_leakage"] == 1 / 2
+    assert session["satisfaction"] == close((1 + 3 / 4 + 0) / 3)
+    assert session["tas_volatility"] == close(1)  # of 0 and 2
+    assert (session["topic_recovery_rate"], session["avg_recovery_delay"]) == (1, 0)
+    assert (session["item_recovery_rate"], session["item_recovery_delay"], session["item_recovery_most"]) == (
+        1,
+        0,
+        1,
+    )
+    # 0.25·1 + 0.20·1 + 0.20·(1 − ½) + 0.20·½ + 0.15·½
+    assert session["context_adaptation_score"] == close(0.25 + 0.2 + 0.1 + 0.1 + 0.075)
+    assert session["judge"] == {"proactiveness": None, "coherence": None, "personalization": None}
+    detail = session["detail"]
+    assert (detail["n_turns"], detail["n_shifts"], detail["n_both_empty_turns"]) == (3, 1, 1)
+    assert (detail["missing_concepts"], detail["hallucinated_concepts"]) == (2, 1)
+    assert detail["defined_turns"]["cross_coherence"] == 2
+    assert detail["defined_turns"]["satisfaction"] == 3
+
+
+def test_a_row_for_the_shift():
+    row = FOUND.shifts[0]
+    assert {k: row[k] for k in ("model", "session_id", "turn", "type", "watched")} == {
+        "model": "hand", "session_id": "00000", "turn": 2, "type": "replace", "watched": 2,
+    }  # fmt: skip
+    assert (row["delay_item"], row["recovered_item"], row["delay_text"], row["recovered_text"]) == (
+        0,
+        True,
+        0,
+        True,
+    )
+
+
+def test_the_thesis_counts_silence_as_agreement_where_asked():
+    found = scored(*TALK, events=(EVENT,), empty="one")
+    assert column("cross_coherence", found) == [0, 1, 1]
+    assert column("context_retention", found) == [0, close(1), 0]
+    assert column("topic_adaptation_score", found) == [0, close(2), 1]
+    assert scored(*TALK, empty="zero").session["cross_coherence"] == close(1 / 3)
+
+
+def test_clipping_cuts_each_turn():
+    assert column("topic_adaptation_score", scored(*TALK, clip=True)) == [0, 1, None]
+
+
+def test_a_system_that_names_no_film_satisfies_nothing_where_it_was_asked():
+    found = scored(
+        user("I'd like drama films", OLD), system("Noted."), user("Well", OLD, asks=False), system("Yes.")
+    )
+    assert column("satisfaction", found) == [0, None]
+    assert column("novelty", found) == [None, None]
+    assert column("item_tas", found) == [close(0.6 * -(4 / 9) / (5 / 9)), None]
+
+
+RETRACTED = user("not films with Ada Quill", {"genre": "Comedy"}, avoid={"actor": "Ada Quill"}, shift=True)
+
+
+def test_a_film_with_a_retracted_value_is_no_recovery():
+    kept_on = scored(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES), user("x", {"genre": "Comedy"}), system("x", "lantern-street-1999"))  # fmt: skip
+    row = kept_on.shifts[0]
+    # turn 2: Paper Kites is a comedy with Ada Quill; turn 3, where nothing is to be avoided by its log, is one without
+    assert (row["delay_item"], row["recovered_item"]) == (1, True)
+    assert kept_on.turns[1]["satisfaction"] == 1  # a wish is met all the same
+    stuck = scored(TALK[0], TALK[1], RETRACTED, system("Paper Kites", KITES))
+    assert (stuck.session["item_recovery_rate"], stuck.session["item_recovery_most"]) == (0, 0)
+
+
+def test_dropped_wishes_leak_until_they_come_back():
+    back = (
+        user("drama films", {"genre": "Drama"}), system("x", ORCHARD),
+        user("comedy films", {"genre": "Comedy"}, shift=True), system("x", ORCHARD),
+        user("drama films", {"genre": "Drama"}, shift=True), system("x", ORCHARD),
+    )  # fmt: skip
+    assert column("topic_interference_leakage", scored(*back)) == [None, 1, 0]
+    # at the end drama is in force again, and what is dropped by then (comedy) the film does not have
+
+
+def test_recommended_items_come_from_ids_then_titles_then_the_text():
+    wish = {"genre": "Drama"}
+    by_id = scored(
+        user("x", wish),
+        Turn("SYSTEM", "Paper Kites", {"rec_ids": [ORCHARD, "nowhere"], "rec_titles": ["Her"]}),
+    )
+    by_title = scored(
+        user("x", wish), Turn("SYSTEM", "Paper Kites", {"rec_titles": ["cold orchard", "Unknown"]})
+    )
+    by_text = scored(user("x", wish), Turn("SYSTEM", "Paper Kites or Cold Orchard"))
+    assert [found.turns[0]["n_items"] for found in (by_id, by_title, by_text)] == [1, 1, 2]
+    assert scored(user("x", wish), Turn("SYSTEM", "x", {"rec_titles": None})).turns[0]["n_items"] == 0
+
+
+def test_copying_leaves_the_values_out_and_interference_does_not():
+    wish = {"actor": "Ada Quill"}
+    found = scored(user("films with Ada Quill", wish), system("Fine films with Ada Quill", HARBOUR)).turns[0]
+    # 3-grams of the reply: 2 of 3 are the user's, 4-grams 1 of 2; without the name "fine films with" is left
+    assert (found["topic_interference"], found["copying"]) == (2 / 3, 0)
+
+
+def test_a_log_without_metadata_is_scored_by_its_text_alone():
+    found = scored(Turn("USER", "a drama"), Turn("SYSTEM", "a drama, yes"))
+    row = found.turns[0]
+    assert (row["cross_coherence"], row["slot_f1"]) == (1, 1)
+    assert math.isnan(row["satisfaction"])
+    assert math.isnan(found.session["topic_recovery_rate"])
+    assert found.shifts == []
+
+
+def test_a_wish_that_the_catalogue_lacks_is_left_out_of_the_wishes():
+    row = scored(
+        user("x", {"genre": "Drama", "actor": "Nobody", "mood": "dark"}), system("x", ORCHARD)
+    ).turns[0]
+    assert (row["n_wishes"], row["satisfaction"]) == (1, 1)
+
+
+def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
+    wish = {"genre": "War"}
+    late = [user("war films", wish, shift=True), system("x", ORCHARD)]
+    late += [t for _ in range(3) for t in (user("x", wish), system("x", ORCHARD))]
+    late[-1] = system("x", "iron-valley-1988")  # recovered with the fourth reply, delay 3
+    row = scored(*late).shifts[0]
+    assert (row["delay_item"], row["recovered_item"], row["watched"]) == (3, False, 4)
+    assert scored(*late, window=4).shifts[0]["recovered_item"] is True
+    late[4] = user("x", wish, shift=True)  # the first shift is now watched for two replies
+    assert [row["watched"] for row in scored(*late).shifts] == [2, 2]
+    assert scored(*late, window=4, within_segment=False).shifts[0]["recovered_item"] is True
+
+
+def test_every_metric_has_a_value_or_a_missing_one_in_every_row():
+    assert set(TURN_METRICS) <= set(FOUND.turns[0])
+    assert {*TURN_METRICS, *SESSION_METRICS} <= set(FOUND.session)
+
+
+def test_an_empty_reply_text_is_scored():
+    row = scored(user("drama films", {"genre": "Drama"}), system("")).turns[0]
+    assert (row["cross_coherence"], row["topic_interference"], row["satisfaction"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"empty": "half"}, "empty rule 'half' is unknown; give one of skip, zero, one"),
+        ({"window": 0}, "window is 0; give at least 1"),
+    ],
+)
+def test_a_convention_is_checked(options, message):
+    with pytest.raises(InputError, match=message):
+        conventions.Convention(**options)
+
+
+def test_conventions_are_found_by_name():
+    assert conventions.get("default") == conventions.Convention()
+    assert conventions.get("default").parameters()["tas"] == {"alpha": 1, "beta": 1, "gamma": 1}
+    with pytest.raises(InputError, match=r"unknown convention 'defalt'; did you mean 'default'\?"):
+        conventions.get("defalt")

@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as sp
+
+from crs_lib import stats
+from crs_lib.stats.effects import noncentral_f_interval, noncentral_t_interval
+from tests.helpers.stats_examples import (
+    DEPRESSION,
+    PLANT_GROWTH,
+    SLEEP,
+    groups_frame,
+    matrix_frame,
+    paired_frame,
+    random_matrix,
+)
+
+TABLE = st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=3, max_size=15)
+
+
+def test_noncentral_t_interval_matches_mbess():
+    """MBESS (R), conf.limits.nct(ncp=2.83, df=126): 0.8337502 to 4.815359."""
+    assert noncentral_t_interval(2.83, 126, 0.95) == pytest.approx((0.8337502, 4.815359), abs=1e-6)
+
+
+def test_noncentral_f_interval_inverts_the_distribution():
+    """Bargmann's example in Steiger (2004), F(4, 50) = 11.221: the tails at both ends, 5 % each."""
+    low, high = noncentral_f_interval(11.221, 4, 50, 0.90)
+    assert low < 4 * 11.221 < high
+    assert sp.ncf.cdf(11.221, 4, 50, low) == pytest.approx(0.95, abs=1e-9)
+    assert sp.ncf.cdf(11.221, 4, 50, high) == pytest.approx(0.05, abs=1e-9)
+
+
+@pytest.mark.parametrize("t", [-60.0, -10.0, -0.4, 0.0, 3.0, 40.0])
+@pytest.mark.parametrize("df", [1, 9, 199, 5999])
+def test_noncentral_t_interval_inverts_the_distribution(t, df):
+    low, high = noncentral_t_interval(t, df, 0.95)
+    assert low < t * (1 - 1e-9) + 1e-9
+    assert high > t * (1 - 1e-9) - 1e-9 or df == 1
+    mirrored = noncentral_t_interval(-t, df, 0.95)
+    assert mirrored == pytest.approx((-high, -low))
+    end = low if t >= 0 else -high
+    assert sp.nct.cdf(abs(t), df, end) == pytest.approx(0.975, abs=1e-7)
+
+
+def test_omega_squared_by_hand_on_plant_growth():
+    """(3.76634 - 2 * 0.388596) / (14.25843 + 0.388596) = 0.20408."""
+    row = stats.omega_squared(groups_frame(PLANT_GROWTH)).iloc[0]
+    assert row["estimate"] == pytest.approx(0.20408, abs=1e-5)
+    low, high = noncentral_f_interval(4.846088, 2, 27, 0.90)
+    assert (row["low"], row["high"]) == pytest.approx((low / (low + 30), high / (high + 30)), abs=1e-5)
+    assert row["low"] > 0  # as p = .016 < .05
+
+
+def test_omega_squared_is_never_below_zero():
+    row = stats.omega_squared(groups_frame({"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0]})).iloc[0]
+    assert (row["estimate"], row["low"]) == (0.0, 0.0)
+
+
+def test_partial_eta_squared_from_f_and_degrees_of_freedom():
+    """df1 F / (df1 F + df2), Cohen (1973)."""
+    frame = matrix_frame(random_matrix(2, 15, 4))
+    fit, row = stats.rm_anova(frame).iloc[0], stats.partial_eta_squared(frame).iloc[0]
+    share = 3 * fit["statistic"] / (3 * fit["statistic"] + 42)
+    assert row["estimate"] == pytest.approx(share)
+    assert row["low"] < share < row["high"]
+
+
+def test_dz_on_sleep():
+    """-4.0621 / sqrt(10) = -1.2846; R's effectsize, cohens_d(paired = TRUE), prints -1.28 [-2.12, -0.41]."""
+    row = stats.cohens_dz(paired_frame(SLEEP)).iloc[0]
+    assert row["estimate"] == pytest.approx(-1.28456, abs=1e-5)
+    assert (row["low"], row["high"]) == pytest.approx((-2.12, -0.41), abs=0.006)
+
+
+def test_cliffs_delta_matches_effsize():
+    """effsize (R), example of cliff.delta: -0.25, 95 % -0.7265846 to 0.3890062."""
+    groups = {"treatment": [10, 10, 20, 20, 20, 30, 30, 30, 40, 50], "control": [10, 20, 30, 40, 40, 50]}
+    row = stats.cliffs_delta(groups_frame(groups), pairs=[("treatment", "control")], paired=False).iloc[0]
+    assert row["estimate"] == -0.25
+    assert (row["low"], row["high"]) == pytest.approx((-0.7265846, 0.3890062), abs=1e-7)
+
+
+@settings(max_examples=20, deadline=None)
+@given(TABLE)
+def test_cliffs_delta_is_a_double_loop_and_turns_with_the_pair(values):
+    frame = matrix_frame(values)
+    there = stats.cliffs_delta(frame).iloc[0]
+    loop = np.mean([np.sign(a - b) for a, _ in values for _, b in values])
+    assert there["estimate"] == pytest.approx(loop, abs=1e-12)
+    back = stats.cliffs_delta(frame, pairs=[("s1", "s0")]).iloc[0]
+    assert (back["estimate"], back["low"], back["high"]) == pytest.approx(
+        (-there["estimate"], -there["high"], -there["low"])
+    )
+    assert -1 <= there["low"] <= there["high"] <= 1
+
+
+def test_paired_cliffs_delta_covers_where_the_unpaired_interval_is_too_wide():
+    """300 data sets of 40 scenarios, correlation 0.8, true delta 2 Phi(0.5 / sqrt 2) - 1, 90 %."""
+    truth = 2 * sp.norm.cdf(0.5 / 2**0.5) - 1
+    rng, covered, width = np.random.default_rng(4), 0, np.zeros(2)
+    for _ in range(300):
+        x = (0.8**0.5) * rng.normal(size=(40, 1)) + (0.2**0.5) * rng.normal(size=(40, 2)) + [0.5, 0]
+        frame = matrix_frame(x)
+        paired, free = (stats.cliffs_delta(frame, confidence=0.9, paired=p).iloc[0] for p in (True, False))
+        covered += paired["low"] <= truth <= paired["high"]
+        width += [paired["high"] - paired["low"], free["high"] - free["low"]]
+    assert covered / 300 == pytest.approx(0.90, abs=3 * (0.09 / 300) ** 0.5)
+    assert width[0] < 0.7 * width[1]
+
+
+def test_rank_biserial_matches_effectsize():
+    """R's effectsize, rank_biserial(depression, paired), prints 0.78: (40 - 5) / 45."""
+    row = stats.rank_biserial(paired_frame(DEPRESSION)).iloc[0]
+    assert row["estimate"] == pytest.approx(35 / 45, abs=1e-12)
+    assert -1 <= row["low"] < 35 / 45 <= row["high"] <= 1
+
+
+@settings(max_examples=20, deadline=None)
+@given(TABLE)
+def test_rank_biserial_goes_with_the_wilcoxon_rank_sums(values):
+    frame = matrix_frame(values)
+    row, test = stats.rank_biserial(frame, resamples=50).iloc[0], stats.wilcoxon_pairs(frame).iloc[0]
+    n = len(values)
+    assert row["estimate"] == pytest.approx((test["w_plus"] - test["w_minus"]) / (n * (n + 1) / 2), abs=1e-12)
+    if np.isfinite(row["low"]):
+        assert -1 <= row["low"] <= row["high"] <= 1
+
+
+def test_rank_biserial_interval_equals_a_plain_bootstrap():
+    gaps = np.round(np.random.default_rng(1).normal(0.3, 1, 60), 1)
+    frame = matrix_frame(np.column_stack([gaps, np.zeros(60)]))
+    row = stats.rank_biserial(frame, resamples=4000).iloc[0]
+    rng, draws = np.random.default_rng(2), []
+    for _ in range(2000):
+        d = rng.choice(gaps, 60)
+        draws.append((np.sign(d) * sp.rankdata(np.abs(d))).sum() / (60 * 61 / 2))
+    assert (row["low"], row["high"]) == pytest.approx(tuple(np.quantile(draws, [0.025, 0.975])), abs=0.04)
+
+
+def test_extremes_and_equal_systems():
+    above = matrix_frame([[1.0, 0.0], [3.0, 0.5], [2.0, 0.9], [4.0, 0.1]])
+    found = stats.paired_effects(above, resamples=50).set_index("effect")["estimate"]
+    assert found["cliffs_delta"] == 1.0
+    assert found["rank_biserial"] == 1.0
+    equal = stats.paired_effects(matrix_frame(np.ones((5, 2))), resamples=50).set_index("effect")
+    assert equal.loc["cliffs_delta", "estimate"] == 0.0
+    assert equal.loc["rank_biserial", "estimate"] == 0.0
+    assert np.isnan(equal.loc["d_z", "estimate"])

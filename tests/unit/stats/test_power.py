@@ -1,0 +1,131 @@
+import numpy as np
+import pandas as pd
+import pytest
+from statsmodels.stats.power import TTestPower
+
+from crs_lib import stats
+from tests.helpers.stats_examples import RAIL, matrix_frame, random_matrix
+
+
+def turns(clusters, system="a"):
+    rows = [(system, i, v) for i, values in enumerate(clusters) for v in values]
+    return pd.DataFrame(rows, columns=["system", "scenario", "value"])
+
+
+def test_design_effect_matches_the_rail_data():
+    """Pinheiro and Bates (2000), section 1.1: REML deviations 24.805 and 4.0208 (balanced: ANOVA's)."""
+    row = stats.design_effect(turns(RAIL)).iloc[0]
+    assert row["var_scenario"] ** 0.5 == pytest.approx(24.805, abs=5e-4)
+    assert row["var_row"] ** 0.5 == pytest.approx(4.0208, abs=5e-5)
+    assert row["icc"] == pytest.approx(24.80547**2 / (24.80547**2 + 4.020779**2), abs=1e-6)
+    assert row["design_effect"] == pytest.approx(1 + 2 * row["icc"])
+    assert row["effective_n"] == pytest.approx(18 / (1 + 2 * row["icc"]))
+
+
+def test_effective_n_runs_from_scenarios_to_rows():
+    copies = stats.design_effect(turns([[1.0] * 4, [2.0] * 4, [5.0] * 4])).iloc[0]
+    assert copies["icc"] == 1.0
+    assert copies["effective_n"] == pytest.approx(3)
+    x = np.random.default_rng(1).normal(size=(200, 5))
+    free = stats.design_effect(turns(x)).iloc[0]
+    assert free["icc"] == pytest.approx(0, abs=0.05)
+    assert free["effective_n"] == pytest.approx(1000, rel=0.15)
+
+
+def test_unequal_clusters_by_the_formula():
+    """Kish's m weights scenarios by their rows: (9 + 4 + 1) / 6."""
+    row = stats.design_effect(turns([[1.0, 2.0, 3.0], [4.0, 6.0], [9.0]])).iloc[0]
+    within = (2 + 2) / 3
+    grand = 25 / 6
+    between = (3 * (2 - grand) ** 2 + 2 * (5 - grand) ** 2 + (9 - grand) ** 2) / 2
+    usual = (6 - 14 / 6) / 2
+    assert row["var_row"] == pytest.approx(within)
+    assert row["var_scenario"] == pytest.approx((between - within) / usual)
+    assert row["design_effect"] == pytest.approx(1 + (14 / 6 - 1) * row["icc"])
+
+
+def test_design_effect_counts_missing_and_is_undefined_without_repeats():
+    frame = pd.concat([turns([[1.0, np.nan, 2.0], [3.0, 4.0]]), turns([[1.0], [2.0]], "b")])
+    found = stats.design_effect(frame).set_index("system")
+    assert found.loc["a", ["n", "n_missing", "clusters"]].tolist() == [4, 1, 2]
+    assert np.isnan(found.loc["b", "icc"])
+
+
+def test_variance_components_of_a_known_mixture():
+    rng = np.random.default_rng(4)
+    x = 2 * rng.normal(size=(4000, 1)) + rng.normal(size=(4000, 3)) + [0, 1, 2]
+    row = stats.variance_components(matrix_frame(x)).iloc[0]
+    assert row["var_scenario"] == pytest.approx(4, rel=0.08)
+    assert row["var_residual"] == pytest.approx(1, rel=0.05)
+    two = x[:, :2]
+    pair = stats.variance_components(matrix_frame(two)).iloc[0]
+    assert pair["sd_difference"] == pytest.approx((two[:, 0] - two[:, 1]).std(ddof=1))
+
+
+@pytest.mark.parametrize(("n", "effect"), [(10, 0.5), (30, 0.5), (60, 0.2)])
+def test_simulated_power_of_t_equals_the_exact_one(n, effect):
+    """statsmodels' TTestPower (noncentral t), within 3.5 Monte Carlo errors."""
+    row = stats.power_curve(2.0, [2 * effect], [n], test="t", simulations=4000, seed=1).iloc[0]
+    exact = TTestPower().power(effect, n, 0.05)
+    assert row["power"] == pytest.approx(exact, abs=3.5 * row["error"])
+
+
+def test_no_effect_is_found_at_the_level():
+    for test in ("t", "wilcoxon"):
+        for n in (12, 80):
+            row = stats.power_curve(1.0, [0.0], [n], test=test, simulations=4000).iloc[0]
+            assert row["power"] == pytest.approx(0.05, abs=0.013)
+
+
+def test_wilcoxon_has_three_over_pi_of_the_power():
+    """Its efficiency against t is 3 / pi on normal data: n t-scenarios do the work of n pi / 3."""
+    t = stats.power_curve(1.0, [0.3], [100], test="t", simulations=4000)["power"][0]
+    w = stats.power_curve(1.0, [0.3], [105], test="wilcoxon", simulations=4000)["power"][0]
+    assert w == pytest.approx(t, abs=0.03)
+
+
+def test_power_rises_with_effect_and_families_cost():
+    effects = [0.0, 0.1, 0.2, 0.4, 0.8]
+    one = stats.power_curve(1.0, effects, [40], simulations=500)["power"]
+    assert one.is_monotonic_increasing
+    ten = stats.power_curve(1.0, effects, [40], simulations=500, tests=10)
+    assert (ten["power"] <= one).all()
+    strict = stats.power_curve(1.0, effects, [40], simulations=500, alpha=0.005)
+    assert ten["power"].equals(strict["power"])
+    assert ten["alpha"][0] == 0.005
+    assert one.equals(stats.power_curve(1.0, effects, [40], simulations=500)["power"])
+
+
+def test_sessions_needed_equals_the_exact_number():
+    """statsmodels' TTestPower.solve_power, within 5 %: 33.4 pairs for d = 0.5 and 80 %."""
+    row = stats.sessions_needed(1.0, 0.5, test="t", simulations=4000).iloc[0]
+    exact = TTestPower().solve_power(0.5, power=0.8, alpha=0.05)
+    assert exact == pytest.approx(33.37, abs=0.01)
+    assert row["sessions"] == pytest.approx(exact, rel=0.06)
+    assert row["power"] >= 0.8
+    assert np.isnan(stats.sessions_needed(1.0, 0.01, most=200, simulations=100)["sessions"][0])
+    assert stats.sessions_needed(1.0, -0.5, test="t", simulations=4000)["sessions"][0] == pytest.approx(
+        exact, rel=0.08
+    )
+
+
+def test_minimum_detectable_effect_equals_the_exact_one_and_scales():
+    exact = TTestPower().solve_power(nobs=50, power=0.8, alpha=0.05)
+    row = stats.minimum_detectable_effect(3.0, 50, test="t", simulations=4000).iloc[0]
+    assert row["effect"] == pytest.approx(3 * exact, rel=0.04)
+    assert row["standardised"] == pytest.approx(row["effect"] / 3)
+    assert np.isnan(stats.minimum_detectable_effect(1.0, 4, simulations=100)["effect"][0])  # 1/8 > 0.05
+
+
+def test_bad_input_says_what_was_expected():
+    with pytest.raises(ValueError, match="sd_difference=0"):
+        stats.power_curve(0, [0.1], [10])
+    with pytest.raises(ValueError, match="at least 2 sessions"):
+        stats.power_curve(1, [0.1], [1])
+    with pytest.raises(ValueError, match="effect=0"):
+        stats.sessions_needed(1, 0)
+    with pytest.raises(ValueError, match="test 'welch' is not known"):
+        stats.power_curve(1, [0.1], [10], test="welch")
+    with pytest.raises(ValueError, match="0 of 3 scenarios are complete"):
+        stats.variance_components(matrix_frame([[1, np.nan]] * 3))
+    assert random_matrix(1, 2, 2).shape == (2, 2)

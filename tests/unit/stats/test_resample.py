@@ -1,0 +1,171 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as sp
+
+from crs_lib import stats
+from crs_lib.stats import resample
+from crs_lib.stats.bootstrap import weighted_ranks
+from tests.helpers.stats_examples import matrix_frame, random_matrix
+
+
+def test_bca_equals_scipy_up_to_monte_carlo_error():
+    """A skewed sample of 40; both with 20000 draws. The BCa shift is larger than the tolerance."""
+    x = np.random.default_rng(2).lognormal(0, 1, 40)
+    frame = pd.DataFrame({"system": "a", "scenario": range(40), "value": x})
+    row = stats.cluster_bootstrap(frame, resamples=20_000, seed=1).iloc[0]
+    again = sp.bootstrap((x,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(3))
+    assert row["mean"] == pytest.approx(x.mean(), rel=1e-12)
+    assert row["low"] == pytest.approx(again.confidence_interval.low, abs=0.02)
+    assert row["high"] == pytest.approx(again.confidence_interval.high, abs=0.06)
+    assert row["error"] == pytest.approx(again.standard_error, rel=0.03)
+    plain = stats.cluster_bootstrap(frame, resamples=20_000, seed=1, method="percentile").iloc[0]
+    assert row["high"] - plain["high"] > 0.1
+
+
+def test_bca_levels_equal_efrons_formula_written_out():
+    """Efron (1987), equations 2.3 and 6.6, in a loop over draws and leave-one-out means."""
+    x = np.random.default_rng(7).exponential(size=12)
+    draws = np.array(
+        [(w @ x / 12)[0] for block in resample.bootstrap_weights(12, 500, 9) for w in block[:, None]]
+    )
+    z0 = sp.norm.ppf(sum(d < x.mean() for d in draws) / 500)
+    loo = [np.delete(x, i).mean() for i in range(12)]
+    gap = [np.mean(loo) - v for v in loo]
+    a = sum(g**3 for g in gap) / (6 * sum(g**2 for g in gap) ** 1.5)
+    expected = [
+        np.quantile(draws, sp.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z))))
+        for z in sp.norm.ppf([0.025, 0.975])
+    ]
+    found = stats.bootstrap_estimates(lambda w: (w @ x / w.sum(axis=1))[:, None], 12, resamples=500, seed=9)
+    assert (found.low[0], found.high[0]) == pytest.approx(tuple(expected), rel=1e-10)
+
+
+def test_weights_are_multinomial_and_independent_of_the_chunks():
+    whole = np.vstack(list(resample.bootstrap_weights(7, 3000, 5)))
+    parts = list(resample.bootstrap_weights(7, 3000, 5, width=resample._CELLS // 100))
+    assert len(parts) == 30
+    np.testing.assert_array_equal(whole, np.vstack(parts))
+    assert (whole.sum(axis=1) == 7).all()
+    assert whole.mean() == 1.0
+    assert whole.var() == pytest.approx(
+        6 / 7, rel=0.05
+    )  # of one cell of a multinomial(7, 1/7): 7 * 1/7 * 6/7
+    assert np.corrcoef(whole.T)[0, 1] == pytest.approx(-1 / 6, abs=0.06)
+
+
+def clustered(rng, clusters, rows, effect=0.0):
+    shared = rng.normal(size=clusters)
+    noise = rng.normal(size=(clusters, rows)) * 0.5
+    y = np.exp(0.5 * (shared[:, None] + noise)) + effect
+    return pd.DataFrame({"scenario": np.repeat(np.arange(clusters), rows), "value": y.ravel(), "system": "a"})
+
+
+def test_cluster_bootstrap_covers_as_it_says():
+    """400 skewed data sets of 40 scenarios with 5 turns: 90 % interval; one over turns would fail."""
+    truth = np.exp(0.5 * 0.25 * 1.25)  # mean of a lognormal with variance 0.25 (1 + 0.25)
+    rng, covered, naive = np.random.default_rng(21), 0, 0
+    for _ in range(400):
+        frame = clustered(rng, 40, 5)
+        row = stats.cluster_bootstrap(frame, resamples=600, confidence=0.90, seed=1).iloc[0]
+        covered += row["low"] <= truth <= row["high"]
+        half = 1.645 * frame["value"].std() / 200**0.5
+        naive += abs(frame["value"].mean() - truth) <= half
+    assert covered / 400 == pytest.approx(0.90, abs=3 * (0.09 / 400) ** 0.5)
+    assert naive / 400 < 0.70
+
+
+def test_difference_interval_covers_as_it_says():
+    """400 data sets of 30 paired scenarios, a tenth of the values missing at random."""
+    rng, covered = np.random.default_rng(8), 0
+    for _ in range(400):
+        x = rng.normal(size=(30, 1)) * 2 + rng.normal(size=(30, 2)) + [0.4, 0.0]
+        x[rng.random((30, 2)) < 0.1] = np.nan
+        row = stats.cluster_bootstrap_differences(matrix_frame(x), resamples=600, confidence=0.90).iloc[0]
+        covered += row["low"] <= 0.4 <= row["high"]
+    assert covered / 400 == pytest.approx(0.90, abs=3 * (0.09 / 400) ** 0.5 + 0.01)
+
+
+def test_means_and_differences_agree_and_count():
+    x = random_matrix(4, 12, 3)
+    x[3, 1] = np.nan
+    frame = matrix_frame(x)
+    means = stats.cluster_bootstrap(frame, resamples=200).set_index("system")
+    gaps = stats.cluster_bootstrap_differences(frame, resamples=200).set_index(["a", "b"])
+    assert means["mean"].to_numpy() == pytest.approx(np.nanmean(x, axis=0))
+    assert means.loc["s1", ["n", "n_missing", "clusters"]].tolist() == [11, 1, 11]
+    assert gaps.loc[("s0", "s2"), "diff"] == pytest.approx((x[:, 0] - x[:, 2]).mean())
+    kept = ~np.isnan(x[:, 1])
+    assert gaps.loc[("s0", "s1"), "diff"] == pytest.approx((x[kept, 0] - x[kept, 1]).mean())
+    assert gaps.loc[("s0", "s1"), ["n", "n_missing"]].tolist() == [11, 1]
+
+
+def test_what_a_system_gets_does_not_depend_on_the_others():
+    frame = matrix_frame(random_matrix(4, 12, 3))
+    whole = stats.cluster_bootstrap(frame, resamples=300, seed=2)
+    alone = stats.cluster_bootstrap(frame[frame["system"] == "s1"], resamples=300, seed=2)
+    pd.testing.assert_frame_equal(whole[whole["system"] == "s1"].reset_index(drop=True), alone, rtol=1e-9)
+    assert not whole["low"].equals(stats.cluster_bootstrap(frame, resamples=300, seed=3)["low"])
+
+
+def test_pairing_narrows_the_interval():
+    x = random_matrix(5, 50, 2, effect=0.0) + 5 * np.random.default_rng(0).normal(size=(50, 1))
+    gap = stats.cluster_bootstrap_differences(matrix_frame(x), resamples=500).iloc[0]
+    mean = stats.cluster_bootstrap(matrix_frame(x), resamples=500).iloc[0]
+    assert gap["high"] - gap["low"] < (mean["high"] - mean["low"]) / 2
+
+
+@pytest.mark.parametrize("kind", ["pearson", "spearman"])
+def test_correlation_equals_scipy(kind):
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 6, 60).astype(float)
+    frame = pd.DataFrame({"scenario": range(60), "x": x, "y": x + rng.normal(size=60) * 2})
+    frame.loc[5, "x"] = np.nan
+    row = stats.cluster_bootstrap_correlation(frame, "x", "y", kind=kind, resamples=3000).iloc[0]
+    both = frame.dropna()
+    function = {"pearson": sp.pearsonr, "spearman": sp.spearmanr}[kind]
+    assert row["correlation"] == pytest.approx(function(both["x"], both["y"])[0], rel=1e-10)
+    again = sp.bootstrap(
+        (both["x"], both["y"]),
+        lambda a, b: function(a, b)[0],
+        paired=True,
+        vectorized=False,
+        n_resamples=1000,
+        rng=np.random.default_rng(1),
+    )
+    assert (row["low"], row["high"]) == pytest.approx(tuple(again.confidence_interval), abs=0.04)
+    assert (row["n"], row["n_missing"]) == (59, 1)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=10))
+def test_weighted_ranks_are_ranks_of_the_repeated_values(pairs):
+    values, weights = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+    repeated = np.repeat(values, weights.astype(int))
+    found = weighted_ranks(values, weights[None, :])[0]
+    ranks = sp.rankdata(repeated) if len(repeated) else []
+    for value, weight, rank in zip(values, weights, found, strict=True):
+        if weight:
+            assert rank == pytest.approx(ranks[np.flatnonzero(repeated == value)[0]])
+
+
+def test_degenerate_cases():
+    single = matrix_frame([[0.2, 0.4]])
+    row = stats.cluster_bootstrap(single, resamples=50).iloc[0]
+    assert row["mean"] == 0.2
+    assert np.isnan(row["low"])
+    flat = stats.cluster_bootstrap(matrix_frame(np.full((6, 2), 0.3)), resamples=50)
+    assert flat[["low", "high"]].to_numpy() == pytest.approx(0.3)
+    absent = stats.cluster_bootstrap(matrix_frame([[1.0, np.nan], [2.0, np.nan]]), resamples=50)
+    assert np.isnan(absent["mean"][1])
+    assert absent["n_missing"][1] == 2
+    with pytest.raises(ValueError, match="no rows"):
+        stats.cluster_bootstrap(single.iloc[:0])
+    with pytest.raises(ValueError, match="method 'studentised' is not known"):
+        stats.cluster_bootstrap(matrix_frame(random_matrix(1, 5, 2)), method="studentised")
+    with pytest.raises(ValueError, match="confidence=95"):
+        stats.cluster_bootstrap(matrix_frame(random_matrix(1, 5, 2)), confidence=95)
+    constant = pd.DataFrame({"scenario": [1, 2, 3], "x": [1.0, 1.0, 1.0], "y": [1.0, 2.0, 3.0]})
+    assert np.isnan(stats.cluster_bootstrap_correlation(constant, "x", "y", resamples=20)["correlation"][0])

@@ -1,0 +1,228 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as sp
+from statsmodels.duration.hazard_regression import PHReg
+
+from crs_lib import stats
+from tests.helpers.stats_examples import remission_frame
+
+REMISSION = remission_frame()
+TIMES = st.lists(st.tuples(st.integers(1, 6), st.booleans()), min_size=2, max_size=20)
+
+
+def test_kaplan_meier_matches_the_remission_data():
+    """Freireich's 6-MP arm as in Kleinbaum and Klein (2012), table 2.1: .857 .807 .753 .690 .627 .538 .448."""
+    curve = stats.kaplan_meier(REMISSION)
+    mp = curve[curve["system"] == "6-MP"].iloc[1:]
+    assert mp["time"].tolist() == [6, 7, 10, 13, 16, 22, 23]
+    assert mp["at_risk"].tolist() == [21, 17, 15, 12, 11, 7, 6]
+    assert mp["survival"].tolist() == pytest.approx(
+        [0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448], abs=5e-4
+    )
+
+
+def test_log_log_interval_matches_r():
+    """R: survfit(Surv(t, e) ~ 1, conf.type = "log-log") on the 6-MP arm, week 10: 0.753 (0.503, 0.889)."""
+    curve = stats.kaplan_meier(REMISSION)
+    row = curve[(curve["system"] == "6-MP") & (curve["time"] == 10)].iloc[0]
+    assert (row["low"], row["high"]) == pytest.approx((0.503, 0.889), abs=1e-3)
+
+
+@settings(max_examples=20, deadline=None)
+@given(TIMES)
+def test_kaplan_meier_is_the_product_over_event_times(times):
+    frame = pd.DataFrame(times, columns=["time", "event"]).assign(system="a")
+    curve = stats.kaplan_meier(frame)
+    share = 1.0
+    for _, row in curve.iloc[1:].iterrows():
+        risk = sum(t >= row["time"] for t, _ in times)
+        events = sum(t == row["time"] and e for t, e in times)
+        share *= 1 - events / risk
+        assert (row["at_risk"], row["events"]) == (risk, events)
+        assert row["survival"] == pytest.approx(share, abs=1e-12)
+    found = curve["survival"].to_numpy()
+    assert (np.diff(found) <= 0).all()
+    inside = curve.dropna()
+    assert (
+        (inside["low"] <= inside["survival"] + 1e-12) & (inside["survival"] <= inside["high"] + 1e-12)
+    ).all()
+
+
+def test_without_censoring_the_curve_is_the_share_still_waiting():
+    frame = pd.DataFrame({"system": "a", "time": [1, 2, 2, 5], "event": True})
+    assert stats.kaplan_meier(frame)["survival"].tolist() == pytest.approx([1, 0.75, 0.25, 0])
+
+
+def test_restricted_mean_is_the_area():
+    """6-MP up to week 20: 6*1 + .857*1 + .807*3 + .753*3 + .690*3 + .627*4, added up by hand."""
+    found = stats.restricted_mean(REMISSION, horizon=20).set_index("system")
+    area = 6 + 0.857143 + 3 * 0.806723 + 3 * 0.752941 + 3 * 0.690196 + 4 * 0.627451
+    assert found.loc["6-MP", "restricted_mean"] == pytest.approx(area, abs=1e-5)
+    placebo = REMISSION[REMISSION["system"] == "placebo"]["time"]
+    assert found.loc["placebo", "restricted_mean"] == pytest.approx(np.minimum(placebo, 20).mean())
+
+
+def test_restricted_mean_error_without_censoring_is_the_plain_one():
+    """Without censoring Greenwood's error is the standard deviation (over n) of min(time, horizon)."""
+    frame = pd.DataFrame({"system": "a", "time": [1, 3, 4, 4, 9], "event": True})
+    row = stats.restricted_mean(frame, horizon=6).iloc[0]
+    assert row["error"] == pytest.approx(np.std([1, 3, 4, 4, 6]) / 5**0.5)
+    assert (row["low"], row["high"]) == pytest.approx(
+        (
+            row["restricted_mean"] - 1.959964 * row["error"],
+            min(6, row["restricted_mean"] + 1.959964 * row["error"]),
+        )
+    )
+
+
+def test_restricted_mean_refuses_to_guess_beyond_follow_up():
+    frame = pd.DataFrame({"system": list("aabb"), "time": [1, 3, 2, 8], "event": [True, False, True, False]})
+    assert stats.restricted_mean(frame)["horizon"].tolist() == [3, 3]
+    with pytest.raises(ValueError, match=r"\['a'\] were followed for less, at most 3"):
+        stats.restricted_mean(frame, horizon=5)
+
+
+def test_logrank_matches_the_remission_data():
+    """Kleinbaum and Klein (2012), section 2.IV: log-rank 16.79, p < .001."""
+    row = stats.logrank(REMISSION).iloc[0]
+    assert row["statistic"] == pytest.approx(16.79, abs=5e-3)
+    assert row["p"] == pytest.approx(sp.chi2.sf(row["statistic"], 1))
+    assert (row["n"], row["events"]) == (42, 30)
+
+
+def test_logrank_equals_scipy_on_two_samples():
+    groups = [g for _, g in REMISSION.groupby("system")]
+    samples = [sp.CensoredData.right_censored(g["time"], ~g["event"]) for g in groups]
+    again = sp.logrank(*samples)
+    assert stats.logrank(REMISSION)["p"][0] == pytest.approx(again.pvalue, rel=1e-10)
+
+
+def test_stratified_logrank_adds_up_over_strata():
+    """Observed minus expected and variance summed over strata, in a loop."""
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({"time": rng.integers(1, 9, 80), "event": rng.random(80) < 0.7})
+    frame["system"] = np.where(np.arange(80) % 2, "a", "b")
+    frame["shift_type"] = np.where(rng.random(80) < 0.4, "switch", "replace")
+    gap = variance = 0.0
+    for _, part in frame.groupby("shift_type"):
+        for t in sorted(part["time"].unique()):
+            risk = part[part["time"] >= t]
+            d, n = int((risk["event"] & (risk["time"] == t)).sum()), len(risk)
+            n1 = int((risk["system"] == "a").sum())
+            d1 = int((risk["event"] & (risk["time"] == t) & (risk["system"] == "a")).sum())
+            gap += d1 - d * n1 / n
+            variance += d * (n1 / n) * (1 - n1 / n) * (n - d) / (n - 1) if n > 1 else 0.0
+    row = stats.logrank(frame, strata="shift_type").iloc[0]
+    assert row["statistic"] == pytest.approx(gap**2 / variance, rel=1e-9)
+    assert row["strata"] == 2
+    assert row["statistic"] != pytest.approx(stats.logrank(frame)["statistic"][0])
+
+
+def test_hazard_ratio_matches_the_remission_data():
+    """R: coxph(Surv(t, e) ~ arm) with Efron's ties: log hazard 1.5721 (se 0.4124), ratio 4.817."""
+    row = stats.hazard_ratios(REMISSION, pairs=[("placebo", "6-MP")]).iloc[0]
+    assert np.log(row["estimate"]) == pytest.approx(1.5721, abs=5e-4)
+    assert (np.log(row["high"]) - np.log(row["low"])) / (2 * 1.959964) == pytest.approx(0.4124, abs=5e-4)
+    back = stats.hazard_ratios(REMISSION, pairs=[("6-MP", "placebo")]).iloc[0]
+    assert back["estimate"] == pytest.approx(1 / row["estimate"], rel=1e-6)
+
+
+def test_hazard_ratio_with_scenarios_and_strata_keeps_its_direction():
+    rng = np.random.default_rng(1)
+    luck = rng.exponential(size=100)
+    rows = [
+        (s, i, luck[i] * rng.exponential() / rate, i % 3)
+        for s, rate in (("fast", 3.0), ("slow", 1.0))
+        for i in range(100)
+    ]
+    frame = pd.DataFrame(rows, columns=["system", "scenario", "time", "layer"]).assign(event=True)
+    plain, robust = (stats.hazard_ratios(frame, scenario=s).iloc[0] for s in (None, "scenario"))
+    assert plain["estimate"] == pytest.approx(robust["estimate"])
+    assert plain["estimate"] > 1.3
+    assert robust["high"] - robust["low"] < plain["high"] - plain["low"]  # paired: they share their luck
+    assert stats.hazard_ratios(frame, strata="layer")["estimate"][0] == pytest.approx(
+        plain["estimate"], rel=0.15
+    )
+
+
+def test_robust_hazard_errors_without_ties_are_those_of_statsmodels():
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"system": ["a", "b"] * 60, "scenario": np.repeat(range(40), 3)})
+    frame["time"], frame["event"] = rng.exponential(size=120), True
+    row = stats.hazard_ratios(frame, scenario="scenario").iloc[0]
+    first = (frame["system"] == "a").to_numpy(dtype=float)[:, None]
+    model = PHReg(frame["time"].to_numpy(), first, status=frame["event"].to_numpy(dtype=float), ties="efron")
+    again = model.fit(groups=frame["scenario"].to_numpy())
+    error = (np.log(row["high"]) - np.log(row["low"])) / (2 * sp.norm.ppf(0.975))
+    assert error == pytest.approx(float(again.bse[0]), rel=1e-6)
+    assert np.log(row["estimate"]) == pytest.approx(float(again.params[0]), rel=1e-9)
+    early = stats.hazard_ratios(frame.assign(event=frame["time"] > 0.1), scenario="scenario").iloc[0]
+    assert early["low"] < early["estimate"] < early["high"]  # censored before the first event
+
+
+def test_robust_hazard_ratios_keep_their_level_where_most_recover_at_once():
+    """Two equal systems, 70 % of the shifts recovered by the first reply: 5 % of 200 tests reject."""
+    rng = np.random.default_rng(5)
+    scenarios, rejected = np.repeat(np.arange(40), 2), 0
+    for _ in range(200):
+        time = np.minimum(rng.geometric(0.7, 160) - 1, 3)
+        frame = pd.DataFrame({"system": ["a"] * 80 + ["b"] * 80, "scenario": np.tile(scenarios, 2)})
+        row = stats.hazard_ratios(frame.assign(time=time, event=time < 3), scenario="scenario").iloc[0]
+        rejected += row["p"] < 0.05
+    assert rejected / 200 == pytest.approx(0.05, abs=3.5 * (0.05 * 0.95 / 200) ** 0.5)
+
+
+def test_one_late_recovery_in_fifty_is_no_evidence():
+    shifts = pd.DataFrame({"system": ["oracle"] * 50 + ["tracker"] * 50, "scenario": [*range(50)] * 2})
+    shifts = shifts.assign(time=[0.0] * 99 + [1.0], event=True)
+    row = stats.hazard_ratios(shifts, scenario="scenario").iloc[0]
+    assert row["low"] < 1 < row["estimate"] < row["high"]
+
+
+def test_no_hazard_ratio_is_made_up_where_all_or_none_recover_first():
+    shifts = pd.DataFrame({"system": ["a"] * 9 + ["b"] * 9, "scenario": [*range(9)] * 2, "event": True})
+    for scenario in ("scenario", None):
+        apart = stats.hazard_ratios(shifts.assign(time=[0.0] * 9 + [1.0] * 9), scenario=scenario).iloc[0]
+        assert np.isnan([apart["estimate"], apart["low"], apart["high"], apart["p"]]).all()
+    alike = stats.hazard_ratios(shifts.assign(time=0.0), scenario="scenario").iloc[0]
+    assert alike["estimate"] == pytest.approx(1)
+    assert np.isnan([alike["low"], alike["high"], alike["p"]]).all()
+
+
+def test_missing_times_are_left_out_and_counted_and_no_event_is_undefined():
+    frame = pd.DataFrame(
+        {
+            "system": list("aaabbb"),
+            "time": [1, 2, np.nan, 3, 4, 5],
+            "event": [True, True, True, False, False, False],
+        }
+    )
+    curve = stats.kaplan_meier(frame)
+    assert curve.groupby("system")["n"].first().to_dict() == {"a": 2, "b": 3}
+    assert curve["n_missing"].max() == 1
+    assert len(curve[curve["system"] == "b"]) == 1
+    row = stats.hazard_ratios(frame).iloc[0]
+    assert np.isnan(row["estimate"])
+    assert (row["events_a"], row["events_b"], row["n_missing"]) == (2, 0, 1)
+    assert np.isnan(stats.logrank(frame.assign(event=False))["p"][0])
+    at_once = stats.logrank(frame.assign(event=True, time=0.0))  # no one waits: nothing to compare
+    assert np.isnan(at_once["p"][0])
+    assert at_once["events"][0] == 6
+
+
+def test_bad_input_says_what_was_given():
+    with pytest.raises(ValueError, match="negative times"):
+        stats.kaplan_meier(REMISSION.assign(time=-1.0))
+    with pytest.raises(ValueError, match=r"true \(it happened\) or false"):
+        stats.kaplan_meier(REMISSION.assign(event=2))
+    with pytest.raises(ValueError, match="1 systems"):
+        stats.logrank(REMISSION[REMISSION["system"] == "placebo"])
+    with pytest.raises(ValueError, match="no column 'turns'"):
+        stats.logrank(REMISSION, time="turns")
+    with pytest.raises(ValueError, match="no time for 'placebo'"):
+        stats.restricted_mean(
+            REMISSION.assign(time=REMISSION["time"].where(REMISSION["system"] != "placebo"))
+        )

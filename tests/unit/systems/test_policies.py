@@ -1,0 +1,158 @@
+"""The control policies: each does what its name says, and nothing else."""
+
+import numpy as np
+import pytest
+
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import World
+from tests.helpers.films import catalog, grounder
+
+TEN = catalog()
+WORLD = World(TEN, grounder())
+NOBODY = {"constraints": {}, "avoid": {}}
+
+
+def system(spec, session=0):
+    return systems.create(spec, WORLD, 5, session)
+
+
+def films(reply):
+    return [TEN.items[i].title for i in reply.items]
+
+
+def test_rank_counts_wishes_met_then_novelty_and_puts_what_is_retracted_last():
+    # drama with Ada Quill: Harbour Lights and Paper Kites meet both
+    first = systems.rank(TEN, {"genre": "Drama", "actor": "Ada Quill"}, {}, (), stream(1, "x"))
+    assert set(first[:2]) == {0, 1}
+    seen = systems.rank(TEN, {"genre": "Drama", "actor": "Ada Quill"}, {}, (0,), stream(1, "x"))
+    assert seen[:2] == (1, 0)  # 2, then 2 − ½
+    without = systems.rank(TEN, {"genre": "Drama"}, {"actor": "Ada Quill"}, (), stream(1, "x"), n=9)
+    assert set(without[-3:]) == {0, 1, 3}
+    assert 9 not in systems.rank(
+        TEN, {"writer": "Mo Reed"}, {}, (), stream(1, "x"), n=50
+    )  # never recommendable
+    assert len(systems.rank(TEN, {}, {}, (), stream(1, "x"), n=50)) == 9
+
+
+def test_rank_breaks_ties_by_chance_only():
+    tops = {systems.rank(TEN, {"genre": "Drama"}, {}, (), stream(i, "x"))[0] for i in range(60)}
+    assert tops == {0, 1, 2, 4, 5}
+
+
+def test_a_wish_that_no_film_meets_changes_nothing():
+    one = systems.rank(TEN, {"genre": "Drama", "actor": "Nobody"}, {"year": "2050"}, (), stream(1, "x"))
+    assert one == systems.rank(TEN, {"genre": "Drama"}, {}, (), stream(1, "x"))
+
+
+def test_the_oracle_acts_on_the_log_and_the_tracker_on_the_words():
+    meta = {"constraints": {"genre": "War"}, "avoid": {"actor": "Stig"}}
+    reply = system("oracle").reply(1, "I'd like comedy films", meta)
+    assert dict(reply.constraints) == {"genre": "War"}
+    assert films(reply)[0] == "Iron Valley"
+    assert "1947" not in films(reply)
+    reply = system("tracker").reply(1, "I'd like comedy films", meta)
+    assert dict(reply.constraints) == {"genre": "Comedy"}
+
+
+def constraints(spec, *utterances):
+    one = system(spec)
+    return [dict(one.reply(i, text, NOBODY).constraints) for i, text in enumerate(utterances, start=1)]
+
+
+def test_the_tracker_keeps_the_amnesiac_forgets_and_the_sticky_never_lets_go():
+    said = (
+        "I'd like drama films",
+        "films with Ada Quill",
+        "instead of drama films I'd like comedy films",
+        "More, please",
+    )
+    both = {"genre": "Comedy", "actor": "Ada Quill"}
+    assert constraints("tracker", *said) == [
+        {"genre": "Drama"},
+        {"genre": "Drama", "actor": "Ada Quill"},
+        both,
+        both,
+    ]
+    assert constraints("amnesiac", *said) == [
+        {"genre": "Drama"},
+        {"actor": "Ada Quill"},
+        {"genre": "Comedy"},
+        {},
+    ]
+    old = {"genre": "Drama", "actor": "Ada Quill"}
+    assert constraints("sticky", *said) == [{"genre": "Drama"}, old, old, old]
+
+
+def test_popular_names_the_best_connected_films_one_after_the_other():
+    one = system("popular")
+    seen = [i for turn in range(1, 4) for i in one.reply(turn, "x", NOBODY).items]
+    assert len(set(seen)) == 9
+    popularity = TEN.popularity[seen]
+    assert popularity.tolist() == sorted(popularity, reverse=True)
+    assert len(one.reply(4, "x", NOBODY).items) == 3  # all were named: it begins again
+
+
+def test_random_draws_without_looking_at_the_words():
+    replies = [system("random").reply(1, text, NOBODY).items for text in ("I'd like drama films", "comedy")]
+    assert replies[0] == replies[1]
+    drawn = [i for session in range(300) for i in system("random", session).reply(1, "x", NOBODY).items]
+    counts = np.bincount(drawn, minlength=10)
+    assert counts[9] == 0
+    # 900 draws over nine films: expected 100 each, standard deviation about 8
+    assert counts[:9].min() > 65
+    assert counts[:9].max() < 135
+
+
+def test_echo_slot_echo_and_silent_recommend_nothing():
+    text = "I'd like drama films with Ada Quill"
+    echo, slots, silent = (system(spec).reply(1, text, NOBODY) for spec in ("echo", "slot_echo", "silent"))
+    assert (echo.text, silent.text) == (text, "")
+    assert echo.items == slots.items == silent.items == ()
+    assert WORLD.grounder.topic_set(slots.text) == {"genre=drama", "actor=ada quill"}
+
+
+def test_noise_is_a_dose():
+    meta = {"constraints": {"genre": "War"}, "avoid": {}}
+
+    def followed(spec):
+        return {(s, t) for s in range(60) for t in (1, 2) if system(spec, s).reply(t, "x", meta).constraints}
+
+    never, little, much, always = (followed(f"noisy:{p}") for p in ("0", "0.3", "0.7", "1"))
+    assert len(never) == 120
+    assert always == set()
+    assert much < little < never  # the doses are nested
+    assert 0.5 < len(little) / 120 < 0.9
+    reply, oracle = system("noisy:0").reply(1, "x", meta), system("oracle").reply(1, "x", meta)
+    assert (reply.items[0], dict(reply.constraints)) == (oracle.items[0], dict(oracle.constraints))
+
+
+@pytest.mark.parametrize(
+    ("specs", "message"),
+    [
+        (["trackr"], r"unknown policy 'trackr'; did you mean 'tracker'\? \(known: oracle, tracker"),
+        ([], r"systems is \[\]; give a list of policies"),
+        ("tracker", r"systems is 'tracker'; give a list of policies"),
+        (["tracker", "echo", "tracker"], r"systems names \['tracker'\] more than once"),
+        (["noisy"], r"policy 'noisy' needs a share of random turns after a colon"),
+        (["noisy:often"], r"noisy:often: give a share between 0 and 1, e.g. noisy:0.3"),
+        (["noisy:1.5"], r"noisy:1.5: give a share between 0 and 1"),
+        (["noisy:nan"], r"noisy:nan: give a share between 0 and 1"),
+        (["echo:2"], r"policy 'echo' takes no argument, got 'echo:2'"),
+    ],
+)
+def test_specs_are_checked_before_anything_runs(specs, message):
+    with pytest.raises(InputError, match=message):
+        systems.check(specs)
+
+
+def test_a_small_catalogue_is_recommended_whole():
+    from crs_lib.catalog.catalog import Catalog
+    from crs_lib.grounding.grounder import Grounder
+
+    two = Catalog.from_records([("One", {"actor": ["A B"]}), ("Two", {"actor": ["C D"]})])
+    world = World(two, Grounder(two))
+    for spec in ("oracle", "tracker", "popular", "random"):
+        reply = systems.create(spec, world, 1, 0).reply(1, "anything", NOBODY)
+        assert sorted(reply.items) == [0, 1], spec

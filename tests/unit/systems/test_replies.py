@@ -1,0 +1,105 @@
+"""Replies from templates: films by name, and answers to what was asked."""
+
+import pytest
+
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.core.rng import stream
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.systems import replies
+from tests.helpers.films import TITLES, catalog, grounder
+from tests.helpers.wordings import every_text
+
+TEN = grounder()
+CATALOG = catalog()
+
+
+def said(question, film="Paper Kites", i=0):
+    return replies.answer(TEN, question, stream(i, "answer")).replace(film, "FILM")
+
+
+@pytest.mark.parametrize(
+    ("question", "expected"),
+    [
+        ("Who is in Paper Kites?", {"Ada Quill"}), ("Remind me who plays in Paper Kites?", {"Ada Quill"}),
+        ("Who directed Paper Kites?", {"Zoe Tarn"}), ("Who made Paper Kites?", {"Zoe Tarn"}),
+        ("Paper Kites rings a bell. Who directed it?", {"Zoe Tarn"}),
+        ("Who wrote Paper Kites?", {"Ivo Lund"}), ("Whose script is Paper Kites?", {"Ivo Lund"}),
+        ("What tone does Paper Kites have?", {"drama", "comedy"}), ("When was Paper Kites made, and does it hold up?", {"drama"}),
+        ("Is Paper Kites more gentle or more tense?", {"drama"}),
+    ],
+)  # fmt: skip
+def test_a_question_gets_the_fact_it_asks_for(question, expected):
+    facts = {"Ada Quill", "Zoe Tarn", "Ivo Lund", "drama", "comedy"}
+    for i in range(5):
+        answer = said(question, i=i)
+        assert "FILM" in answer
+        assert expected <= {fact for fact in facts if fact in answer} <= expected | {"drama", "comedy"}, (
+            answer
+        )
+
+
+def test_every_question_that_a_user_can_ask_is_answered_by_its_kind():
+    film = CATALOG.items[4]  # Her, which has a plot
+    facts = {
+        "question_cast": ["Ben Orr"], "question_maker": ["Zoe Tarn", "Mo Reed"], "question_plot": [film.plot], "question_mood": ["drama"],
+    }  # fmt: skip
+    for section, texts in every_text("user", '"Her"').items():
+        for i, text in enumerate(texts if section in facts else []):
+            answer = said(text, "Her", i)
+            assert any(fact in answer for fact in facts[section]), (section, text, answer)
+
+
+@pytest.mark.parametrize(
+    "text", ["I'd like drama films", "Who are you?", "Paper Kites, please", "More of those, please", "", "?"]
+)
+def test_what_is_no_question_about_a_film_gets_no_answer(text):
+    assert said(text) == ""
+
+
+def test_the_title_s_own_words_ask_nothing():
+    films = Catalog.from_records(
+        [("Who Wrote When", {"actor": ["Ana Bell"], "director": ["Cy Hale"], "writer": ["Mo Reed"]})]
+    )
+    answer = replies.answer(Grounder(films), 'Who directed "Who Wrote When"?', stream(0, "x"))
+    assert "Cy Hale" in answer
+    assert "Mo Reed" not in answer
+
+
+def test_missing_facts_are_replaced_by_others_or_left_unsaid():
+    films = Catalog.from_records(
+        [("Blank Page", {"actor": ["Ana Bell"]}), ("Bare Wall", {"director": ["Cy Hale"]})]
+    )
+    bare = Grounder(films)
+    draw = stream(0, "x")
+    assert "Cy Hale" in replies.answer(bare, "Who is in Bare Wall?", draw)
+    assert replies.answer(bare, "What is Blank Page about?", draw) == ""
+    assert replies.answer(bare, "Who directed Blank Page?", draw) == ""
+
+
+def test_a_recommendation_names_its_films_and_no_others():
+    for i in range(30):
+        text = replies.recommend(CATALOG, [1, 5, 8], {"genre": "Drama"}, stream(i, "reply"))
+        assert [m.item for m in TEN.titles(text, prefer=[8])] == [1, 5, 8], text
+
+
+def test_a_film_without_year_or_people_is_named_bare():
+    films = Catalog.from_records([("Blank Page", {"actor": ["Ana Bell"]})])
+    text = replies.recommend(films, [0], {}, stream(2, "reply"))
+    assert "Blank Page" in text
+    assert "None" not in text
+    assert "()" not in text
+
+
+def test_nothing_found_is_said():
+    assert (
+        replies.recommend(CATALOG, [], {"genre": "Drama"}, stream(0, "x"))
+        == "I'm afraid I found nothing that fits."
+    )
+
+
+def test_acknowledging_repeats_the_slots_and_names_no_film():
+    for i in range(20):
+        text = replies.acknowledge({"genre": "Drama", "actor": "Ada Quill"}, stream(i, "ack"))
+        assert TEN.topic_set(text) == {"genre=drama", "actor=ada quill"}
+        assert not [title for title in TITLES if title in text]
+        assert TEN.topic_set(replies.acknowledge({}, stream(i, "ack"))) == set()
