@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
@@ -16,11 +16,13 @@ from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import words_of_many
 from crs_lib.evaluate import provenance
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.llm import LLM
-from crs_lib.score import asking, conventions, extractors
+from crs_lib.score import conventions, extractors
 from crs_lib.score.concepts import ConceptSpace
 from crs_lib.score.conventions import Convention
 from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, BatchScorer, Scorer, Scores, Text
+
+if TYPE_CHECKING:
+    from crs_lib.llm import LLM
 
 SIMILARITIES = ("tfidf", "minilm")
 
@@ -101,15 +103,21 @@ class Choice:
 
         return made._replace(scorer=AskedScorer(made.scorer, self.rule.name, made.metrics, model))
 
-    def _model(self) -> str | LLM:
+    def _model(self) -> "str | LLM":
         """The model of the extractors called llm, with cache and log where a folder is named."""
         if not (self.llm and self.calls):
             return self.llm
+        from crs_lib.score import asking
+
         return asking.model(self.llm, asking.read_settings(self.llm_settings), Path(self.calls))
 
     def told(self) -> dict[str, Any]:
         """What the tables say of the model's settings; empty where none is asked."""
-        return {"llm": asking.what(asking.read_settings(self.llm_settings))} if self.asks else {}
+        if not self.asks:
+            return {}
+        from crs_lib.score import asking
+
+        return {"llm": asking.what(asking.read_settings(self.llm_settings))}
 
 
 @dataclass(eq=False)
@@ -139,7 +147,7 @@ class ItemsScorer:
         ]
 
 
-def _items(choice: Choice, llm: str | LLM) -> Ready:
+def _items(choice: Choice, llm: "str | LLM") -> Ready:
     catalog = sources.load(choice.catalog)
     rule, grounder = choice.rule, Grounder(catalog)
     name, extractor = choice.extractor or rule.extractor, None
@@ -152,7 +160,7 @@ def _items(choice: Choice, llm: str | LLM) -> Ready:
     return Ready(scorer, told, (*TURN_METRICS, *SESSION_METRICS))
 
 
-def _grounded(choice: Choice, llm: str | LLM) -> Ready:
+def _grounded(choice: Choice, llm: "str | LLM") -> Ready:
     from crs_lib.thesis.catalog import ThesisCatalog
     from crs_lib.thesis.grounded import METRICS, GroundedScorer
 
@@ -165,7 +173,7 @@ def _grounded(choice: Choice, llm: str | LLM) -> Ready:
     return Ready(GroundedScorer(catalog, extractor, space, rule), told, METRICS)
 
 
-def _legacy(choice: Choice, llm: str | LLM) -> Ready:
+def _legacy(choice: Choice, llm: "str | LLM") -> Ready:
     from crs_lib.thesis import topics
     from crs_lib.thesis.catalog import ThesisCatalog
     from crs_lib.thesis.legacy import METRICS, LegacyScorer

@@ -28,8 +28,9 @@ from crs_lib.judge.records import (
 )
 from crs_lib.judge.settings import Settings
 from crs_lib.llm import calls
-from crs_lib.llm.pool import Pool, Service
+from crs_lib.llm.pool import Pool
 from crs_lib.llm.preflight import Need, preflight
+from crs_lib.llm.settings import Service
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate.roles import check_spec, stage_before

@@ -8,7 +8,7 @@ from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.judge.prompt import CONSTRUCTS
 from crs_lib.llm import settings as role_settings
-from crs_lib.llm.pool import Service
+from crs_lib.llm.settings import Service
 
 _OWN = ("seed", "together")
 _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"

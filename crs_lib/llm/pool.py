@@ -1,55 +1,22 @@
 """The models of a run: one LLM for each spec, with the run's call cache and call log, shared by threads."""
 
-import inspect
 import os
 import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.llm.backends import BACKENDS
 from crs_lib.llm.base import Reply, Request
 from crs_lib.llm.cache import Cache
 from crs_lib.llm.calls import Recorder
 from crs_lib.llm.client import LLM
 from crs_lib.llm.errors import LLMError
-from crs_lib.llm.retry import Retry
+from crs_lib.llm.settings import Service
 
 CACHE, LOG = "llm_cache.sqlite", "llm_calls.sqlite"
-
-
-@dataclass(frozen=True)
-class Service:
-    """How models are reached: what never changes what is asked, so that it may differ when a run goes on.
-
-    ``host`` is an address or several with commas between ("" is the backend's default); ``slots`` is how
-    many calls each of them works on at once. ``backend`` are further keywords of backends that take them.
-    """
-
-    host: str = ""
-    timeout: float = 300.0
-    slots: int = 2
-    retry: Retry = field(default_factory=Retry)
-    backend: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def at_once(self) -> int:
-        """Calls that each server gets at once: one in each of its slots, and one that waits for it there.
-
-        A slot that comes free then finds its next call on the server, and need not wait for us.
-        """
-        return 2 * self.slots
-
-    def settings_for(self, spec: str) -> dict[str, Any]:
-        """Those of the settings that this spec's backend takes."""
-        given = {**self.backend, "timeout": self.timeout, **({"host": self.host} if self.host else {})}
-        takes = inspect.signature(BACKENDS.get(spec).make).parameters
-        return {name: value for name, value in given.items() if name in takes}
 
 
 def scratch(name: str) -> Path:

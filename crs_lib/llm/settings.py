@@ -1,14 +1,46 @@
 """What language models are asked for in the movie study, as one checked value from a notebook's ``llm``."""
 
+import inspect
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.llm.limits import room
-from crs_lib.llm.pool import Service
 from crs_lib.llm.retry import Retry
+
+
+@dataclass(frozen=True)
+class Service:
+    """How models are reached: what never changes what is asked, so that it may differ when a run goes on.
+
+    ``host`` is an address or several with commas between ("" is the backend's default); ``slots`` is how
+    many calls each of them works on at once. ``backend`` are further keywords of backends that take them.
+    """
+
+    host: str = ""
+    timeout: float = 300.0
+    slots: int = 2
+    retry: Retry = field(default_factory=Retry)
+    backend: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def at_once(self) -> int:
+        """Calls that each server gets at once: one in each of its slots, and one that waits for it there.
+
+        A slot that comes free then finds its next call on the server, and need not wait for us.
+        """
+        return 2 * self.slots
+
+    def settings_for(self, spec: str) -> dict[str, Any]:
+        """Those of the settings that this spec's backend takes."""
+        given = {**self.backend, "timeout": self.timeout, **({"host": self.host} if self.host else {})}
+        from crs_lib.llm.backends import BACKENDS  # all of them, only where one is asked for
+
+        takes = inspect.signature(BACKENDS.get(spec).make).parameters
+        return {name: value for name, value in given.items() if name in takes}
+
 
 _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 

@@ -7,16 +7,18 @@ All answer for many texts at once and see concepts as codes of one :class:`Conce
 import re
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.registry import Registry
 from crs_lib.core.text import fold, words_of_many
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.grounding.matcher import Matcher
-from crs_lib.llm import LLM
 from crs_lib.score.concepts import ConceptSpace
 from crs_lib.score.substrings import SubstringMatcher
+
+if TYPE_CHECKING:
+    from crs_lib.llm import LLM
 
 Sets = list[frozenset[int]]
 
@@ -29,7 +31,7 @@ class Material(NamedTuple):
 
     space: ConceptSpace
     catalog: Catalog | None = None
-    llm: str | LLM = ""
+    llm: "str | LLM" = ""
 
 
 class Extractor(Protocol):

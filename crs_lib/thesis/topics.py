@@ -5,14 +5,16 @@ A model that is missing is an error with the command that makes it: no silent ch
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
-from crs_lib.llm import LLM
 from crs_lib.thesis import topic_words
 from crs_lib.thesis.topic_model import TRAIN, TopicModel
+
+if TYPE_CHECKING:
+    from crs_lib.llm import LLM
 
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"
@@ -29,7 +31,7 @@ class TopicExtractor(Protocol):
 TOPICS: Registry[TopicExtractor] = Registry("topic extractor")
 
 
-def create(spec: str, *, model: str | Path | None = None, llm: str | LLM = "") -> TopicExtractor:
+def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:
     """The topic extractor of a name; ``model`` is the folder of ``lda``, ``llm`` the model of ``llm``.
 
     Raises InputError for an unknown name and for a model that is not there.
@@ -46,7 +48,7 @@ def default_model() -> Path:
 class Lda:
     """The five words of the most probable LDA topic, none below a share of 0.1."""
 
-    def __init__(self, model: str | Path | None = None, llm: str | LLM = "") -> None:
+    def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
         self._model = TopicModel.load(model or default_model())
         self.name = f"lda, {self._model.n_topics} topics, {len(self._model.words)} words"
 
@@ -61,7 +63,7 @@ class Heuristic:
 
     name = "heuristic"
 
-    def __init__(self, model: str | Path | None = None, llm: str | LLM = "") -> None:
+    def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
         if model:
             raise InputError(f"the heuristic takes no topic model; leave {str(model)!r} out")
 
@@ -77,7 +79,7 @@ class Llm:
     A call that fails after all retries is an error that names it, never another method's answer.
     """
 
-    def __init__(self, model: str | Path | None = None, llm: str | LLM = "") -> None:
+    def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
         from crs_lib.score.asking import Asker
 
         self._ask = Asker(llm, "topic extractor llm")

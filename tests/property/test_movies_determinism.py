@@ -28,11 +28,13 @@ SEEDS = st.integers(0, 2**40)
 
 SCRIPT = """
 import hashlib, sys
-from crs_lib.movies import conventions, evaluate, simulate, sources
+from crs_lib import evaluate, simulate
+from crs_lib.catalog import sources
+from crs_lib.score import conventions
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib import tables
+from crs_lib.core import tables
 catalog = sources.load()
 world = World(catalog, Grounder(catalog))
 config = SimulateConfig(systems=sys.argv[1].split(","), n_sessions=1, n_turns=12, seed=11)

@@ -90,7 +90,7 @@ def test_an_error_while_writing_keeps_the_old_file(tmp_path):
 FULL = """
 import resource, signal, sys
 from pathlib import Path
-from crs_lib import tables
+from crs_lib.core import tables
 from crs_lib.core.errors import RunError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
@@ -113,7 +113,7 @@ def test_a_full_disk_keeps_the_old_file(tmp_path):
 ENDLESS = """
 import sys
 from pathlib import Path
-from crs_lib import tables
+from crs_lib.core import tables
 def lines():
     yield {"a": 2}
     print("writing", flush=True)

@@ -21,7 +21,7 @@ from crs_lib import __main__ as command_line
 from crs_lib import datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.datasets import fetch, verify
+from crs_lib.datasets import fetch, registry, verify
 from crs_lib.datasets.registry import Dataset, File, Origin
 from crs_lib.datasets.sums import SUMS, Sum
 
@@ -95,10 +95,10 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("CRS_DATA", str(tmp_path))
     monkeypatch.delenv("CRS_MIRROR", raising=False)
-    monkeypatch.setattr(datasets, "RAW", found.base + "/{repository}/{commit}/{path}")
-    monkeypatch.setattr(datasets, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
+    monkeypatch.setattr(registry, "RAW", found.base + "/{repository}/{commit}/{path}")
+    monkeypatch.setattr(registry, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
     rows = {row.name: row for row in (FILMS, PAIR, NEW, LOGS, CHATS, ONLY)}
-    monkeypatch.setattr(datasets, "REGISTRY", rows)
+    monkeypatch.setattr(registry, "REGISTRY", rows)
     for path, total in (known("t/films.json", BODY), known("p/a.json", b"[1]"), known("p/b.json", b"[2]")):
         monkeypatch.setitem(SUMS, path, total)
     yield found
@@ -217,7 +217,7 @@ def test_without_a_network_the_message_says_what_else_there_is(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    monkeypatch.setattr(datasets, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
+    monkeypatch.setattr(registry, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
     with pytest.raises(RunError, match=r"no connection to 127\.0\.0\.1.*CRS_MIRROR"):
         fetch.fetch(FILMS)
     assert left(tmp_path / "external") == []
@@ -226,13 +226,14 @@ def test_without_a_network_the_message_says_what_else_there_is(
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-from crs_lib import datasets, datasets_fetch
-datasets.RAW = datasets.ARCHIVE = sys.argv[1]
-row = datasets.Dataset("films", "movies", "", datasets.Origin("a/b", "c", ""),
-                       (datasets.File("t/films.json", "f.json"),))
+from crs_lib.core.errors import RunError
+from crs_lib.datasets import fetch, registry
+registry.RAW = registry.ARCHIVE = sys.argv[1]
+row = registry.Dataset("films", "movies", "", registry.Origin("a/b", "c", ""),
+                       (registry.File("t/films.json", "f.json"),))
 try:
-    datasets_fetch.fetch(row)
-except datasets.RunError as error:
+    fetch.fetch(row)
+except RunError as error:
     print(error)
 """
 

@@ -1,6 +1,8 @@
-"""The shape of the package: imports go downward, importing does nothing, files stay small."""
+"""The shape of the package: rooms with a height, no circle, front doors that only hand names on."""
 
 import ast
+import collections
+import graphlib
 import json
 import subprocess
 import sys
@@ -14,33 +16,23 @@ ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "crs_lib"
 FILES = sorted(PACKAGE.rglob("*.py"))
 
-STUDIES = ("movies", "cosrec", "realtalk")
-LAYERS = (
-    ("errors", "paths", "rng", "registry", "text", "dialogue", "tables", "ledger", "runs", "progress", "datasets", "prompts"),
-    ("llm", "retrieval", "metrics", "stats", "figures", "batch", "notebooks", "sweeps"),
-    STUDIES,
-    ("__main__", "commands"),
-)  # fmt: skip
-FAMILIES = {"datasets_": 0, "notebook_": 1, "batch_": 1}  # a file that was split keeps its layer
+# A room imports only rooms of a smaller number (docs/context.md shows them with one line each).
+HEIGHTS = {
+    "core": 0,
+    "prompts": 1, "runs": 1, "llm": 1, "retrieval": 1, "stats": 1, "datasets": 1, "logs": 1,
+    "catalog": 2, "metrics": 2,
+    "grounding": 3, "figures": 3,
+    "systems": 4, "score": 4, "notebooks": 4, "cosrec": 4, "realtalk": 4,
+    "simulate": 5, "thesis": 5,
+    "judge": 6, "evaluate": 7, "trust": 8, "views": 9, "pages": 10, "cli": 11, "__main__": 12,
+}  # fmt: skip
+OTHER_STUDIES = ("cosrec", "realtalk")
+MOVIES = ("catalog", "grounding", "systems", "simulate", "score", "logs", "judge", "thesis", "evaluate", "trust", "views", "pages")  # fmt: skip
 
 
-def part(name):
-    """The second part of a dotted name: crs_lib.llm.cache belongs to llm; the package itself to nothing."""
+def room(name):
+    """The room of a dotted name: crs_lib.llm.cache lies in llm; the package itself in none."""
     return name.split(".")[1] if "." in name else ""
-
-
-def level(name):
-    """The layer of a module, 0 at the bottom; None for the package's own __init__."""
-    if not part(name):
-        return None
-    if part(name).endswith("_cli"):
-        return 3
-    for number, names in enumerate(LAYERS):
-        if part(name) in names:
-            return number
-    found = [number for start, number in FAMILIES.items() if part(name).startswith(start)]
-    assert found, f"{name} belongs to no layer yet; name it in LAYERS of {Path(__file__).name}"
-    return found[0]
 
 
 def dotted(path):
@@ -49,10 +41,11 @@ def dotted(path):
 
 
 MODULES = {dotted(path): path for path in FILES}
+FRONTS = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
 def imports(path):
-    """Every module of the package that a file imports, at its top or inside a function."""
+    """Every module of the package that a file imports: at its top, inside a function, under TYPE_CHECKING."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -61,21 +54,107 @@ def imports(path):
             assert node.level == 0, (
                 f"{path.name}, line {node.lineno}: write the whole name, not a relative one"
             )
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= (whole & MODULES.keys()) | ({node.module} if whole - MODULES.keys() else set())
     return sorted(name for name in found if name in MODULES)
 
 
+GRAPH = {name: imports(path) for name, path in MODULES.items()}
+
+
 @pytest.mark.parametrize("name", MODULES)
-def test_imports_go_downward(name):
-    mine = level(name)
-    if mine is None:
-        assert imports(MODULES[name]) == []
+def test_a_room_imports_only_lower_rooms(name):
+    if not room(name):
+        assert GRAPH[name] == []
         return
-    for other in imports(MODULES[name]):
-        theirs = level(other)
-        assert theirs is None or theirs <= mine, f"{name} imports {other}, which lies above it"
-        if mine == 2 and theirs == 2:
-            assert part(other) == part(name), f"the study {part(name)} imports the study {part(other)}"
+    assert room(name) in HEIGHTS, f"{room(name)} has no height yet; give it one in HEIGHTS"
+    for other in GRAPH[name]:
+        if not room(other) or room(other) == room(name):
+            continue
+        mine, theirs = HEIGHTS[room(name)], HEIGHTS[room(other)]
+        assert theirs < mine, f"{name} ({mine}) imports {other} ({theirs}), which is not lower"
+        if room(name) in OTHER_STUDIES:
+            assert room(other) not in (*MOVIES, *OTHER_STUDIES), f"the study {room(name)} imports {other}"
+
+
+def test_no_circle_among_all_imports():
+    inner = {
+        name: [other for other in others if other not in FRONTS and other != name]
+        for name, others in GRAPH.items()
+        if name not in FRONTS
+    }
+    graphlib.TopologicalSorter(inner).prepare()  # raises CycleError, which names the circle
+    rooms = collections.defaultdict(set)
+    for name, others in GRAPH.items():
+        rooms[room(name)] |= {room(other) for other in others} - {room(name), ""}
+    graphlib.TopologicalSorter(rooms).prepare()
+
+
+def stub(name):
+    """The names that a front door hands on, each with the file of its own room that it comes from."""
+    path = MODULES[name].with_suffix(".pyi")
+    if not path.exists():
+        return {}
+    found = {}
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 1, f"{name}: a front door hands on names of its own room only"
+            found |= {alias.name: f"{name}.{node.module}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(FRONTS - {"crs_lib"}))
+def test_a_front_door_only_hands_names_on(name):
+    body = ast.parse(MODULES[name].read_text(encoding="utf-8")).body
+    assert not [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    for own, module in stub(name).items():
+        assert module in MODULES, f"{name} hands on {own} from {module}, which does not exist"
+        assert f"{name}.{own}" not in MODULES, f"{name}.{own} is a file, too: one name, one thing"
+    done = __import__(name, fromlist=["*"])
+    for own in stub(name):
+        assert getattr(done, own) is not None
+    for other, files in GRAPH.items():
+        if room(other) == room(name) and other != name:
+            assert name not in files, f"{other} goes out of its room to come in by the front door"
+
+
+def test_no_folder_and_no_room_is_too_big():
+    lines, files, loose = collections.Counter(), collections.Counter(), []
+    for name, path in MODULES.items():
+        lines[room(name)] += len(path.read_text(encoding="utf-8").splitlines())
+        files[path.parent.name] += 1
+        if path.parent == PACKAGE and path.name not in ("__init__.py", "__main__.py"):
+            loose.append(path.name)
+    assert len(loose) <= 3
+    assert {name: n for name, n in files.items() if n > 31} == {}
+    assert max(lines.values()) <= 0.15 * sum(lines.values())
+
+
+LOADED = "import json, sys; __import__(sys.argv[1], fromlist=['*']); [getattr(sys.modules[sys.argv[1]], n) for n in sys.argv[2:]]; print(json.dumps(sorted(sys.modules)))"  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("front", "never"),
+    [
+        ("simulate", {"judge", "stats", "figures", "evaluate", "thesis", "views", "pages", "trust", "score"}),
+        ("evaluate", {"figures", "views", "pages", "trust", "notebooks"}),
+        ("catalog", {"llm", "runs", "grounding", "simulate", "metrics", "stats"}),
+        ("grounding", {"llm", "runs", "simulate", "metrics", "stats"}),
+        ("score", {"simulate", "judge", "stats", "figures", "runs"}),
+    ],
+)
+def test_what_a_front_door_may_load_when_everything_behind_it_is_used(front, never):
+    names = sorted(stub(f"crs_lib.{front}"))
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, f"crs_lib.{front}", *names], capture_output=True, text=True, check=True
+    )
+    loaded = {name for name in json.loads(done.stdout) if name.startswith("crs_lib.")}
+    assert {room(name) for name in loaded} & never == set()
+    if front == "evaluate":
+        backends = {
+            f"crs_lib.llm.{name}" for name in ("ollama", "openai", "client", "pool", "backends", "http")
+        }
+        assert loaded & backends == set()
 
 
 def test_the_commands_of_the_table_are_importable_by_name():
@@ -87,9 +166,8 @@ def test_the_commands_of_the_table_are_importable_by_name():
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_files_are_small_and_say_what_they_are(name):
+def test_a_file_says_what_it_is(name):
     text = MODULES[name].read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 300, "one idea a file: split it"
     assert not text.strip() or ast.get_docstring(ast.parse(text)), (
         "a module says in its first line what it is"
     )
@@ -106,7 +184,7 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 for name in ("numpy", "pandas", "scipy.stats", "sklearn", "statsmodels.api", "seaborn", "pyarrow.parquet",
-             "pydantic", "httpx", "ollama", "tenacity", "tqdm", "yaml", "nbformat", "papermill"):
+             "lazy_loader", "pydantic", "httpx", "ollama", "tenacity", "tqdm", "yaml", "nbformat", "papermill"):
     importlib.import_module(name)
 import numpy as np
 
@@ -118,7 +196,7 @@ def watch(event, arguments):
         path, mode, flags = arguments
         path = os.fsdecode(path) if isinstance(path, (str, bytes)) else str(path)
         writes = bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-        ours = path.startswith(root) and "/.venv/" not in path and not path.endswith((".py", ".pyc"))
+        ours = path.startswith(root) and "/.venv/" not in path and not path.endswith((".py", ".pyc", ".pyi"))
         if (writes or ours) and path != os.devnull:
             events.append(f"opens {path}")
     elif event in ("socket.connect", "socket.bind", "subprocess.Popen", "os.mkdir", "os.rename", "os.remove",

@@ -8,7 +8,8 @@ import pytest
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import LLM, Recorder, Request
-from crs_lib.llm.pool import CACHE, LOG, Pool, Service, drain_scratch, scratch
+from crs_lib.llm.pool import CACHE, LOG, Pool, drain_scratch, scratch
+from crs_lib.llm.settings import Service
 from tests.helpers.ollama_server import OllamaServer
 
 

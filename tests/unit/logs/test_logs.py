@@ -547,7 +547,7 @@ def test_every_judge_score_outside_the_scale_is_flagged(turns: int) -> None:
 @pytest.mark.external
 def test_the_order_of_reading_is_the_same_under_any_hash_seed() -> None:
     place = str(real("thesis", "logs_50turns"))
-    code = "import sys\nfrom crs_lib.movies import logs\nprint([logs.session_key(d) for d in logs.read(sys.argv[1])])"
+    code = "import sys\nfrom crs_lib.logs import reader\nprint([reader.session_key(d) for d in reader.read(sys.argv[1])])"
     outputs = {
         subprocess.run(
             [sys.executable, "-c", code, place], capture_output=True, text=True, check=True, cwd=paths.ROOT,

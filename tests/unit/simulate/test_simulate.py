@@ -12,6 +12,7 @@ from crs_lib.core import hashes
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
+from crs_lib.runs import batch, dask
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
@@ -289,8 +290,8 @@ def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monke
     def unreachable(*_):
         raise OSError("no logs to be had")
 
-    monkeypatch.setattr(simulate.batch, "work", gone)
-    monkeypatch.setattr(simulate.batch, "collect", unreachable)
+    monkeypatch.setattr(batch, "work", gone)
+    monkeypatch.setattr(dask, "on_every_machine", unreachable)
     config = SimulateConfig(
         "far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1"
     )

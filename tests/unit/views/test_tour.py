@@ -12,7 +12,7 @@ from crs_lib.core import paths
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.score import conventions
 from crs_lib.systems import base as systems
-from crs_lib.systems import tracker
+from crs_lib.systems import policies, tracker
 from crs_lib.views import tour
 
 
@@ -48,7 +48,7 @@ def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkey
     ]
     assert len(code) == 1
     monkeypatch.setattr(systems.SYSTEMS, "_entries", dict(systems.SYSTEMS._entries))
-    exec(code[0], {"SYSTEMS": systems.SYSTEMS, "Recommender": systems.Recommender, "tracker": tracker})
+    exec(code[0], {"SYSTEMS": systems.SYSTEMS, "Recommender": policies.Recommender, "tracker": tracker})
     config = simulate.SimulateConfig(systems=("genre_only", "tracker"), n_sessions=2, n_turns=8)
     made, full = (simulate.session(world, name, 1, config) for name in config.systems)
     held = [pair.system.meta["constraints"] for pair in made.pairs()]
