@@ -1,1 +1,5 @@
-"""Small tables that notebooks show."""
+"""Small tables and figures that notebooks show."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
