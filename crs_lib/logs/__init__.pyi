@@ -1,3 +1,3 @@
-from .reader import files, read
+from .reader import files, read, session_key
 
-__all__ = ["files", "read"]
+__all__ = ["files", "read", "session_key"]

@@ -21,7 +21,7 @@ TOTAL = 3 * 80
 SCRIPT = f"""
 import sys
 from crs_lib.core.errors import RunError
-from crs_lib.movies import simulate
+from crs_lib import simulate
 from crs_lib.simulate.config import SimulateConfig
 config = SimulateConfig(run=sys.argv[1], workers=int(sys.argv[2]), **{SETTINGS!r})
 try:

@@ -19,7 +19,8 @@ parts: list[str] = ["hello", "there"]  # words to use, in turn
 options: dict = {}  # further settings"""
 BEGIN = """from pathlib import Path
 
-from crs_lib import notebooks, paths, tables
+from crs_lib import notebooks
+from crs_lib.core import paths, tables
 notebooks.begin()"""
 CONFIG = """config = dict(count=count, weight=weight, loud=loud, parts=parts, options=options)
 config"""

@@ -11,7 +11,7 @@ from crs_lib.notebooks import sweeps
 from tests.helpers import books
 
 pytestmark = pytest.mark.slow
-PLAIN = "from pathlib import Path\n\nfrom crs_lib import paths, tables"
+PLAIN = "from pathlib import Path\n\nfrom crs_lib.core import paths, tables"
 SECOND = {
     "begin": PLAIN,
     "parameters": 'run: str = "smoke"  # name of the run\ncount: int = 2  # how many words\nscale: float = 1.0  # factor',
