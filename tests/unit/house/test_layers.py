@@ -4,17 +4,15 @@ import ast
 import collections
 import graphlib
 import json
+import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).resolve().parents[3]
-PACKAGE = ROOT / "crs_lib"
-FILES = sorted(PACKAGE.rglob("*.py"))
+from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, imports, picture, room, rooms
 
 # A room imports only rooms of a smaller number (docs/context.md shows them with one line each).
 HEIGHTS = {
@@ -28,35 +26,6 @@ HEIGHTS = {
 }  # fmt: skip
 OTHER_STUDIES = ("cosrec", "realtalk")
 MOVIES = ("catalog", "grounding", "systems", "simulate", "score", "logs", "judge", "thesis", "evaluate", "trust", "views", "pages")  # fmt: skip
-
-
-def room(name):
-    """The room of a dotted name: crs_lib.llm.cache lies in llm; the package itself in none."""
-    return name.split(".")[1] if "." in name else ""
-
-
-def dotted(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-MODULES = {dotted(path): path for path in FILES}
-FRONTS = {name for name, path in MODULES.items() if path.name == "__init__.py"}
-
-
-def imports(path):
-    """Every module of the package that a file imports: at its top, inside a function, under TYPE_CHECKING."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, (
-                f"{path.name}, line {node.lineno}: write the whole name, not a relative one"
-            )
-            whole = {f"{node.module}.{alias.name}" for alias in node.names}
-            found |= (whole & MODULES.keys()) | ({node.module} if whole - MODULES.keys() else set())
-    return sorted(name for name in found if name in MODULES)
 
 
 GRAPH = {name: imports(path) for name, path in MODULES.items()}
@@ -84,10 +53,15 @@ def test_no_circle_among_all_imports():
         if name not in FRONTS
     }
     graphlib.TopologicalSorter(inner).prepare()  # raises CycleError, which names the circle
-    rooms = collections.defaultdict(set)
-    for name, others in GRAPH.items():
-        rooms[room(name)] |= {room(other) for other in others} - {room(name), ""}
-    graphlib.TopologicalSorter(rooms).prepare()
+    graphlib.TopologicalSorter(rooms(GRAPH)).prepare()
+
+
+def test_the_developer_page_shows_the_house_as_it_is():
+    page = (ROOT / "docs" / "context.md").read_text(encoding="utf-8")
+    drawn = page.partition("<!-- house -->\n")[2].partition("\n<!-- /house -->")[0]
+    assert drawn == picture(GRAPH), "draw it anew: python -m tests.helpers.house"
+    listed = {name: int(height) for height, names in re.findall(r"^\| (\d+) \| ([`a-z, ]+) \|", page, re.M) for name in re.findall(r"`(\w+)`", names)}  # fmt: skip
+    assert listed == {name: height for name, height in HEIGHTS.items() if name != "__main__"}
 
 
 def stub(name):
