@@ -1,5 +1,8 @@
 """Registries: a name makes a thing, a wrong name gets help, a member describes itself."""
 
+import importlib
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +78,34 @@ def test_a_name_is_taken_once_and_holds_no_colon(animals):
         animals.register("cat")
     with pytest.raises(InputError, match="holds a colon"):
         animals.register("cat:big")
+
+
+def test_members_with_a_place_come_first_in_its_order():
+    registry = Registry("step")
+    for name, facts in (("later", {}), ("second", {"place": 2.5}), ("last", {}), ("first", {"place": 1})):
+        registry.register(name, **facts)(lambda: None)
+    assert registry.names() == ["first", "second", "later", "last"]
+    assert [entry.name for entry in registry] == registry.names()
+    assert list(registry.describe().columns) == ["name", "summary"]
+
+
+def test_the_files_of_a_room_register_themselves_when_the_registry_is_first_read(tmp_path, monkeypatch):
+    room = tmp_path / "made_up_zoo"
+    room.mkdir()
+    (room / "__init__.py").write_text("")
+    (room / "base.py").write_text(
+        "from crs_lib.core.registry import Registry\nZOO = Registry('animal', room='made_up_zoo')\n"
+    )
+    for name in ("ape", "bear"):
+        (room / f"{name}.py").write_text(
+            f"from made_up_zoo.base import ZOO\n@ZOO.register({name!r})\ndef make():\n    return {name!r}\n"
+        )
+    monkeypatch.syspath_prepend(tmp_path)
+    zoo = importlib.import_module("made_up_zoo.base").ZOO
+    assert "made_up_zoo.bear" not in sys.modules
+    assert zoo.create("bear") == "bear"
+    assert zoo.names() == ["ape", "bear"]
+    assert [importlib.import_module("made_up_zoo.base").ZOO.get("ape").name, len(zoo)] == ["ape", 2]
 
 
 @given(st.text(), st.text())
