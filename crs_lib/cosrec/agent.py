@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from crs_lib.core.text import words
-from crs_lib.cosrec.collections import Passage, Product
+from crs_lib.cosrec.collections import CatalogueProduct, Passage
 from crs_lib.cosrec.intents import IntentModel, turns
 from crs_lib.cosrec.linking import linked_intents
 from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
@@ -38,7 +38,7 @@ class Agent:
     def __init__(
         self,
         router: IntentModel,
-        products: Mapping[str, Product],
+        products: Mapping[str, CatalogueProduct],
         passages: Mapping[str, Passage],
         recommend: Retriever,
         search: Retriever,

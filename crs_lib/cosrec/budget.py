@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec.collections import Passage, Product
+from crs_lib.cosrec.collections import CatalogueProduct, Passage
 
 CONTEXTS = (4096, 8192, 16384)
 
 
-class Material(NamedTuple):
+class PromptMaterial(NamedTuple):
     """What goes into a conversation prompt; the target is one of the products."""
 
-    products: tuple[Product, ...]
+    products: tuple[CatalogueProduct, ...]
     passages: tuple[Passage, ...]
     reviews: int
     described: int
@@ -35,14 +35,14 @@ class Fitted(NamedTuple):
 
     prompt: str
     context: int
-    material: Material
+    material: PromptMaterial
     left_out: tuple[str, ...]
 
 
 def fit(
-    material: Material,
+    material: PromptMaterial,
     target: str,
-    render: Callable[[Material], str],
+    render: Callable[[PromptMaterial], str],
     count: Callable[[str], int],
     answer: int,
     contexts: Sequence[int] = CONTEXTS,
@@ -67,7 +67,7 @@ def fit(
         left.append(what)
 
 
-def _less(material: Material, target: str, needs: int) -> tuple[Material, str]:
+def _less(material: PromptMaterial, target: str, needs: int) -> tuple[PromptMaterial, str]:
     """The material without its least important part."""
     if material.reviews:
         return material._replace(reviews=material.reviews - 1), "a review of each product"

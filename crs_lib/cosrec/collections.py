@@ -19,7 +19,7 @@ _SPACES = re.compile(r"\s+")
 
 
 @dataclass(frozen=True)
-class Product:
+class CatalogueProduct:
     """A product of the catalogue as conversations use it."""
 
     asin: str
@@ -81,10 +81,10 @@ def _file(folder: Path, name: str) -> Path:
     return found[0] if found else folder / f"{name}.jsonl"
 
 
-def read_products(folder: Path) -> dict[str, Product]:
+def read_products(folder: Path) -> dict[str, CatalogueProduct]:
     """The products of ``products.jsonl`` (.gz, .zst), by id; InputError for a broken line."""
     return {
-        row.parent_asin: Product(
+        row.parent_asin: CatalogueProduct(
             row.parent_asin,
             row.title,
             tuple(row.description),
@@ -104,7 +104,7 @@ def read_passages(folder: Path) -> dict[str, Passage]:
     }
 
 
-def product_search(products: Mapping[str, Product], retrievers: list[str], fusion: str) -> Retriever:
+def product_search(products: Mapping[str, CatalogueProduct], retrievers: list[str], fusion: str) -> Retriever:
     """A retriever over products, fused where several are named (``bm25``, ``dense:minilm`` …)."""
     return _search({asin: product.text() for asin, product in products.items()}, retrievers, fusion)
 
@@ -121,7 +121,7 @@ def _search(texts: Mapping[str, str], retrievers: list[str], fusion: str) -> Ret
     return parts[0] if len(parts) == 1 else Fused(parts, fusion)
 
 
-def users_of(products: Mapping[str, Product]) -> dict[str, list[Mapping[str, Any]]]:
+def users_of(products: Mapping[str, CatalogueProduct]) -> dict[str, list[Mapping[str, Any]]]:
     """The reviews of each user over all products, newest first; each with the product's title."""
     found: dict[str, list[Mapping[str, Any]]] = {}
     for product in products.values():

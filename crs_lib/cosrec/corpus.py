@@ -12,13 +12,13 @@ from crs_lib.cosrec.records import (
     ASPECTS,
     INTENTS,
     AnnotatedTurn,
+    Buyer,
     Conversation,
+    DialogueLine,
     Intent,
-    Need,
+    IntentLabel,
     Partition,
     Rating,
-    User,
-    Utterance,
     number,
     topic,
 )
@@ -79,7 +79,7 @@ def load(folder: Path, name: str) -> Partition:
     keywords = read("keywords.jsonl", lambda where, _, value: _users(where, value, list))
     users = {
         key: tuple(
-            User(user, profiles.get(key, {}).get(user), _keywords(keywords.get(key, {}).get(user)))
+            Buyer(user, profiles.get(key, {}).get(user), _keywords(keywords.get(key, {}).get(user)))
             for user in sorted({*profiles.get(key, {}), *keywords.get(key, {})})
         )
         for key in conversations
@@ -201,13 +201,13 @@ def _conversation(where: str, key: str, value: Any) -> Conversation:
     """Lines ``U: …`` and ``S: …``; a line without a speaker belongs to the utterance before it."""
     if not isinstance(value, str):
         raise InputError(f"{where}: a conversation must be a text")
-    said: list[Utterance] = []
+    said: list[DialogueLine] = []
     for line in value.split("\n"):
         match = _LINE.fullmatch(line)
         if match:
-            said.append(Utterance(match[1], match[2]))
+            said.append(DialogueLine(match[1], match[2]))
         elif said:
-            said[-1] = Utterance(said[-1].speaker, f"{said[-1].text}\n{line}")
+            said[-1] = DialogueLine(said[-1].speaker, f"{said[-1].text}\n{line}")
         else:
             raise InputError(f"{where}: the conversation does not start with 'U: ' or 'S: '")
     return Conversation(key, tuple(said))
@@ -250,9 +250,9 @@ def _annotated(where: str, conversation: Conversation, value: Any) -> tuple[Anno
     )
 
 
-def _need(where: str, value: Any) -> Need:
+def _need(where: str, value: Any) -> IntentLabel:
     need = _object(where, value, "an intent")
-    return Need(_type(where, need.get("type")), *_texts(where, [need.get("query")], "queries"))
+    return IntentLabel(_type(where, need.get("type")), *_texts(where, [need.get("query")], "queries"))
 
 
 def _intents(where: str, conversation: Conversation, value: Any) -> tuple[Intent, ...]:

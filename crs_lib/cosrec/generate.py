@@ -13,7 +13,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, check_seed, stream
 from crs_lib.cosrec import budget, corpus, drafts, template
 from crs_lib.cosrec.collections import (
-    Product,
+    CatalogueProduct,
     passage_search,
     product_search,
     read_passages,
@@ -109,7 +109,7 @@ class Writer:
         found = (
             [hit.id for hit in self._passage_search.search(query, config.passages)] if config.passages else []
         )
-        material = budget.Material(
+        material = budget.PromptMaterial(
             tuple(self.products[asin] for asin in order),
             tuple(self.passages[name] for name in found),
             config.reviews,
@@ -131,7 +131,7 @@ class Writer:
             "prompts": {"product_query": asked, **written},
         }
 
-    def _query(self, target: Product, number: int) -> tuple[str, dict[str, Any]]:
+    def _query(self, target: CatalogueProduct, number: int) -> tuple[str, dict[str, Any]]:
         """A general query for the target, and what was asked for it."""
         if self.llm is None:
             return template.query(target), {}
@@ -148,7 +148,7 @@ class Writer:
         raise RunError(f"no usable query for {target.asin} in {self.config.attempts} attempts ({problems})")
 
     def _written(
-        self, target: Product, material: budget.Material, query: str, number: int
+        self, target: CatalogueProduct, material: budget.PromptMaterial, query: str, number: int
     ) -> tuple[dict[str, Any], drafts.Draft, int]:
         """The first attempt that keeps the rules, with the prompt that led to it."""
         config = self.config
@@ -172,11 +172,11 @@ class Writer:
             problems.append("; ".join(draft.problems))
         raise RunError(f"no attempt of {config.attempts} about {target.asin} keeps the rules: {problems[-1]}")
 
-    def _fitted(self, target: Product, material: budget.Material, query: str) -> budget.Fitted:
+    def _fitted(self, target: CatalogueProduct, material: budget.PromptMaterial, query: str) -> budget.Fitted:
         from crs_lib.llm.base import Message
         from crs_lib.llm.limits import tokens_at_most
 
-        def render(kept: budget.Material) -> str:
+        def render(kept: budget.PromptMaterial) -> str:
             return prompts.render(
                 "cosrec/conversation",
                 query=query,

@@ -22,7 +22,7 @@ def number(conversation: str) -> int:
     return int(tail)
 
 
-class Utterance(NamedTuple):
+class DialogueLine(NamedTuple):
     """One line of a conversation: speaker U or S, its text."""
 
     speaker: str
@@ -34,7 +34,7 @@ class Conversation:
     """A conversation as it was released; a turn is an utterance of the user, counted from 0."""
 
     id: str
-    utterances: tuple[Utterance, ...]
+    utterances: tuple[DialogueLine, ...]
 
     @property
     def turns(self) -> list[int]:
@@ -60,7 +60,7 @@ class Rating(NamedTuple):
     coherence: int
 
 
-class Need(NamedTuple):
+class IntentLabel(NamedTuple):
     """What one annotator saw in a user turn: an intent and a stand-alone query for it."""
 
     type: str
@@ -71,7 +71,7 @@ class AnnotatedTurn(NamedTuple):
     """All annotators' views of one user turn; an empty view means that the annotator saw no intent."""
 
     turn: int
-    cells: tuple[tuple[Need, ...], ...]
+    cells: tuple[tuple[IntentLabel, ...], ...]
 
 
 class Intent(NamedTuple):
@@ -90,7 +90,7 @@ class Intent(NamedTuple):
         return max(self.variants, key=len)
 
 
-class User(NamedTuple):
+class Buyer(NamedTuple):
     """A simulated user of a conversation; None where the file has no entry for them."""
 
     id: str
@@ -145,7 +145,7 @@ class Partition:
     ratings: dict[str, tuple[Rating, ...]] = field(default_factory=dict)
     annotations: dict[str, tuple[AnnotatedTurn, ...]] = field(default_factory=dict)
     intents: dict[str, tuple[Intent, ...]] = field(default_factory=dict)
-    users: dict[str, tuple[User, ...]] = field(default_factory=dict)
+    users: dict[str, tuple[Buyer, ...]] = field(default_factory=dict)
     qrels: Qrels = field(default_factory=dict)
     absent: tuple[str, ...] = ()
     hashes: Mapping[str, str] = field(default_factory=dict)
@@ -155,7 +155,7 @@ class Partition:
         return [intent for name in self.conversations for intent in self.intents.get(name, ())]
 
 
-def user_of(partition: Partition, judged: Topic, mapping: str) -> User | None:
+def user_of(partition: Partition, judged: Topic, mapping: str) -> Buyer | None:
     """The user that a topic's index stands for, or None where that is not resolved.
 
     The release does not say it: every intent has one index more than its conversation has users.

@@ -77,7 +77,7 @@ def audit(config: CorpusConfig) -> Audit:
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
+class CosrecEvaluateConfig:
     """What to score. ``runs`` is a folder of TREC run files; empty for those of ``13_cosrec_retrieve``."""
 
     run: str = "smoke"
@@ -112,7 +112,7 @@ class Evaluation(NamedTuple):
     links: pd.DataFrame
 
 
-def score(config: EvaluateConfig) -> Evaluation:
+def score(config: CosrecEvaluateConfig) -> Evaluation:
     """Score the runs of a folder on the curated partition, with the floor of the judged pool beside them.
 
     The joint table needs ``routes.jsonl`` and the links ``links/`` beside the run files; without them
@@ -170,7 +170,7 @@ class People(NamedTuple):
     noise: pd.DataFrame
 
 
-def people(config: EvaluateConfig) -> People:
+def people(config: CosrecEvaluateConfig) -> People:
     """Everything that needs no run: intents, agreement, rewriting, quality; tables as files of the run."""
     found = load_all(config.source)
     crowd, curated = found["crowd"], found["curated"]

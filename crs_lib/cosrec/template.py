@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from crs_lib.core.text import words
-from crs_lib.cosrec.collections import Passage, Product
+from crs_lib.cosrec.collections import CatalogueProduct, Passage
 from crs_lib.cosrec.rewriting import content_words
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def _pick(rng: np.random.Generator, items: Sequence[T]) -> T:
     return items[int(rng.integers(len(items)))]
 
 
-def query(product: Product, most: int = 5) -> str:
+def query(product: CatalogueProduct, most: int = 5) -> str:
     """A general query for a product's kind: its last category and the plain words of its title."""
     brand = set(words(product.title)[:1])
     title = [w for w in content_words(product.title) if w not in brand and not any(c.isdigit() for c in w)]
@@ -57,8 +57,8 @@ def query(product: Product, most: int = 5) -> str:
 
 
 def conversation(
-    target: Product,
-    others: Sequence[Product],
+    target: CatalogueProduct,
+    others: Sequence[CatalogueProduct],
     passages: Sequence[Passage],
     wish: str,
     rng: np.random.Generator,
@@ -90,7 +90,7 @@ def conversation(
     return "\n".join(lines)
 
 
-def _told(target: Product) -> str:
+def _told(target: CatalogueProduct) -> str:
     """Facts of the product, and what its most helpful reviewer says."""
     facts = [part.rstrip(".") for part in target.description[:3]]
     said = f"{'. '.join(facts)}." if facts else "It is what you described."

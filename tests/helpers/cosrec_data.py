@@ -2,18 +2,18 @@
 
 from crs_lib.cosrec.records import (
     AnnotatedTurn,
+    Buyer,
     Conversation,
+    DialogueLine,
     Intent,
-    Need,
+    IntentLabel,
     Partition,
     Rating,
-    User,
-    Utterance,
 )
 
 
 def talk(name: str, *texts: str) -> Conversation:
-    return Conversation(name, tuple(Utterance("US"[i % 2], text) for i, text in enumerate(texts)))
+    return Conversation(name, tuple(DialogueLine("US"[i % 2], text) for i, text in enumerate(texts)))
 
 
 CURATED = Partition(
@@ -34,7 +34,7 @@ CURATED = Partition(
             Intent("C_2_1_0", 1, 0, "product_details", ("weight of red stove",), "b01"),
         ),
     },
-    users={"C_1": (User("A", None, ("cheap",)),), "C_2": (User("B", None, ("small",)),)},
+    users={"C_1": (Buyer("A", None, ("cheap",)),), "C_2": (Buyer("B", None, ("small",)),)},
     qrels={
         "C_1_0_0#0": {"T1": 2, "T2": 0},
         "C_1_0_0#1": {"T1": 0, "T2": 1},
@@ -42,7 +42,7 @@ CURATED = Partition(
         "C_2_0_0#0": {"B01": 2, "b02": 1, "B03": 0},
     },
 )
-S, R, D = Need("search", "q"), Need("recommendation", "q"), Need("product_details", "q")
+S, R, D = IntentLabel("search", "q"), IntentLabel("recommendation", "q"), IntentLabel("product_details", "q")
 CROWD = Partition(
     name="crowd",
     conversations={

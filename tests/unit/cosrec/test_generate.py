@@ -15,8 +15,8 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
 from crs_lib.cosrec import budget, corpus, drafts, profiles, template
 from crs_lib.cosrec.collections import (
+    CatalogueProduct,
     Passage,
-    Product,
     product_search,
     read_passages,
     read_products,
@@ -84,14 +84,16 @@ def test_length_is_counted_in_user_turns() -> None:
     assert drafts.judge(GOOD, TITLE, 4, 8).problems == ("3 user turns, expected 4 to 8",)
 
 
-def product(asin: str, words: int) -> Product:
+def product(asin: str, words: int) -> CatalogueProduct:
     review = {"title": "Good", "text": "useful " * words, "helpful": 1, "timestamp": 1, "user": "A"}
-    return Product(asin, f"Product {asin}", ("long " * words,), 9.0, ("Home",), (review,))
+    return CatalogueProduct(asin, f"CatalogueProduct {asin}", ("long " * words,), 9.0, ("Home",), (review,))
 
 
 def fitted(words: int, contexts: tuple[int, ...]) -> budget.Fitted:
     products = tuple(product(f"B{i}", words) for i in range(4))
-    material = budget.Material(products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4)
+    material = budget.PromptMaterial(
+        products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4
+    )
     return budget.fit(
         material,
         "B2",
@@ -114,7 +116,7 @@ def test_material_goes_in_the_declared_order_and_the_target_stays() -> None:
     assert found.left_out[1:3] == ("passage p3", "passage p2")
     assert [p.id for p in found.material.passages] == ["p0", "p1"]
     assert "long long" in found.prompt
-    assert "Product B2" in found.prompt
+    assert "CatalogueProduct B2" in found.prompt
     assert len(found.prompt.split()) + 10 <= 300
     smallest = fitted(60, (200,))  # the target's 65 words, two passages of 61, and 10 for the answer
     assert [p.asin for p in smallest.material.products] == ["B2"]

@@ -42,7 +42,7 @@ def test_runs_of_anybody_are_scored(results: Path) -> None:
     }
     write_run(results / "mine" / "best.run", best, "best")
     write_run(results / "mine" / "worst.run", worst, "worst")
-    config = stages.EvaluateConfig(run="b", runs=str(results / "mine"), resamples=50)
+    config = stages.CosrecEvaluateConfig(run="b", runs=str(results / "mine"), resamples=50)
     found = stages.score(config)
     means = found.means[found.means["measure"] == "nDCG@10"].set_index(["kind", "system"])["mean"]
     assert means["search", "best"] == means["recommendation", "best"] == 1.0
@@ -57,20 +57,20 @@ def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
     curated = corpus.load(corpus.locate("sample"), "curated")
     run = {topic: ranked(dict.fromkeys(grades, 1.0)) for topic, grades in curated.qrels.items()}
     write_run(results / "mine" / "one.run", run, "one")
-    found = stages.score(stages.EvaluateConfig(run="c", runs=str(results / "mine"), resamples=20))
+    found = stages.score(stages.CosrecEvaluateConfig(run="c", runs=str(results / "mine"), resamples=20))
     assert found.differences.empty
     assert set(found.by_reader["reader"]) == {"generic", "user"}
 
 
 def test_the_order_of_stages_is_told() -> None:
     with pytest.raises(RunError, match="13_cosrec_retrieve -p run d"):
-        stages.score(stages.EvaluateConfig(run="d"))
+        stages.score(stages.CosrecEvaluateConfig(run="d"))
     with pytest.raises(RunError, match="12_cosrec_generate"):
         generate.read_generated("d")
 
 
 def test_people_on_the_sample() -> None:
-    found = stages.people(stages.EvaluateConfig(run="e", resamples=20))
+    found = stages.people(stages.CosrecEvaluateConfig(run="e", resamples=20))
     assert set(found.intents["model"]) == {"majority", "position", "tfidf", "views"}
     assert found.rewriting["system"].iloc[-1] == "one annotator"
     assert (paths.run_folder("cosrec", "e") / "people_noise.csv").is_file()
@@ -81,7 +81,7 @@ def test_people_on_the_sample() -> None:
 )
 def test_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        stages.EvaluateConfig(**settings)
+        stages.CosrecEvaluateConfig(**settings)
 
 
 def test_a_real_client_writes_conversations_and_the_same_bytes_again() -> None:
