@@ -19,6 +19,7 @@ from crs_lib.retrieval.store import load_arrays, save_folder
 
 Idf = Literal["lucene", "okapi"]
 _CHUNK = 20_000  # documents whose tokens are held at once while the index is built
+_SLICE = 4_000_000  # postings whose weights are computed at once
 _COMMON = 16  # a term in more than 1/16 of the documents is added as a whole column
 _COLUMN_BYTES = 256 * 2**20  # what such columns may take together; beyond it they are made anew
 _FORMAT = "crs-bm25-1"
@@ -59,7 +60,7 @@ class BM25:
         Any iterable will do: only postings are kept. A document without tokens is never found.
         """
         self.vocabulary, self._columns = {}, {}
-        parts: list[NDArray[np.int64]] = []
+        parts: list[NDArray[np.int32]] = []
         lengths: list[int] = []
         rows = iter(token_lists)
         while chunk := list(islice(rows, _CHUNK)):
@@ -67,26 +68,40 @@ class BM25:
             lengths.extend(len(tokens) for tokens in chunk)
         length = np.array(lengths, dtype=np.int64)
         self.size = len(length)
-        empty = np.zeros((0, 3), dtype=np.int64)
-        term, document, count = np.concatenate([empty, *parts]).T
-        order = np.argsort(term, kind="stable")
-        term, document, count = term[order], document[order], count[order].astype(float)
+        term, document, count = self._by_term(parts)
         frequency = np.bincount(term, minlength=len(self.vocabulary))
         self.starts = np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64)
         mean = float(length.mean()) if self.size and length.any() else 1.0
-        saturation = count + self.k1 * (1 - self.b + self.b * length[document] / mean)
-        self.documents = document.astype(np.int32)
-        self.weights = (self._idf(frequency)[term] * count / saturation).astype(np.float32)
+        idf = self._idf(frequency)
+        self.documents = document
+        self.weights = np.empty(len(document), dtype=np.float32)
+        for start in range(0, len(document), _SLICE):  # float64 columns of all postings would not fit
+            part = slice(start, start + _SLICE)
+            times = count[part].astype(float)
+            saturation = times + self.k1 * (1 - self.b + self.b * length[document[part]] / mean)
+            self.weights[part] = idf[term[part]] * times / saturation
         return self
 
-    def _count(self, chunk: Sequence[Sequence[str]], first: int) -> NDArray[np.int64]:
-        """Rows (term, document, count) of a chunk, documents ascending within a term."""
+    @staticmethod
+    def _by_term(parts: list[NDArray[np.int32]]) -> list[NDArray[np.int32]]:
+        """The columns term, document and count of all chunks, sorted by term; empties ``parts``."""
+        empty = np.zeros((3, 0), dtype=np.int32)
+        columns = [np.concatenate([empty[i], *(part[i] for part in parts)]) for i in range(3)]
+        parts.clear()
+        order = np.argsort(columns[0], kind="stable")
+        for i in range(3):
+            columns[i] = columns[i][order]
+        return columns
+
+    def _count(self, chunk: Sequence[Sequence[str]], first: int) -> NDArray[np.int32]:
+        """Columns term, document and count of a chunk, documents ascending within a term."""
         vocabulary = self.vocabulary
         ids = [vocabulary.setdefault(token, len(vocabulary)) for token in chain.from_iterable(chunk)]
         document = np.repeat(np.arange(len(chunk)), [len(tokens) for tokens in chunk])
         pairs = np.array(ids, dtype=np.int64) * len(chunk) + document
         found, count = np.unique(pairs, return_counts=True)
-        return np.stack([found // len(chunk), first + found % len(chunk), count], axis=1)
+        columns = [found // len(chunk), first + found % len(chunk), count]
+        return np.stack(columns).astype(np.int32)
 
     def _idf(self, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
         odds = (self.size - frequency + 0.5) / (frequency + 0.5)

@@ -1,7 +1,7 @@
 """Nearest texts by sentence vectors: exact in numpy, approximate with faiss where millions ask for it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.base import RETRIEVERS
 from crs_lib.retrieval.dense import ENCODERS, Floats
 from crs_lib.retrieval.hits import Hit, named, top_k
-from crs_lib.retrieval.store import load_arrays, save_folder
+from crs_lib.retrieval.store import load_arrays, new_folder, save_folder
 
 _DENSE, _FAISS = "crs-dense-1", "crs-faiss-1"
 _BATCH = 1_000
@@ -46,6 +46,32 @@ class Dense:
         """Write vectors and ids; the folder appears whole or not at all."""
         facts = {"encoder": self.encoder}
         save_folder(folder, _DENSE, facts, {"vectors": self.vectors}, {"ids": json.dumps(self.ids)})
+
+    @classmethod
+    def write(cls, folder: Path, encoder: str, ids: Sequence[str], batches: Iterable[Sequence[str]]) -> None:
+        """Encode batches of texts straight into a folder that :meth:`load` reads; one batch is in memory.
+
+        The batches hold one text for each id, in the same order. Raises InputError where there are fewer
+        or more texts than ids.
+        """
+        model, done = ENCODERS.create(encoder), 0
+        with new_folder(folder, _DENSE, {"encoder": encoder}) as aside:
+            (aside / "ids.json").write_text(json.dumps(list(ids)), encoding="utf-8")
+            vectors: Any = None
+            for texts in batches:
+                part = model.encode(texts).sentences
+                if vectors is None:
+                    shape = (len(ids), part.shape[1])
+                    vectors = np.lib.format.open_memmap(aside / "vectors.npy", "w+", np.float32, shape)
+                if done + len(part) <= len(ids):
+                    vectors[done : done + len(part)] = part
+                done += len(part)
+            if vectors is None:
+                np.save(aside / "vectors.npy", np.zeros((0, 1), dtype=np.float32), allow_pickle=False)
+            else:
+                vectors.flush()
+            if done != len(ids):
+                raise InputError(f"{done} texts for {len(ids)} ids; give one text for each id")
 
     @classmethod
     def load(cls, folder: Path) -> "Dense":
