@@ -18,7 +18,7 @@ def server(delay: float, slots: int) -> Iterator[str]:
     """The server's address; it waits ``delay`` seconds per call and answers ``slots`` calls at once."""
     command = [
         sys.executable,
-        str(ROOT / "tests" / "ollama_server.py"),
+        str(ROOT / "tests" / "helpers" / "ollama_server.py"),
         "--delay",
         str(delay),
         "--slots",

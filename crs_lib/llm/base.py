@@ -79,7 +79,10 @@ class Reply:
 
 
 class Backend(Protocol):
-    """One way to reach a model. A backend makes single attempts; caching, retries and logs are LLM's."""
+    """One way to reach a model. A backend makes single attempts; caching, retries and logs are LLM's.
+
+    Threads share a backend, so its methods must be safe to call at once.
+    """
 
     spec: str
 
@@ -89,22 +92,18 @@ class Backend(Protocol):
         ...
 
     def settings(self) -> Mapping[str, Any]:
-        """What, besides the request and the weights, changes an answer; part of the cache key."""
+        """The settings, besides the request and the weights, that change an answer; part of the cache key."""
         ...
 
-    async def digest(self) -> str:
-        """What identifies the weights; raises LLMError where the server cannot be asked."""
+    def digest(self) -> str:
+        """The identity of the weights; raises LLMError where the server cannot be asked."""
         ...
 
-    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
+    def complete(self, request: Request, endpoint: str = "") -> Reply:
         """One attempt at one endpoint (the first, if none is named); raises LLMError."""
         ...
 
-    def complete(self, request: Request) -> Reply:
-        """The same, waiting for it."""
-        ...
-
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Give back connections; using the backend afterwards opens new ones."""
         ...
 

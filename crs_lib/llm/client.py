@@ -1,20 +1,23 @@
-"""LLM: what studies use. A backend with limits, retries, a cache and a log around it."""
+"""LLM, the model that studies ask: a backend with slots, retries, a cache and a log around it."""
 
-import asyncio
+import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from crs_lib.core.errors import InputError
 from crs_lib.llm import cache as caches
-from crs_lib.llm import calls, loop
+from crs_lib.llm import calls
 from crs_lib.llm.backends import BACKENDS
 from crs_lib.llm.base import Backend, Reply, Request
 from crs_lib.llm.errors import LLMError
-from crs_lib.llm.limits import DEFAULTS, Endpoints, check_fits
-from crs_lib.llm.retry import Course, Retry, persist, recover
+from crs_lib.llm.limits import DEFAULTS, check_fits
+from crs_lib.llm.retry import Attempts, Retry, persist
+
+COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
 
 
 class LLM:
@@ -22,7 +25,7 @@ class LLM:
 
     ``options`` are defaults that a request may override; keep ``num_ctx`` the same for all calls of a
     model, a change reloads it. ``slots`` is how many calls each endpoint gets at once. Further keywords
-    go to the backend (host, timeout, keep_alive, …). Safe to share between threads.
+    go to the backend (host, timeout, keep_alive, …). Threads may share one LLM.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class LLM:
         self.cache, self.recorder = cache, recorder
         self._options = {**DEFAULTS, **(options or {})}
         self._retry = retry or Retry()
-        self._slots = Endpoints(self.backend.endpoints, slots)
+        self._slots = Slots(self.backend.endpoints, slots)
         self._digest = ""
 
     def __enter__(self) -> "LLM":
@@ -53,124 +56,168 @@ class LLM:
     def complete(self, request: Request) -> Reply:
         """The reply to a request, from the cache or the model; blocks until it is there.
 
-        Raises LLMError when all attempts failed; it is never a stand-in text. Every outcome is a row of
-        the log. Works where an event loop runs already (a notebook); inside a coroutine use ``acomplete``.
+        Raises LLMError when all attempts failed; the reply is never a stand-in text. Every outcome is a row
+        of the log. An interrupt closes the call's connection, so that the server stops writing.
         """
-        with self._logged(request) as call:  # this thread reads and writes files, the loop talks to servers
-            call.digest = self._digest or loop.run(self._weights())
-            call.reply = self._known(call) or self._kept(call, *self._asked(call))
-        return call.reply
-
-    async def acomplete(self, request: Request) -> Reply:
-        """The same for coroutines, on any event loop."""
-        return await loop.awaited(self._call(request))
+        if not request.messages:
+            raise InputError("a request has no messages; give at least one")
+        request, started = self.filled(request), time.perf_counter()
+        digest = ""
+        reply: Reply | None = None
+        failure: LLMError | None = None
+        try:
+            check_fits(request)
+            digest = self._weights()
+            reply = self._answer(request, digest)
+            return reply
+        except LLMError as error:
+            failure = error
+            raise
+        finally:
+            if self.recorder is not None and (reply or failure):
+                spent = time.perf_counter() - started
+                row = calls.row(self.spec, request, reply, failure, spent, digest)
+                self.recorder.add(row, request.tags)
 
     def gather(self, requests: Iterable[Request]) -> list[Reply | LLMError]:
         """The replies to many requests, in their order, as many at once as the endpoints take.
 
-        A request that failed has its LLMError in its place; the others go on.
+        A request that failed has its LLMError in its place; the others go on. Any other error is raised, and
+        requests that wait are not sent; so it is with an interrupt. Calls under way then are not waited for,
+        their replies still go into the cache.
         """
-        return loop.run(self._gather(list(requests)))
+        waiting = deque(enumerate(requests))
+        found: list[Reply | LLMError | None] = [None] * len(waiting)
+        wrong: list[BaseException] = []
+
+        def work() -> None:
+            while not wrong:
+                try:
+                    number, request = waiting.popleft()
+                except IndexError:
+                    return
+                try:
+                    found[number] = self.complete(request)
+                except LLMError as error:
+                    found[number] = error
+                except BaseException as error:
+                    wrong.append(error)
+
+        width = min(self._slots.total, len(waiting)) if any(self.backend.endpoints) else 1
+        if width <= 1:
+            work()
+        else:
+            _in_threads(work, width, waiting)
+        if wrong:
+            raise wrong[0]
+        return [one for one in found if one is not None]
 
     def close(self) -> None:
         """Close connections; cache and recorder stay open, they may be shared."""
-        loop.run(self.backend.aclose())
+        self.backend.close()
 
     def unload(self) -> None:
         """Free the model's memory on its servers, where the backend can."""
         release = getattr(self.backend, "unload", None)
         if release is not None:
-            loop.run(release())
+            release()
 
     def filled(self, request: Request) -> Request:
         """The request with this model's default options in it: what is sent, logged and cached."""
         return replace(request, options={**self._options, **request.options})
 
-    async def _gather(self, requests: list[Request]) -> list[Reply | LLMError]:
-        async def one(request: Request) -> Reply | LLMError:
-            try:
-                return await self._call(request)
-            except LLMError as error:
-                return error
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(request)) for request in requests]
-        except ExceptionGroup as errors:  # what is no LLMError is wrong with all of them: say it once
-            raise errors.exceptions[0] from None
-        return [task.result() for task in tasks]
-
-    async def _call(self, request: Request) -> Reply:
-        with self._logged(request) as call:
-            call.digest = self._digest or await self._weights()
-            call.reply = self._known(call) or self._kept(call, *await self._answer(call))
-        return call.reply
-
-    @contextmanager
-    def _logged(self, request: Request) -> Iterator["_Call"]:
-        """Within, a call is made; its outcome becomes a row of the log."""
-        if not request.messages:
-            raise InputError("a request has no messages; give at least one")
-        call, started = _Call(self.filled(request)), time.perf_counter()
-        failure = None
-        try:
-            check_fits(call.request)
-            yield call
-        except LLMError as error:
-            failure = error
-            raise
-        finally:
-            if self.recorder is not None and (call.reply or failure):
-                spent = time.perf_counter() - started
-                record = calls.row(self.spec, call.request, call.reply, failure, spent, call.digest)
-                self.recorder.add(record, request.tags)
-
-    def _known(self, call: "_Call") -> Reply | None:
-        """The reply in the cache."""
+    def _answer(self, request: Request, digest: str) -> Reply:
+        """The reply from the cache, else from the model, which the cache then keeps."""
         if self.cache is None:
-            return None
-        call.address = caches.key(call.digest, self.backend.settings(), call.request)
-        return self.cache.get(call.address)
-
-    def _kept(self, call: "_Call", reply: Reply, tried: tuple[str, ...]) -> Reply:
-        """The model's reply with its history, put into the cache."""
-        reply = replace(reply, digest=reply.digest or call.digest, attempts=len(tried) + 1, tried=tried)
-        if self.cache is not None:
-            self.cache.put(call.address, reply)
+            return self._asked(request, digest)
+        address = caches.key(digest, self.backend.settings(), request)
+        kept = self.cache.get(address)
+        if kept is not None:
+            return kept
+        reply = self._asked(request, digest)
+        self.cache.put(address, reply)
         return reply
 
-    def _asked(self, call: "_Call") -> tuple[Reply, tuple[str, ...]]:
-        """The same as ``_answer``, waiting for it; what needs no server is asked in this thread."""
-        if any(self.backend.endpoints):
-            return loop.run(self._answer(call))
-        try:
-            return self.backend.complete(call.request), ()
-        except LLMError as error:
-            return loop.run(self._answer(call, error))
+    def _asked(self, request: Request, digest: str) -> Reply:
+        """The model's reply with its history: how many attempts there were, and how the others failed."""
+        attempts = Attempts(request, self._retry)
 
-    async def _answer(self, call: "_Call", failed: LLMError | None = None) -> tuple[Reply, tuple[str, ...]]:
-        """The model's reply, and what failed before it; ``failed`` is how a first attempt ended."""
-        course = Course(call.request, self._retry)
-        attempts = (course, lambda: self._attempt(course.request))
-        reply = await (persist(*attempts) if failed is None else recover(*attempts, failed))
-        return reply, tuple(course.tried)
+        def attempt() -> Reply:
+            with self._slots.taken() as endpoint:
+                return self.backend.complete(attempts.request, endpoint)
 
-    async def _attempt(self, request: Request) -> Reply:
-        endpoint = await self._slots.take()
-        with self._slots.using(endpoint):
-            return await self.backend.acomplete(request, endpoint)
+        reply, tried = persist(attempts, attempt), tuple(attempts.tried)
+        return replace(reply, digest=reply.digest or digest, attempts=len(tried) + 1, tried=tried)
 
-    async def _weights(self) -> str:
+    def _weights(self) -> str:
         """The weights' digest, with the same patience as a call; asked once."""
-        self._digest = await persist(Course(Request((), "digest"), self._retry), self.backend.digest)
+        if not self._digest:
+            self._digest = persist(Attempts(Request((), "digest"), self._retry), self.backend.digest)
         return self._digest
 
 
-@dataclass
-class _Call:
-    """What is known of a call while it is made."""
+class Slots:
+    """The endpoints of one model, each with so many slots; the least busy one that works serves next.
 
-    request: Request
-    digest: str = ""
-    address: str = ""
-    reply: Reply | None = None
+    An endpoint that failed is left alone for half a minute, unless all of them failed: a dead server answers
+    at once and would draw all calls to itself.
+    """
+
+    def __init__(self, endpoints: Sequence[str], slots: int) -> None:
+        if slots < 1:
+            raise InputError(f"slots is {slots}; give the number of calls an endpoint takes at once, >= 1")
+        self._busy = dict.fromkeys(endpoints or [""], 0)
+        self._failed = dict.fromkeys(self._busy, float("-inf"))
+        self._freed = threading.Condition()
+        self._slots = slots
+
+    @property
+    def total(self) -> int:
+        """The slots of all endpoints together."""
+        return self._slots * len(self._busy)
+
+    @contextmanager
+    def taken(self) -> Iterator[str]:
+        """Wait for a slot and occupy it within; gives its endpoint.
+
+        An error that is worth a pause marks the endpoint as failed.
+        """
+        with self._freed:
+            while not (free := self._free()):
+                self._freed.wait()
+            chosen = min(free, key=lambda endpoint: self._busy[endpoint])
+            self._busy[chosen] += 1
+        failed = False
+        try:
+            yield chosen
+        except LLMError as error:
+            failed = error.remedy == "wait"
+            raise
+        finally:
+            with self._freed:
+                self._busy[chosen] -= 1
+                if failed:
+                    self._failed[chosen] = time.monotonic()
+                self._freed.notify(sum(self._slots - self._busy[endpoint] for endpoint in self._free()))
+
+    def _free(self) -> list[str]:
+        """Endpoints with a free slot, among those that work, or among all if none does."""
+        now = time.monotonic()
+        works = [name for name, failed in self._failed.items() if now - failed >= COOL_OFF]
+        return [name for name in works or self._busy if self._busy[name] < self._slots]
+
+
+def _in_threads(work: Any, width: int, waiting: deque[Any]) -> None:
+    """Do the work in so many threads; an interrupt leaves the rest undone, and no thread is waited for.
+
+    The threads are daemons: those that still wait for a server do not hold up the end of the process.
+    """
+    threads = [threading.Thread(target=work, name="llm-call", daemon=True) for _ in range(width)]
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException:
+        waiting.clear()
+        raise

@@ -1,10 +1,15 @@
-"""What the two server backends share: keys that stay at home, and HTTP failures as our errors."""
+"""HTTP for the two server backends: addresses, keys that stay at home, deadlines, failures as LLMErrors."""
 
 import ipaddress
 import os
-from collections.abc import Generator, Sequence
+import ssl
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import cache
+from http.cookiejar import CookieJar
+from typing import Any, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -21,13 +26,70 @@ from crs_lib.llm.errors import (
     TimedOut,
     Unreachable,
 )
-from crs_lib.llm.transport import NoCookies, PlainHTTP
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+
+
+class Clients(Generic[C]):
+    """One HTTP client a server, made when it is first asked for and shared by threads.
+
+    ``make(address, settings)`` makes it out of the keywords of an httpx client. A forked process makes its
+    own: two processes on one connection would read each other's answers.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[str, dict[str, Any]], C],
+        addresses: Sequence[str],
+        timeout: float,
+        key: str | None,
+    ) -> None:
+        if not timeout > 0:
+            raise InputError(f"timeout is {timeout}; give seconds above 0: a call must be able to end")
+        self._make, self._timeout = make, timeout
+        self._auth = KeyOnlyTo(key, addresses)
+        self._made: dict[tuple[int, str], C] = {}
+        self._lock = threading.Lock()
+
+    def at(self, address: str) -> C:
+        """The client of one server."""
+        place = (os.getpid(), address)
+        with self._lock:
+            if place not in self._made:
+                self._made[place] = self._make(address, self.settings(address))
+            return self._made[place]
+
+    def settings(self, address: str) -> dict[str, Any]:
+        """The keywords of an httpx client for one server: bounded in time, no proxy on this machine."""
+        return {
+            "timeout": httpx.Timeout(self._timeout, connect=min(10.0, self._timeout), pool=None),
+            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            "auth": self._auth,
+            "cookies": NoCookies(),
+            "follow_redirects": False,
+            "trust_env": not is_local(address),
+            "verify": _certificates(),
+            "event_hooks": {"request": [Deadline(self._timeout)], "response": [watch_deadline]},
+        }
+
+    def close(self) -> None:
+        """Close all connections; the next use opens new ones."""
+        with self._lock:
+            made, self._made = self._made, {}
+        for (process, _), client in made.items():
+            if process == os.getpid():
+                client.close()
 
 
 class KeyOnlyTo(httpx.Auth):
     """Sends a key to the hosts that were configured and to no other; without a key, sends none.
 
-    The ollama client would send OLLAMA_API_KEY to whatever host it is given; this takes it off again.
+    The ollama client puts OLLAMA_API_KEY into every request, whatever the host; this takes it out again.
     """
 
     def __init__(self, key: str | None, hosts: Sequence[str]) -> None:
@@ -42,6 +104,13 @@ class KeyOnlyTo(httpx.Auth):
         yield request
 
 
+class NoCookies(CookieJar):
+    """Keeps no cookie: a model server sets none, and looking for them costs time in every call."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        """Leave the cookies where they are."""
+
+
 def secret(variable: str, send: bool) -> str | None:
     """The key in an environment variable if it is to be sent; InputError where it is asked for and absent."""
     key = os.environ.get(variable) if send else None
@@ -50,35 +119,55 @@ def secret(variable: str, send: bool) -> str | None:
     return key
 
 
-def check_timeout(seconds: float) -> float:
-    """The time-out itself; InputError unless it is above 0."""
-    if not seconds > 0:
-        raise InputError(f"timeout is {seconds}; give seconds above 0: a call must be able to end")
-    return seconds
+@cache
+def _certificates() -> ssl.SSLContext:
+    """The certificates that httpx trusts, read once a process: reading them takes 30 ms and more."""
+    return httpx.create_ssl_context()
 
 
-def connection(address: str, timeout: float, auth: httpx.Auth) -> dict[str, object]:
-    """The keywords of an httpx client for one server: bounded in time, no proxy on this machine.
+class Deadline:
+    """Bounds a whole exchange: httpx's own time-out counts from one piece of an answer to the next.
 
-    Plain HTTP without a proxy goes through our own transport, all else through httpx's.
+    Without a deadline, a server that sends a byte now and then is never timed out (proxies do so to keep a
+    connection open). A server that falls silent within its answer may take up to twice ``seconds``.
     """
-    settings: dict[str, object] = {
-        "timeout": httpx.Timeout(timeout, connect=min(10.0, timeout), pool=None),
-        "auth": auth,
-        "follow_redirects": False,
-        "cookies": NoCookies(),
-    }
-    if address.startswith("http:") and not has_proxy(address):
-        return {**settings, "transport": PlainHTTP()}
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
-    return {**settings, "trust_env": not is_local(address), "limits": limits}
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __call__(self, request: httpx.Request) -> None:
+        """A request begins: note when its answer must be whole."""
+        request.extensions["deadline"] = time.monotonic() + self._seconds
+
+
+def watch_deadline(response: httpx.Response) -> None:
+    """An answer begins: its deadline is watched while its pieces are read."""
+    if isinstance(response.stream, httpx.SyncByteStream):
+        response.stream = _Watched(response.stream, response.request.extensions["deadline"])
+
+
+class _Watched(httpx.SyncByteStream):
+    """The pieces of an answer until its deadline; ReadTimeout after it."""
+
+    def __init__(self, stream: httpx.SyncByteStream, deadline: float) -> None:
+        self._stream, self._deadline = stream, deadline
+
+    def __iter__(self) -> Iterator[bytes]:
+        for piece in self._stream:
+            if time.monotonic() > self._deadline:
+                raise httpx.ReadTimeout("the answer took longer than the time-out")
+            yield piece
+
+    def close(self) -> None:
+        """Close the connection, or keep it open for the next request if the answer was read to its end."""
+        self._stream.close()
 
 
 def from_transport(error: Exception, address: str, timeout: float) -> LLMError:
     """The error of a connection as one of ours."""
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return Unreachable(f"no server answers at {address}; is it running, and is the address right?")
-    if isinstance(error, TimeoutError | httpx.TimeoutException):
+    if isinstance(error, httpx.TimeoutException):
         return TimedOut(f"{address} did not answer within {timeout:g} seconds")
     if isinstance(error, httpx.DecodingError | httpx.UnsupportedProtocol | httpx.InvalidURL):
         return Garbled(f"{address} answered with something that cannot be read ({error})")
@@ -145,10 +234,3 @@ def is_local(address: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return name == "localhost"
-
-
-def has_proxy(address: str) -> bool:
-    """Whether calls to the address go through a proxy: HTTP_PROXY, ALL_PROXY and NO_PROXY say."""
-    parts, known = urlsplit(address), getproxies()
-    asked = not is_local(address) and bool({parts.scheme, "all"} & known.keys())
-    return asked and not proxy_bypass(parts.netloc)

@@ -1,20 +1,15 @@
-"""What fits: tokens counted on the safe side before a call, compared after it, and slots per endpoint."""
+"""Tokens: estimated on the safe side before a prompt is sent, compared with the server's count after it."""
 
-import asyncio
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crs_lib.core.errors import InputError
 from crs_lib.llm.base import Message, Request
-from crs_lib.llm.errors import LLMError, PromptCut, PromptTooLong
+from crs_lib.llm.errors import PromptCut, PromptTooLong
 
 DEFAULTS: Mapping[str, Any] = {"num_ctx": 8192, "num_predict": 512}
 _BYTES_A_TOKEN = 3  # English prose has 4 or more; names, digits and markup fewer
 _MESSAGE_TOKENS = 16  # what a chat template puts around a message
-_COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
 
 
 def tokens_of(text: str) -> int:
@@ -70,61 +65,3 @@ def check_read(request: Request, tokens_in: int | None) -> None:
             f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words: it dropped "
             "the front of it. Its context is smaller than num_ctx; use a model with a longer context"
         )
-
-
-class Endpoints:
-    """The addresses of one model, each with so many slots; the least busy one that works serves next.
-
-    An address that failed is left alone for half a minute, unless all of them failed: a dead server answers
-    at once and would draw all calls to itself.
-    """
-
-    def __init__(self, addresses: Sequence[str], slots: int) -> None:
-        if slots < 1:
-            raise InputError(f"slots is {slots}; give the number of calls an endpoint takes at once, >= 1")
-        self._busy = dict.fromkeys(addresses or [""], 0)
-        self._failed = dict.fromkeys(self._busy, float("-inf"))
-        self._waiting: deque[asyncio.Future[None]] = deque()
-        self._slots = slots
-
-    async def take(self) -> str:
-        """Wait for a slot and occupy it; returns its address."""
-        while not (free := self._free()):
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                self._wake()
-                raise
-        chosen = min(free, key=lambda address: self._busy[address])
-        self._busy[chosen] += 1
-        return chosen
-
-    @contextmanager
-    def using(self, address: str) -> Iterator[None]:
-        """Give the slot back at the end; an error that is worth a pause marks the address for a while."""
-        try:
-            yield
-        except LLMError as error:
-            if error.remedy == "wait":
-                self._failed[address] = time.monotonic()
-            raise
-        finally:
-            self._busy[address] -= 1
-            self._wake()
-
-    def _free(self) -> list[str]:
-        """Addresses with a free slot, among those that work, or among all if none does."""
-        now = time.monotonic()
-        works = [a for a, failed in self._failed.items() if now - failed >= _COOL_OFF] or list(self._busy)
-        return [address for address in works if self._busy[address] < self._slots]
-
-    def _wake(self) -> None:
-        """Let as many callers look again as there are free slots; one that finds none queues up again."""
-        spare = sum(self._slots - self._busy[address] for address in self._free())
-        while spare > 0 and self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                spare -= 1

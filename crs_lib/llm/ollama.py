@@ -1,13 +1,12 @@
 """``ollama:<model>``: the chat endpoint of one or several Ollama servers, through the ollama client."""
 
-import asyncio
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,10 +14,10 @@ import httpx
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.llm import http, loop
+from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, Refused, Unreachable
-from crs_lib.llm.http import KeyOnlyTo, check_timeout, connection, from_status, from_transport, secret
+from crs_lib.llm.http import Clients, from_status, from_transport, secret
 from crs_lib.llm.limits import DEFAULTS, check_read
 from crs_lib.llm.text import checked, split_thinking
 
@@ -52,12 +51,11 @@ class Ollama:
         _client_package()
         named = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1"
         self._endpoints = http.parse(named, port=PORT, variable="OLLAMA_HOST")
-        self.timeout = check_timeout(timeout)
-        self.keep_alive, self.think, self.stream = keep_alive, think, stream
-        self._key = secret("OLLAMA_API_KEY", send_key)
-        self._clients: dict[str, Any] = {}
+        self.timeout, self.keep_alive, self.think, self.stream = timeout, keep_alive, think, stream
+        key = secret("OLLAMA_API_KEY", send_key)
+        self._clients: Clients[Any] = Clients(_client, self._endpoints, timeout, key)
         self._digest = ""
-        self._asking: asyncio.Lock | None = None
+        self._asking = threading.Lock()
 
     @property
     def endpoints(self) -> Sequence[str]:
@@ -68,22 +66,11 @@ class Ollama:
         """Whether the model is made to think or not; null leaves it to the model."""
         return {"think": self.think}
 
-    def client(self, endpoint: str = "") -> Any:
-        """The async client of one endpoint; to be used on the background loop only."""
-        address = endpoint or self._endpoints[0]
-        if address not in self._clients:
-            settings = connection(address, self.timeout, KeyOnlyTo(self._key, self._endpoints))
-            self._clients[address] = _client_package().AsyncClient(host=address, **settings)
-        return self._clients[address]
-
-    async def digest(self) -> str:
+    def digest(self) -> str:
         """The model's digest on the servers, asked once; Refused where two servers hold different weights."""
-        if self._digest:
-            return self._digest
-        self._asking = self._asking or asyncio.Lock()
-        async with self._asking:
+        with self._asking:
             if not self._digest:
-                found = {address: await self._digest_at(address) for address in self._endpoints}
+                found = {address: self._digest_at(address) for address in self._endpoints}
                 if len(set(found.values())) > 1:
                     told = ", ".join(f"{address}: {value[:12]}" for address, value in found.items())
                     raise Refused(
@@ -91,11 +78,11 @@ class Ollama:
                         "of them, or name one server"
                     )
                 self._digest = next(iter(found.values()))
-        return self._digest
+            return self._digest
 
-    async def _digest_at(self, address: str) -> str:
-        async with self._translated(address):
-            listed = (await self.client(address).list()).models
+    def _digest_at(self, address: str) -> str:
+        with self._translated(address):
+            listed = self._clients.at(address).list().models
         known = {str(entry.model): str(entry.digest or "") for entry in listed}
         full = self.model if ":" in self.model else f"{self.model}:latest"
         if full not in known:
@@ -103,12 +90,12 @@ class Ollama:
             raise ModelMissing(f"{address} does not have {self.model}{near}; ollama pull {self.model}")
         return known[full]
 
-    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
-        """One attempt; see the error classes for what is raised."""
+    def complete(self, request: Request, endpoint: str = "") -> Reply:
+        """One attempt; every failure is one of the classes in ``llm/errors.py``."""
         address = endpoint or self._endpoints[0]
         started = time.perf_counter()
-        async with self._translated(address):
-            answer = await self._chat(address, request)
+        with self._translated(address):
+            answer = self._chat(address, request)
         if answer.done is not True:
             raise Dropped(f"{address}: the answer ended before the server said that it was done")
         check_read(request, answer.used)
@@ -119,22 +106,17 @@ class Ollama:
             thinking=said.thinking, digest=self._digest, endpoint=address,
         )  # fmt: skip
 
-    def complete(self, request: Request) -> Reply:
-        """The same, waiting for it."""
-        return loop.run(self.acomplete(request))
-
-    async def _chat(self, address: str, request: Request) -> "_Answer":
+    def _chat(self, address: str, request: Request) -> "_Answer":
         options = checked_options({**DEFAULTS, **request.options})
         if request.seed is not None:
             options["seed"] = request.seed
-        call = self.client(address).chat(
+        answer = self._clients.at(address).chat(
             model=self.model,
             messages=[{"role": m.role, "content": m.content} for m in request.messages],
             options=options, format=request.schema, keep_alive=self.keep_alive, think=self.think,
             stream=self.stream,
         )  # fmt: skip
-        answer = await call
-        parts = [part async for part in answer] if self.stream else [answer]
+        parts = list(answer) if self.stream else [answer]
         if not parts:
             raise Dropped(f"{address}: the answer ended before it began")
         last = parts[-1]
@@ -144,50 +126,45 @@ class Ollama:
             last.done, last.done_reason or "stop", last.prompt_eval_count, last.eval_count,
         )  # fmt: skip
 
-    async def version(self, address: str) -> str:
+    def version(self, address: str) -> str:
         """The server's version, as it says it."""
-        async with self._translated(address):
-            settings: Any = connection(address, self.timeout, KeyOnlyTo(self._key, self._endpoints))
-            async with httpx.AsyncClient(base_url=address, **settings) as plain:
-                answer = await plain.get("/api/version")
-            return str(answer.raise_for_status().json()["version"])
+        settings = self._clients.settings(address)
+        with self._translated(address), httpx.Client(base_url=address, **settings) as plain:
+            return str(plain.get("/api/version").raise_for_status().json()["version"])
 
-    async def context(self, address: str) -> int | None:
+    def context(self, address: str) -> int | None:
         """The longest context the model was trained for, in tokens; None where the server says nothing."""
-        async with self._translated(address):
-            info = (await self.client(address).show(self.model)).modelinfo or {}
+        with self._translated(address):
+            info = self._clients.at(address).show(self.model).modelinfo or {}
         lengths = [value for name, value in info.items() if name.endswith(".context_length")]
         return int(lengths[0]) if lengths else None
 
-    async def unload(self) -> None:
+    def unload(self) -> None:
         """Ask every server to free the model's memory; raises the last LLMError when all were asked."""
         failed: LLMError | None = None
         for address in self._endpoints:
             try:
-                async with self._translated(address):
-                    await self.client(address).generate(model=self.model, keep_alive=0)
+                with self._translated(address):
+                    self._clients.at(address).generate(model=self.model, keep_alive=0)
             except LLMError as error:
                 failed = error
         if failed is not None:
             raise failed
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
-        clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
-            await client.close()
+        self._clients.close()
 
-    @asynccontextmanager
-    async def _translated(self, address: str) -> AsyncIterator[None]:
-        """Within, every way in which a call can fail becomes an LLMError; a deadline holds for all of it."""
+    @contextmanager
+    def _translated(self, address: str) -> Iterator[None]:
+        """Within, every way in which a call can fail becomes an LLMError."""
         try:
-            async with asyncio.timeout(self.timeout):
-                yield
+            yield
         except _client_package().ResponseError as error:
             raise from_status(error.status_code, error.error, address, self.model) from error
         except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as error:
             raise Unreachable(f"no Ollama server at {address}; start it with: ollama serve") from error
-        except (httpx.HTTPError, TimeoutError) as error:
+        except httpx.HTTPError as error:
             raise from_transport(error, address, self.timeout) from error
         except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
@@ -196,7 +173,7 @@ class Ollama:
 
 
 class _Answer(NamedTuple):
-    """What is read of an answer, its pieces put together."""
+    """The fields of an answer that are used, its pieces put together."""
 
     text: str
     thinking: str
@@ -218,6 +195,10 @@ def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
 @cache
 def _known_options() -> frozenset[str]:
     return frozenset((*_client_package().Options.model_fields, *_MORE_OPTIONS))
+
+
+def _client(address: str, settings: Mapping[str, Any]) -> Any:
+    return _client_package().Client(host=address, **settings)
 
 
 def _client_package() -> Any:

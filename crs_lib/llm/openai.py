@@ -1,6 +1,5 @@
 """``openai:<model>``: any server with the OpenAI chat endpoint (vLLM, llama.cpp, SGLang, …)."""
 
-import asyncio
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -10,10 +9,10 @@ import httpx
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.llm import http, loop
+from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.errors import Garbled, LLMError, ModelMissing
-from crs_lib.llm.http import KeyOnlyTo, check_timeout, connection, from_status, from_transport, secret
+from crs_lib.llm.http import Clients, from_status, from_transport, secret
 from crs_lib.llm.limits import DEFAULTS, check_read
 from crs_lib.llm.text import checked, split_thinking
 
@@ -50,9 +49,9 @@ class OpenAI:
         named = host or os.environ.get("OPENAI_BASE_URL") or "127.0.0.1"
         found = http.parse(named, port=PORT, variable="OPENAI_BASE_URL")
         self._endpoints = tuple(address.removesuffix("/v1") for address in found)
-        self.timeout = check_timeout(timeout)
-        self._key = secret("OPENAI_API_KEY", send_key)
-        self._clients: dict[str, httpx.AsyncClient] = {}
+        self.timeout = timeout
+        key = secret("OPENAI_API_KEY", send_key)
+        self._clients = Clients(_client, self._endpoints, timeout, key)
 
     @property
     def endpoints(self) -> Sequence[str]:
@@ -63,31 +62,23 @@ class OpenAI:
         """Nothing beside the request changes an answer."""
         return {}
 
-    async def digest(self) -> str:
+    def digest(self) -> str:
         """``model:<name>``: these servers do not identify their weights."""
         return f"model:{self.model}"
 
-    def client(self, endpoint: str = "") -> httpx.AsyncClient:
-        """The connection pool of one endpoint; to be used on the background loop only."""
-        address = endpoint or self._endpoints[0]
-        if address not in self._clients:
-            settings: Any = connection(address, self.timeout, KeyOnlyTo(self._key, self._endpoints))
-            self._clients[address] = httpx.AsyncClient(base_url=address, **settings)
-        return self._clients[address]
-
-    async def models(self, endpoint: str = "") -> list[dict[str, Any]]:
-        """What the server says it serves (its ``/v1/models``)."""
-        answer = await self._send("GET", "/v1/models", endpoint)
+    def models(self, endpoint: str = "") -> list[dict[str, Any]]:
+        """The models that the server lists under ``/v1/models``."""
+        answer = self._send("GET", "/v1/models", endpoint)
         listed = answer.get("data")
         if not isinstance(listed, list):
             raise Garbled(f"{endpoint or self._endpoints[0]} does not list its models")
         return listed
 
-    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
-        """One attempt; see the error classes for what is raised."""
+    def complete(self, request: Request, endpoint: str = "") -> Reply:
+        """One attempt; every failure is one of the classes in ``llm/errors.py``."""
         started = time.perf_counter()
         address = endpoint or self._endpoints[0]
-        answer = await self._send("POST", "/v1/chat/completions", address, self._body(request))
+        answer = self._send("POST", "/v1/chat/completions", address, self._body(request))
         try:
             choice = answer["choices"][0]
             message, stop = choice["message"], str(choice.get("finish_reason") or "stop")
@@ -101,13 +92,9 @@ class OpenAI:
         return Reply(
             text=checked(said.text, stop, request.schema), stop=stop,
             tokens_in=used.get("prompt_tokens"), tokens_out=used.get("completion_tokens"),
-            seconds=time.perf_counter() - started, thinking=said.thinking, digest=await self.digest(),
+            seconds=time.perf_counter() - started, thinking=said.thinking, digest=self.digest(),
             endpoint=address,
         )  # fmt: skip
-
-    def complete(self, request: Request) -> Reply:
-        """The same, waiting for it."""
-        return loop.run(self.acomplete(request))
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -127,12 +114,11 @@ class OpenAI:
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
         return body
 
-    async def _send(self, method: str, path: str, endpoint: str, body: Any = None) -> dict[str, Any]:
+    def _send(self, method: str, path: str, endpoint: str, body: Any = None) -> dict[str, Any]:
         address = endpoint or self._endpoints[0]
         try:
-            async with asyncio.timeout(self.timeout):
-                answer = await self.client(address).request(method, path, json=body)
-        except (httpx.HTTPError, TimeoutError) as error:
+            answer = self._clients.at(address).request(method, path, json=body)
+        except httpx.HTTPError as error:
             raise from_transport(error, address, self.timeout) from error
         if answer.status_code != 200:
             raise self._failed(answer, address)
@@ -151,8 +137,10 @@ class OpenAI:
         pause = float(wait) if wait.isdigit() else 0.0
         return from_status(answer.status_code, answer.text, address, self.model, pause)
 
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Close all connections."""
-        clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
-            await client.aclose()
+        self._clients.close()
+
+
+def _client(address: str, settings: dict[str, Any]) -> httpx.Client:
+    return httpx.Client(base_url=address, **settings)

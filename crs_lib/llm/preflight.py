@@ -7,7 +7,6 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm import loop
 from crs_lib.llm.backends import BACKENDS
 from crs_lib.llm.base import Backend
 from crs_lib.llm.errors import LLMError, ModelMissing
@@ -43,7 +42,7 @@ def preflight(needs: Iterable[Need]) -> pd.DataFrame:
     missing: list[str] = []
     for need in needs:
         try:
-            rows.append({"role": need.role, "model": need.spec, **loop.run(_facts(need, missing))})
+            rows.append({"role": need.role, "model": need.spec, **_facts(need, missing)})
         except (LLMError, InputError, RunError) as error:
             missing.append(f"{need.role}: {error}")
     if missing:
@@ -54,7 +53,7 @@ def preflight(needs: Iterable[Need]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["role", "model", "digest", "context", "num_ctx", "version"])
 
 
-async def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
+def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
     backend = BACKENDS.create(need.spec, **need.settings)
     try:
         options = {**DEFAULTS, **need.options}
@@ -65,43 +64,43 @@ async def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
                 f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free; "
                 f"set num_ctx to {wanted} or more"
             )
-        context, version = await _served(backend)
+        context, version = _served(backend)
         if context is not None and options["num_ctx"] > context:
             missing.append(
                 f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for "
                 f"{options['num_ctx']}; lower num_ctx, or use a model with a longer context"
             )
-        digest = await backend.digest()
+        digest = backend.digest()
         return {"digest": digest, "context": context, "num_ctx": options["num_ctx"], "version": version}
     finally:
-        await backend.aclose()
+        backend.close()
 
 
-async def _served(backend: Backend) -> tuple[int | None, str | None]:
+def _served(backend: Backend) -> tuple[int | None, str | None]:
     """Context length and server version; both null for backends without a server."""
     if isinstance(backend, Ollama):
-        found = [await _ollama(backend, address) for address in backend.endpoints]
+        found = [_ollama(backend, address) for address in backend.endpoints]
         contexts = [context for context, _ in found if context is not None]
         return min(contexts, default=None), min(version for _, version in found)
     if isinstance(backend, OpenAI):
-        lengths = [await _openai(backend, address) for address in backend.endpoints]
+        lengths = [_openai(backend, address) for address in backend.endpoints]
         return min((length for length in lengths if length is not None), default=None), None
     return None, None
 
 
-async def _ollama(backend: Ollama, address: str) -> tuple[int | None, str]:
-    version = await backend.version(address)
+def _ollama(backend: Ollama, address: str) -> tuple[int | None, str]:
+    version = backend.version(address)
     if _numbers(version) < OLDEST_OLLAMA:
         raise RunError(
             f"the Ollama at {address} is {version}, which ignores JSON schemas; update it to "
             f"{'.'.join(map(str, OLDEST_OLLAMA))} or later"
         )
-    await backend.digest()
-    return await backend.context(address), version
+    backend.digest()
+    return backend.context(address), version
 
 
-async def _openai(backend: OpenAI, address: str) -> int | None:
-    listed = {str(entry.get("id")): entry for entry in await backend.models(address)}
+def _openai(backend: OpenAI, address: str) -> int | None:
+    listed = {str(entry.get("id")): entry for entry in backend.models(address)}
     if backend.model not in listed:
         raise ModelMissing(f"{address} serves {', '.join(listed) or 'nothing'}, not {backend.model}")
     length = listed[backend.model].get("max_model_len")

@@ -42,11 +42,11 @@ class Replay:
         """Nothing beside the request."""
         return {}
 
-    async def digest(self) -> str:
+    def digest(self) -> str:
         """The name of the run; each reply carries the digest that was logged."""
         return self.spec
 
-    def complete(self, request: Request) -> Reply:
+    def complete(self, request: Request, endpoint: str = "") -> Reply:
         """The logged reply to the same messages, seed, options, schema and replicate.
 
         Raises NotRecorded where there is none, or where models disagreed and none was named.
@@ -59,11 +59,7 @@ class Replay:
             )
         return next(iter(found.values()))
 
-    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
-        """The same; nothing is waited for."""
-        return self.complete(request)
-
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Nothing to close."""
 
 

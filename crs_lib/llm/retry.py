@@ -1,6 +1,6 @@
 """How often and when a failed call is tried again; the reasons are in the error classes."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -31,8 +31,8 @@ class Retry:
 
 
 @dataclass
-class Course:
-    """The course of one call: the request as it stands, and what has been tried."""
+class Attempts:
+    """The attempts at one call: the request as the next attempt sends it, and the kinds of failure so far."""
 
     request: Request
     policy: Retry
@@ -77,42 +77,20 @@ def _with_more_room(request: Request) -> Request | None:
     return replace(request, options=enlarged)
 
 
-async def persist(course: Course, action: Callable[[], Awaitable[T]]) -> T:
-    """What the action gives, tried again until it does or the policy gives up; errors as :func:`recover`."""
-    try:
-        return await action()
-    except LLMError as error:
-        failed = error
-    return await recover(course, action, failed)
+def persist(attempts: Attempts, action: Callable[[], T]) -> T:
+    """The action's result, tried until it succeeds or the policy gives up.
 
-
-async def recover(course: Course, action: Callable[[], Awaitable[T]], first: LLMError) -> T:
-    """What the action gives after a first attempt that failed, tried until the policy gives up.
-
-    Pauses and their random part are tenacity's. Raises the last error, which then says how often it was
-    tried.
+    Pauses and their random part are tenacity's. Raises the last error, with the number of attempts and the
+    failures before it.
     """
-    failed = [first]
-
-    async def attempt() -> T:
-        if failed:
-            raise failed.pop()
-        return await action()
-
-    try:
-        found: T = await _attempts(course)(attempt)
-    except LLMError as error:
-        error.attempts, error.tried = len(course.tried) + 1, tuple(course.tried)
-        raise
-    return found
-
-
-def _attempts(course: Course) -> Any:
-    """Tenacity's async retry loop for one call."""
     import tenacity
 
-    again = tenacity.retry_if_exception(course.again)
-    return tenacity.AsyncRetrying(retry=again, wait=pauses(course.policy), reraise=True)
+    again = tenacity.retry_if_exception(attempts.again)
+    try:
+        return tenacity.Retrying(retry=again, wait=pauses(attempts.policy), reraise=True)(action)
+    except LLMError as error:
+        error.attempts, error.tried = len(attempts.tried) + 1, tuple(attempts.tried)
+        raise
 
 
 def pauses(policy: Retry) -> Callable[[Any], float]:

@@ -34,11 +34,11 @@ class Scripted:
         """Nothing beside the request."""
         return {}
 
-    async def digest(self) -> str:
+    def digest(self) -> str:
         """There are no weights."""
         return "scripted"
 
-    def complete(self, request: Request) -> Reply:
+    def complete(self, request: Request, endpoint: str = "") -> Reply:
         """The next answer; ScriptEnded when there is none left."""
         self.asked.append(request)
         if self._always is None and len(self.asked) > len(self._answers):
@@ -55,9 +55,5 @@ class Scripted:
             tokens_in=tokens_at_least(request.messages), tokens_out=len(said.text.split()),
         )  # fmt: skip
 
-    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
-        """The same; nothing is waited for."""
-        return self.complete(request)
-
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Nothing to close."""

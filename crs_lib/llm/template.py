@@ -103,11 +103,11 @@ class Template:
         """Nothing beside the request."""
         return {}
 
-    async def digest(self) -> str:
+    def digest(self) -> str:
         """There are no weights; the number grows when the rules change."""
         return "template-1"
 
-    def complete(self, request: Request) -> Reply:
+    def complete(self, request: Request, endpoint: str = "") -> Reply:
         """The reply; never an error, unless the schema uses what the rules do not know."""
         prompt = "\n".join(message.content for message in request.messages)
         seed = address_seed(request.seed or 0, request.replicate)
@@ -117,9 +117,5 @@ class Template:
             tokens_out=len(text.split()),
         )  # fmt: skip
 
-    async def acomplete(self, request: Request, endpoint: str = "") -> Reply:
-        """The same; nothing is waited for."""
-        return self.complete(request)
-
-    async def aclose(self) -> None:
+    def close(self) -> None:
         """Nothing to close."""

@@ -1,6 +1,5 @@
 """LLM against a real server: faults, cache, log, slots, endpoints, and keys that stay at home."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -168,16 +167,6 @@ def test_several_servers_share_the_work_and_one_may_die() -> None:
         llm.close()
     assert {reply.endpoint for reply in replies if isinstance(reply, Reply)} == {two.url}
     assert len([reply for reply in replies if isinstance(reply, Reply)]) == 8
-
-
-def test_it_works_where_an_event_loop_runs_already() -> None:
-    async def notebook() -> list[str]:
-        with OllamaServer() as server:
-            llm = LLM("ollama:tiny", host=server.url)
-            return [llm.complete(ask()).text, (await llm.acomplete(ask())).text]
-
-    first, second = asyncio.run(notebook())
-    assert first == second != ""
 
 
 def test_a_mistake_in_one_request_of_many_is_said_once() -> None:

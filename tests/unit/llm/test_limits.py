@@ -1,6 +1,5 @@
-"""Tokens are counted on the safe side, retries follow the table, endpoints share the work."""
+"""Tokens are counted on the safe side, retries follow the table."""
 
-import asyncio
 import re
 from dataclasses import replace
 
@@ -12,8 +11,8 @@ from hypothesis import strategies as st
 from crs_lib.core.errors import InputError
 from crs_lib.llm.base import Message, Request
 from crs_lib.llm.errors import KINDS, Busy, CutReply, EmptyReply, LLMError, PromptCut, PromptTooLong, Refused
-from crs_lib.llm.limits import Endpoints, check_fits, check_read, room, tokens_at_least, tokens_at_most
-from crs_lib.llm.retry import Course, Retry, pauses
+from crs_lib.llm.limits import check_fits, check_read, room, tokens_at_least, tokens_at_most
+from crs_lib.llm.retry import Attempts, Retry, pauses
 
 
 def ask(text: str, **rest: object) -> Request:
@@ -57,9 +56,9 @@ def test_fewer_tokens_than_words_means_a_cut_prompt() -> None:
 
 
 def test_waiting_errors_are_retried_with_the_same_request() -> None:
-    course = Course(ask("a", seed=1), Retry(waits=2))
-    assert [course.again(Busy("b")) for _ in range(3)] == [True, True, False]
-    assert course.request.seed == 1 and course.tried == ["busy", "busy"]
+    attempts = Attempts(ask("a", seed=1), Retry(waits=2))
+    assert [attempts.again(Busy("b")) for _ in range(3)] == [True, True, False]
+    assert attempts.request.seed == 1 and attempts.tried == ["busy", "busy"]
 
 
 def paused(policy: Retry, error: LLMError, attempt: int = 1) -> float:
@@ -81,31 +80,31 @@ def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> N
 
 def test_unusable_replies_are_retried_with_the_seeds_of_a_fixed_sequence() -> None:
     seeds = []
-    course = Course(ask("a", seed=1), Retry(seeds=2))
-    while course.again(EmptyReply("e")):
-        seeds.append(course.request.seed)
-    again = Course(ask("a", seed=1), Retry(seeds=2))
+    attempts = Attempts(ask("a", seed=1), Retry(seeds=2))
+    while attempts.again(EmptyReply("e")):
+        seeds.append(attempts.request.seed)
+    again = Attempts(ask("a", seed=1), Retry(seeds=2))
     again.again(EmptyReply("e"))
     assert len(seeds) == 2 == len({*seeds}) and 1 not in seeds
     assert again.request.seed == seeds[0]
-    none = Course(ask("a"), Retry(seeds=2))
+    none = Attempts(ask("a"), Retry(seeds=2))
     assert none.again(EmptyReply("e")) and none.request.seed is None
 
 
 def test_a_cut_reply_gets_twice_the_room_once() -> None:
-    course = Course(ask("a", options={"num_ctx": 1000, "num_predict": 100}), Retry())
-    assert course.again(CutReply("c")) and course.request.options["num_predict"] == 200
-    assert not course.again(CutReply("c"))
+    attempts = Attempts(ask("a", options={"num_ctx": 1000, "num_predict": 100}), Retry())
+    assert attempts.again(CutReply("c")) and attempts.request.options["num_predict"] == 200
+    assert not attempts.again(CutReply("c"))
     # 17 tokens of prompt in 150: 133 are left; where nothing is left there is no second attempt
-    tight = Course(ask("a", options={"num_ctx": 150, "num_predict": 100}), Retry())
+    tight = Attempts(ask("a", options={"num_ctx": 150, "num_predict": 100}), Retry())
     assert tight.again(CutReply("c")) and tight.request.options["num_predict"] == 133
-    full = Course(ask("a", options={"num_ctx": 117, "num_predict": 100}), Retry())
+    full = Attempts(ask("a", options={"num_ctx": 117, "num_predict": 100}), Retry())
     assert not full.again(CutReply("c"))
 
 
 def test_what_is_wrong_for_good_is_not_retried() -> None:
     for error in (Refused("r"), InputError("i"), KeyError("k")):
-        assert not Course(ask("a"), Retry()).again(error)
+        assert not Attempts(ask("a"), Retry()).again(error)
 
 
 def test_every_error_has_a_word_and_a_remedy_of_its_own() -> None:
@@ -118,49 +117,3 @@ def test_every_error_has_a_word_and_a_remedy_of_its_own() -> None:
 def test_a_policy_that_cannot_be_followed_is_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InputError, match="cannot be followed"):
         replace(Retry(), **wrong)
-
-
-def test_endpoints_share_the_work_and_avoid_the_one_that_fails() -> None:
-    async def scenario() -> None:
-        pool = Endpoints(["a", "b"], slots=2)
-        assert [await pool.take() for _ in range(4)] == ["a", "b", "a", "b"]
-        waiting = asyncio.ensure_future(pool.take())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        with pytest.raises(Busy), pool.using("a"):
-            raise Busy("down")
-        await asyncio.sleep(0)
-        assert not waiting.done()  # a slot is free at a, which has just failed
-        with pool.using("b"):
-            pass
-        assert await waiting == "b"
-        with pytest.raises(Busy), pool.using("b"):
-            raise Busy("down too")
-        assert {await pool.take(), await pool.take()} == {"a", "b"}  # none works: both are tried again
-
-    asyncio.run(scenario())
-
-
-def test_every_waiter_is_served_whatever_is_cancelled() -> None:
-    async def scenario() -> int:
-        pool, served = Endpoints(["a"], slots=2), 0
-
-        async def caller() -> None:
-            nonlocal served
-            with pool.using(await pool.take()):
-                await asyncio.sleep(0)
-            served += 1
-
-        callers = [asyncio.ensure_future(caller()) for _ in range(50)]
-        await asyncio.sleep(0)
-        for unlucky in callers[2::5]:
-            unlucky.cancel()
-        await asyncio.wait_for(asyncio.gather(*callers, return_exceptions=True), 10)
-        return served
-
-    assert asyncio.run(scenario()) == 40
-
-
-def test_slots_must_be_at_least_one() -> None:
-    with pytest.raises(InputError, match="slots is 0"):
-        Endpoints(["a"], 0)

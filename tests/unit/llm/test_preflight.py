@@ -100,16 +100,3 @@ def test_a_list_of_servers_in_the_environment_reaches_all_of_them() -> None:
 def test_a_server_that_is_not_there_says_how_to_start_it() -> None:
     with pytest.raises(RunError, match=r"one thing is missing(.|\n)*start it with: ollama serve"):
         preflight([Need("crs", "ollama:tiny", settings={"host": "127.0.0.1:1"})])
-
-
-@pytest.mark.parametrize(
-    ("address", "local"),
-    [
-        ("http://127.0.0.1:1", True),
-        ("http://localhost", True),
-        ("http://[::1]:5", True),
-        ("http://gpu1", False),
-    ],
-)
-def test_this_machine_is_known(address: str, local: bool) -> None:
-    assert http.is_local(address) is local

@@ -1,0 +1,187 @@
+"""Connections to model servers: whole, kept open, broken off, bounded in time; no cookie, no redirect, no proxy."""
+
+import asyncio
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from crs_lib.llm import LLM, Request, Retry
+from crs_lib.llm.errors import Dropped, Garbled, Refused, TimedOut
+from crs_lib.llm.http import Clients, is_local
+from tests.helpers.ollama_server import OllamaServer
+
+BODY = b'{"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}'
+SIZE = str(len(BODY)).encode()
+WHOLE = b"HTTP/1.1 200 OK\r\ncontent-length: " + SIZE + b"\r\n\r\n" + BODY
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + b"%x\r\n%s\r\n0\r\n\r\n" % (
+    len(BODY),
+    BODY,
+)
+LAST = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: " + SIZE + b"\r\n\r\n" + BODY
+COOKIE = b"HTTP/1.1 200 OK\r\nset-cookie: who=me\r\ncontent-length: " + SIZE + b"\r\n\r\n" + BODY
+MOVED = b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/other\r\ncontent-length: 0\r\n\r\n"
+ONCE = Retry(waits=0, seeds=0)
+
+
+class RawServer:
+    """Answers every request with the next of some raw texts; between two pieces of one it waits ``pause`` seconds."""
+
+    def __init__(self, *answers: bytes, pieces: int = 1, pause: float = 0.0, hang_up: bool = False) -> None:
+        self.answers, self.pieces, self.pause, self.hang_up = list(answers), pieces, pause, hang_up
+        self.connections = 0
+        self.heads: list[bytes] = []
+        self.left = threading.Event()
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def __enter__(self) -> "RawServer":
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            self.connections += 1
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as read:
+            while head := b"".join(iter(read.readline, b"\r\n")) if read.peek(1) else b"":
+                self.heads.append(head)
+                read.read(int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0))
+                answer = self.answers.pop(0)
+                size = -(-len(answer) // self.pieces)
+                for start in range(0, len(answer), size):
+                    try:
+                        connection.sendall(answer[start : start + size])
+                    except OSError:
+                        break
+                    time.sleep(self.pause if self.pieces > 1 else 0)
+                if self.hang_up:
+                    return
+            self.left.set()
+
+
+def ask(server: RawServer, times: int = 1, **settings: float) -> list[str]:
+    with LLM("openai:m", host=server.url, retry=ONCE, **settings) as llm:
+        return [llm.complete(Request.ask("crs", "hi")).text for _ in range(times)]
+
+
+@pytest.mark.parametrize(("answer", "connections"), [(WHOLE, 1), (CHUNKED, 1), (LAST, 3)])
+def test_a_connection_is_kept_where_the_server_keeps_it(answer: bytes, connections: int) -> None:
+    with RawServer(*[answer] * 3) as server:
+        assert ask(server, 3) == ["hello"] * 3
+        assert server.connections == connections
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
+    with RawServer(WHOLE, WHOLE, hang_up=True) as server, LLM("openai:m", host=server.url, retry=ONCE) as llm:
+        first = llm.complete(Request.ask("crs", "hi"))
+        time.sleep(0.05)
+        assert first.text == llm.complete(Request.ask("crs", "hi")).text == "hello"
+        assert server.connections == 2
+
+
+@pytest.mark.parametrize("answer", [WHOLE[:-2], CHUNKED[:-9], WHOLE[:20], b"SMTP ready\r\n\r\n"])
+def test_an_answer_that_breaks_off_is_dropped(answer: bytes) -> None:
+    with RawServer(answer, hang_up=True) as server, pytest.raises(Dropped, match="ended early"):
+        ask(server)
+
+
+def test_an_answer_that_is_no_json_is_garbled() -> None:
+    with RawServer(WHOLE.replace(b"{", b"<")) as server, pytest.raises(Garbled):
+        ask(server)
+
+
+def test_an_answer_that_comes_in_drops_is_bounded_by_the_time_out() -> None:
+    with RawServer(WHOLE, pieces=40, pause=0.1) as server:
+        began = time.perf_counter()
+        with pytest.raises(TimedOut, match=r"within 0\.5 seconds"):
+            ask(server, timeout=0.5)
+    assert time.perf_counter() - began < 2  # 4 s without a deadline: no single pause is longer than 0.1 s
+
+
+def test_an_answer_in_drops_that_is_in_time_comes_whole() -> None:
+    with RawServer(WHOLE, pieces=10, pause=0.01) as server:
+        assert ask(server, timeout=5.0) == ["hello"]
+
+
+def test_cookies_are_not_sent_back_and_redirects_not_followed() -> None:
+    with RawServer(COOKIE, WHOLE) as server:
+        assert ask(server, 2) == ["hello"] * 2
+        assert not any(b"cookie" in head.lower() for head in server.heads)
+    with RawServer(MOVED) as server, pytest.raises(Refused, match="HTTP 302"):
+        ask(server)
+
+
+@pytest.mark.parametrize("spec", ["ollama:tiny", "openai:tiny:latest"])
+def test_a_proxy_is_used_for_other_machines_only(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY", "http_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with RawServer(WHOLE) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("http_proxy", proxy.url)
+        with OllamaServer() as server, LLM(spec, host=server.url, retry=ONCE) as llm:
+            assert llm.complete(Request.ask("crs", "hi")).text
+        assert proxy.heads == []
+        with LLM("openai:m", host="http://gpu1.invalid", retry=ONCE) as llm:
+            assert llm.complete(Request.ask("crs", "hi")).text == "hello"
+        assert proxy.heads[0].startswith(b"POST http://gpu1.invalid/v1/chat/completions ")
+
+
+@pytest.fixture
+def clients() -> Iterator[Clients[socket.socket]]:
+    made = Clients(lambda *_: socket.socket(), ["http://127.0.0.1:1"], 5.0, None)
+    yield made
+    made.close()
+
+
+def test_a_client_is_made_once_a_server_and_anew_after_closing(clients: Clients[socket.socket]) -> None:
+    first, other = clients.at("http://a"), clients.at("http://b")
+    assert clients.at("http://a") is first and first is not other
+    clients.close()
+    assert first.fileno() == -1 and clients.at("http://a") is not first
+
+
+@pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
+def test_a_forked_process_has_its_own_connections(clients: Clients[socket.socket]) -> None:
+    mine = clients.at("http://a")
+    child = os.fork()
+    if child == 0:
+        own = clients.at("http://a")
+        clients.close()
+        os._exit(0 if own is not mine and mine.fileno() != -1 else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("http://127.0.0.1:1", True),
+        ("http://localhost", True),
+        ("http://[::1]:5", True),
+        ("http://gpu1", False),
+    ],
+)
+def test_this_machine_is_known(address: str, local: bool) -> None:
+    assert is_local(address) is local
+
+
+def test_it_works_where_an_event_loop_runs_already() -> None:
+    async def notebook() -> list[str]:
+        with OllamaServer() as server, LLM("ollama:tiny", host=server.url) as llm:
+            request = Request.ask("crs", "hi")
+            return [llm.complete(request).text, (await asyncio.to_thread(llm.complete, request)).text]
+
+    first, second = asyncio.run(notebook())
+    assert first == second != ""
