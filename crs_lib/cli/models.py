@@ -47,18 +47,17 @@ def _estimate(arguments: Namespace) -> None:
 def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Work]:
     """What one run asks of each model: at most so many calls, failures and repetitions left aside."""
     from crs_lib.judge.run import JudgeConfig
-    from crs_lib.llm.settings import LLMSettings
     from crs_lib.simulate.config import SimulateConfig
 
     config = SimulateConfig(**simulate.of_simulate(dict(cell)))
-    at_once = LLMSettings.read(config.llm).service().at_once
+    at_once = config.llm_settings.service().at_once
     turns = config.n_sessions * config.n_turns
     for one in config.roles():
         calls = turns if one.role == "crs" else turns * len(config.systems)
         yield costs.Work(one.role, one.spec, calls, at_once)
     judges = [spec for spec in arguments.judges.split(",") if spec] or list(cell.get("judges") or [])
     samples = arguments.samples or int(cell.get("samples", 1))
-    reached = {"slots": LLMSettings.read(config.llm).slots}
+    reached = {"slots": config.llm_settings.slots}
     asked = JudgeConfig(config.run, judges, samples, llm=cell.get(f"{_NOTEBOOK}.llm", reached))
     calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * samples
     for spec in judges:

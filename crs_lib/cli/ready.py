@@ -10,7 +10,6 @@ from crs_lib.core.hashes import fingerprint
 from crs_lib.judge.records import STAGE
 from crs_lib.judge.run import JudgeConfig
 from crs_lib.llm.preflight import Need, preflight
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import STUDY, SimulateConfig
 
@@ -43,7 +42,7 @@ def _of_simulation(config: SimulateConfig, catalogs: dict[str, Catalog]) -> Iter
         return
     if config.catalog not in catalogs:
         catalogs[config.catalog] = sources.load(config.catalog)
-    rule = LLMSettings.read(config.llm)
+    rule = config.llm_settings
     yield from roles.needs(config.roles(), rule, catalogs[config.catalog])
 
 

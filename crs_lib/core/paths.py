@@ -51,17 +51,22 @@ def notebooks() -> Path:
     return ROOT / "notebooks"
 
 
-def run_folder(study: str, run: str) -> Path:
-    """``results/<study>/<run>``; the run's name must be a plain file name.
+def run_name(run: str) -> str:
+    """The name of a run itself, where it is a plain file name.
 
-    Raises InputError for a name that would leave the folder or that a file system refuses.
+    Raises InputError for a name that would leave its folder or that a file system refuses.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run):
         raise InputError(
             f"run name {run!r} cannot be a folder; "
             "use letters, digits, '.', '_' and '-', starting with a letter or digit"
         )
-    return results() / study / run
+    return run
+
+
+def run_folder(study: str, run: str) -> Path:
+    """``results/<study>/<run>``; InputError for a name of a run that cannot be a folder."""
+    return results() / study / run_name(run)
 
 
 def slug(name: str) -> str:

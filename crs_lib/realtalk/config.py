@@ -1,73 +1,66 @@
 """The settings of a RealTalk run, checked before anything starts."""
 
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
-from crs_lib.core import paths
-from crs_lib.core.errors import InputError
-from crs_lib.realtalk import (
-    corpus,
-    index,
-    query,
-    readings,
-    select,
-    training,
-)
+from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
+from crs_lib.realtalk import corpus, index, query, readings, select, training
 
 STUDY = "realtalk"
 SAMPLE = "sample"
 SPLITS = (corpus.TRAIN, corpus.TEST, "all")
 
 
+def _encoders() -> list[str]:
+    return ["auto", *index.encoders()]
+
+
 @dataclass(frozen=True)
-class RealTalkConfig:
-    """The effective settings of a run, checked.
+class RealTalkConfig(Config):
+    """The effective settings of a run, checked."""
 
-    ``data`` is ``sample``, ``realtalk``, ``locomo``, or a chat file or folder; ``split`` narrows
-    RealTalk's chats. ``final`` must be true to score the test split, ``force`` to score it again.
-    Raises InputError naming the setting, what was given and what is expected.
-    """
+    run: Annotated[RunName, Field(description="name of the run, its folder under results/realtalk")] = "smoke"
+    data: Annotated[str, Field(description="sample, realtalk, locomo, or a chat file or folder")] = SAMPLE
+    split: Annotated[
+        str, OneOf(SPLITS), Field(description="train (chats 1 to 7), test (8 to 10) or all of RealTalk")
+    ] = "all"
+    encoder: Annotated[str, OneOf(_encoders), Field(description="what turns texts into vectors")] = "hashing"
+    ranker: Annotated[
+        str,
+        OneOf(("auto", "hand", "learned")),
+        Field(description="hand learns nothing, learned needs train chats, auto learns where they are"),
+    ] = "hand"
+    teachers: Annotated[
+        str, OneOf(training.TEACHERS), Field(description="chats that a learned ranker learns from")
+    ] = training.OWN
+    selection: select.Selection = "coverage"
+    mode: query.Mode = "agent"
+    engine: query.Engine = "auto"
+    share: query.Share = 0.25
+    keep: query.Keep = 40
+    single: select.Single = 1.5
+    listed: select.Listed = 2.25
+    most: select.Most = 9
+    narrative: select.Narrative = 30
+    reading: Annotated[
+        str, OneOf(readings.READINGS), Field(description="which evidence ids count as gold")
+    ] = readings.VALID
+    llm: Annotated[str, Field(description="a language model's spec, e.g. ollama:llama3; empty for none")] = ""
+    final: Annotated[bool, Field(description="score the test split, once")] = False
+    force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
+    seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 
-    run: str = "smoke"
-    data: str = SAMPLE
-    split: str = "all"
-    encoder: str = "hashing"
-    ranker: str = "hand"
-    teachers: str = training.OWN
-    selection: str = select.COVERAGE
-    mode: str = "agent"
-    engine: str = "auto"
-    share: float = 0.25
-    keep: int = 40
-    single: float = 1.5
-    listed: float = 2.25
-    most: int = 9
-    narrative: int = 30
-    reading: str = readings.VALID
-    llm: str = ""
-    final: bool = False
-    force: bool = False
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        paths.run_folder(STUDY, self.run)
-        choices = {
-            "split": SPLITS,
-            "reading": readings.READINGS,
-            "ranker": ("auto", "hand", "learned"),
-            "teachers": training.TEACHERS,
-            "encoder": ("auto", *index.encoders()),
-        }
-        for name, known in choices.items():
-            if getattr(self, name) not in known:
-                raise InputError(f"{name} {getattr(self, name)!r} is not known; expected {', '.join(known)}")
-        self.settings()
-
-    def settings(self) -> query.Settings:
+    def settings(self) -> query.PipelineSettings:
         """The pipeline's levers."""
         bounds = select.Bounds(self.single, self.listed, self.most, self.narrative)
-        levers = {"share": self.share, "keep": self.keep, "mode": self.mode, "engine": self.engine}
-        return query.Settings(**levers, selection=self.selection, bounds=bounds)  # type: ignore[arg-type]
+        return query.PipelineSettings(
+            share=self.share,
+            keep=self.keep,
+            mode=self.mode,
+            engine=self.engine,
+            selection=self.selection,
+            bounds=bounds,
+        )
 
     def levers(self) -> dict[str, Any]:
         """What can change a prediction or its score: everything but the run's name and the permissions."""

@@ -17,7 +17,7 @@ KEYS = ("chat", "qa_index", "question", "plan", "candidates", "ranked", "selecte
 def predict(
     index: ChatIndex,
     ranker: Ranker,
-    settings: query.Settings | None = None,
+    settings: query.PipelineSettings | None = None,
     advice: query.Advice | None = None,
     *,
     timings: bool = False,

@@ -7,11 +7,12 @@ gives the same result where it is not.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import channels, features, phases, plan, select, threads
 from crs_lib.realtalk.index import ChatIndex
@@ -20,8 +21,6 @@ from crs_lib.realtalk.training import depth
 from crs_lib.retrieval import dense
 
 Floats = NDArray[np.float32]
-ENGINES = ("auto", "langgraph", "plain")
-MODES = ("agent", "oneshot")
 RANKED = 200
 
 
@@ -41,38 +40,36 @@ class Advice:
         return told
 
 
+Share = Annotated[float, Field(gt=0, le=1, description="how much of a chat becomes candidates")]
+Keep = Annotated[int, Field(ge=1, description="how many candidates stay after re-ranking")]
+Mode = Annotated[
+    Literal["agent", "oneshot"],
+    Field(description="agent may search twice; oneshot (deprecated) ranks by the first stage"),
+]
+Engine = Annotated[
+    Literal["auto", "langgraph", "plain"], Field(description="what runs the nodes; the result is the same")
+]
+
+
 @dataclass(frozen=True)
-class Settings:
-    """The levers. ``share`` of the chat becomes candidates, ``keep`` of them stay after re-ranking.
+class PipelineSettings(Config):
+    """The levers of the pipeline."""
 
-    ``mode`` "agent" may go back to retrieval once, "oneshot" (deprecated) never does and takes the
-    first stage as it is. ``weights`` of channels default to those of the encoder. ``selection``
-    "preview" is the old selection, kept for comparison.
-    """
-
-    share: float = 0.25
-    keep: int = 40
-    rounds: int = 2
-    mode: Literal["agent", "oneshot"] = "agent"
-    selection: Literal["coverage", "preview"] = "coverage"
-    engine: Literal["auto", "langgraph", "plain"] = "auto"
-    bounds: select.Bounds = field(default_factory=select.Bounds)
-    weights: tuple[tuple[str, float], ...] | None = None
-    smoothing: tuple[float, float] = channels.SMOOTHING
-
-    def __post_init__(self) -> None:
-        if not 0 < self.share <= 1 or self.keep < 1 or self.rounds < 1:
-            raise InputError(
-                f"share={self.share}, keep={self.keep}, rounds={self.rounds}: expected 0 < share <= 1, "
-                "keep >= 1, rounds >= 1"
-            )
-        for name, value, known in (
-            ("mode", self.mode, MODES),
-            ("engine", self.engine, ENGINES),
-            ("selection", self.selection, (select.COVERAGE, select.PREVIEW)),
-        ):
-            if value not in known:
-                raise InputError(f"{name} {value!r} is not known; expected one of {', '.join(known)}")
+    share: Share = 0.25
+    keep: Keep = 40
+    rounds: Annotated[int, Field(ge=1, description="most searches of a question")] = 2
+    mode: Mode = "agent"
+    selection: select.Selection = "coverage"
+    engine: Engine = "auto"
+    bounds: Annotated[select.Bounds, Field(description="distances and sizes of the evidence sets")] = field(
+        default_factory=select.Bounds
+    )
+    weights: Annotated[
+        tuple[tuple[str, float], ...] | None, Field(description="of the channels; null: the encoder's own")
+    ] = None
+    smoothing: Annotated[
+        tuple[float, float], Field(description="how much of a score the neighbours before and after get")
+    ] = channels.SMOOTHING
 
 
 class State(TypedDict, total=False):
@@ -122,10 +119,10 @@ class Pipeline:
         self,
         index: ChatIndex,
         ranker: Ranker | None = None,
-        settings: Settings | None = None,
+        settings: PipelineSettings | None = None,
         advice: Advice | None = None,
     ) -> None:
-        self.index, self.settings = index, settings or Settings()
+        self.index, self.settings = index, settings or PipelineSettings()
         self.ranker: Ranker = Hand() if ranker is None or self.settings.mode == "oneshot" else ranker
         self.advice = advice or Advice()
         wider = channels.SPREAD.get(index.encoder, 1.0) if self.ranker.name == Hand.name else 1.0
@@ -292,6 +289,6 @@ def _check(candidates: list[int], kept: list[int], selected: list[int], narrativ
         raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
 
 
-def oneshot(settings: Settings) -> Settings:
+def oneshot(settings: PipelineSettings) -> PipelineSettings:
     """The same levers in the deprecated mode: one round, first stage only."""
     return replace(settings, mode="oneshot", rounds=1)

@@ -2,35 +2,37 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core.errors import InputError
+from crs_lib.core.config import Config, Field
 from crs_lib.realtalk.plan import Plan
 
 COVERAGE, PREVIEW = "coverage", "preview"
 _PREVIEWED, _NODES = 3, 5
 
 
+Selection = Annotated[
+    Literal["coverage", "preview"], Field(description="how kept messages are chosen; preview is the old way")
+]
+Distance = Annotated[float, Field(ge=0)]
+Single = Annotated[Distance, Field(description="a fact's distance below the best score, one answer")]
+Listed = Annotated[Distance, Field(description="the same for lists, counts and questions about both people")]
+Most = Annotated[int, Field(ge=1, description="the largest evidence set of a fact")]
+Narrative = Annotated[int, Field(ge=1, description="the largest evidence set of a narrative")]
+
+
 @dataclass(frozen=True)
-class Bounds:
-    """How far below the best score a message may lie and still be kept, and how many are kept.
+class Bounds(Config):
+    """How far below the best score a kept message may lie, in units of the ranker's scores, and how many."""
 
-    ``single``, ``listed`` are distances for one-answer questions and for lists, counts and questions
-    about both people, in units of the ranker's scores. ``most`` bounds the fact set, ``narrative`` the
-    narrative set; ``phase`` is the soft cap a phase.
-    """
-
-    single: float = 1.5
-    listed: float = 2.25
-    most: int = 9
-    narrative: int = 30
-    phase: int = 15
-
-    def __post_init__(self) -> None:
-        if min(self.single, self.listed) < 0 or min(self.most, self.narrative, self.phase) < 1:
-            raise InputError(f"{self}: expected distances >= 0 and sizes >= 1")
+    single: Single = 1.5
+    listed: Listed = 2.25
+    most: Most = 9
+    narrative: Narrative = 30
+    phase: Annotated[int, Field(ge=1, description="messages of a phase, a soft cap")] = 15
 
 
 def facts(

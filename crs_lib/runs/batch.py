@@ -114,15 +114,20 @@ def shard(keys: Sequence[Key], part: str) -> list[Key]:
     """The keys of one part of N, ``"2/4"``: each key in exactly one, whatever else is in the batch.
 
     All systems of a scenario are in the same part, so that they meet the same user even where a model
-    words what it says. An empty text gives all of them. Raises InputError for anything but k/N with
-    1 <= k <= N.
+    words what the user says. An empty text gives all of them. Raises InputError as :func:`check_shard`.
     """
-    if not part:
+    if not check_shard(part):
         return list(keys)
     number, _, of = part.partition("/")
-    if not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of) <= 10_000):
-        raise InputError(f"shard {part!r} is not k/N; give e.g. 1/4 for the first of four parts")
     return [key for key in keys if key.session % int(of) == int(number) - 1]
+
+
+def check_shard(part: str) -> str:
+    """The text itself if it is empty or k/N with 1 <= k <= N <= 10,000; else InputError."""
+    number, _, of = part.partition("/")
+    if part and not (number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of) <= 10_000):
+        raise InputError(f"shard {part!r} is not k/N; give e.g. 1/4 for the first of four parts")
+    return part
 
 
 def _results(

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
-from crs_lib.core import rng
-from crs_lib.core.errors import InputError
+from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key
@@ -14,57 +16,57 @@ from crs_lib.simulate import roles as llm_roles
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.systems import base as systems
+from crs_lib.systems.base import SYSTEMS
+from crs_lib.systems.base import check as check_systems
 
 STUDY = "movies"
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
 
 
 @dataclass(frozen=True)
-class SimulateConfig:
+class SimulateConfig(Config):
     """The effective settings of a batch, checked.
 
-    ``workers`` (processes for systems without models), ``shard`` ("k/N": only that part of the sessions)
-    and ``scheduler`` (a Dask cluster: "local" or its address) never change what a session is. ``user_llm``
-    words what the user says; ``llm`` holds the settings of :class:`LLMSettings`. Raises InputError naming
-    the setting, what was given and what is expected.
+    ``workers``, ``shard`` and ``scheduler`` never change what a session is.
     """
 
-    run: str = "smoke"
-    catalog: str = sources.SAMPLE
-    systems: Sequence[str] = DEFAULT_SYSTEMS
-    n_sessions: int = 12
-    n_turns: int = 20
-    seed: int = 7
-    workers: int = 1
-    arm: str = "shift"
-    types: Sequence[str] = scenarios.ALL_TYPES
-    rates: Rates = field(default_factory=Rates)
-    user_llm: str = ""
-    llm: Mapping[str, Any] = field(default_factory=dict)
-    shard: str = ""
-    scheduler: str = ""
+    run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
+    catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
+    systems: Annotated[
+        Sequence[Annotated[str, OneOf(SYSTEMS)]],
+        AfterValidator(check_systems),
+        Field(description="policies, or specs of language models, that answer"),
+    ] = DEFAULT_SYSTEMS
+    n_sessions: Annotated[int, Field(ge=1, le=1_000_000, description="sessions of each system")] = 12
+    n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a session")] = 20
+    seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
+    workers: Annotated[int, Field(ge=1, le=256, description="processes for systems without models")] = 1
+    arm: Annotated[Literal["shift", "none"], Field(description="whether wishes shift: shift, or none")] = (
+        "shift"
+    )
+    types: Annotated[
+        Sequence[Annotated[str, OneOf(SHIFTS)]],
+        Field(min_length=1, description="shift types, due in turn"),
+    ] = scenarios.ALL_TYPES
+    rates: Annotated[Rates, Field(description="shares of ordinary turns")] = field(default_factory=Rates)
+    user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
+    llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = (
+        field(default_factory=dict)
+    )
+    shard: Annotated[
+        str, AfterValidator(batch.check_shard), Field(description="only the k-th of N parts of the sessions")
+    ] = ""
+    scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "systems", tuple(systems.check(self.systems)))
-        LLMSettings.read(self.llm)
-        batch.shard([], self.shard)
+    def check(self) -> None:
         if self.user_llm:
             llm_roles.check_spec(self.user_llm, "user_llm")
-        if isinstance(self.types, str) or not self.types:
-            raise InputError(
-                f"types is {self.types!r}; give a list of shift types, e.g. ['switch', 'refine']"
-            )
-        object.__setattr__(self, "types", tuple(self.types))
-        rng.check_seed(self.seed)
-        for name, low, high in (("n_sessions", 1, 1_000_000), ("n_turns", 1, 1_000), ("workers", 1, 256)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InputError(f"{name} is {value!r}; give a whole number from {low} to {high:,}")
-        if self.arm not in ("shift", scenarios.NO_SHIFT):
-            raise InputError(f"arm is {self.arm!r}; give 'shift' or '{scenarios.NO_SHIFT}'")
-        for kind in self.types:
-            SHIFTS.get(kind)
+        _ = self.llm_settings
+
+    @cached_property
+    def llm_settings(self) -> LLMSettings:
+        """The settings of the language models, read from ``llm``."""
+        return LLMSettings.read(self.llm)
 
     def keys(self) -> list[Key]:
         """Every session of the batch (of its shard), system by system: the order of the exported file."""
@@ -104,5 +106,5 @@ class SimulateConfig:
         for name in ("user_llm", "llm", "shard", "scheduler"):
             del values[name]
         if self.roles():
-            values |= {"user_llm": self.user_llm, "llm": LLMSettings.read(self.llm).what()}
+            values |= {"user_llm": self.user_llm, "llm": self.llm_settings.what()}
         return values | ({"shard": self.shard} if self.shard else {})

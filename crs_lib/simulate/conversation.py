@@ -10,7 +10,6 @@ from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.pool import Pool, scratch
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
@@ -91,7 +90,7 @@ class Maker:
 
     def __init__(self, catalog: str, config: SimulateConfig, folder: str = "", starts: int = 1) -> None:
         loaded = sources.load(catalog)
-        rule = LLMSettings.read(config.llm)
+        rule = config.llm_settings
         place = Path(folder) if folder else scratch(config.run)
         self.llms = Pool(place, rule.service(starts)) if config.roles() else None
         self.world = World(loaded, Grounder(loaded), self.llms, rule)

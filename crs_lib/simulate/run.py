@@ -13,7 +13,6 @@ from crs_lib.core import tables
 from crs_lib.llm import calls
 from crs_lib.llm.calls import Recorder
 from crs_lib.llm.pool import LOG, drain_scratch
-from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate import roles
@@ -45,7 +44,7 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     on, a disk that refuses, models that are not there, and more failed sessions than ``llm`` allows
     (``max_failed``); those that failed are listed in ``failed_sessions.csv``.
     """
-    name, rule = config.folder_name, LLMSettings.read(config.llm)
+    name, rule = config.folder_name, config.llm_settings
     catalog = prepare(name, config.catalog)
     inputs = {"catalog": sources.content_hash(catalog)}
     before = roles.stage_before(STUDY, name, "simulate")
@@ -110,7 +109,7 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
     _fetch_logs(config, folder)
     models_too = ", with other seeds, or let the run do without so many: llm={'max_failed': …}"
     hint = models_too if config.roles() else ""
-    batch.check(ledger, config.keys(), LLMSettings.read(config.llm).max_failed, hint)
+    batch.check(ledger, config.keys(), config.llm_settings.max_failed, hint)
 
 
 def _fetch_logs(config: SimulateConfig, folder: Path) -> None:

@@ -6,33 +6,34 @@ system: every system meets the same users, and sessions are paired by design.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Final
 
 import numpy as np
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
+from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.simulate.schedule import refinements, shift_turns, type_order
 from crs_lib.simulate.shifts import SHIFTS, Shift, State, new_value, propose, wish_fields
 
-NO_SHIFT = "none"
+NO_SHIFT: Final = "none"
 ALL_TYPES = tuple(SHIFTS.names())
 QUESTIONS = ("question_cast", "question_maker", "question_plot", "question_mood")
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
 @dataclass(frozen=True)
-class Rates:
-    """How often an ordinary turn is something else than a question or a request for more, in [0, 1]."""
+class Rates(Config):
+    """How often an ordinary turn is something else than a request for more, in [0, 1]."""
 
-    hesitation: float = 0.10
-    contradiction: float = 0.05
-    question: float = 0.45
+    _where = "rates: "
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not 0 <= value <= 1:
-                raise InputError(f"rate {name} is {value}; give a share between 0 and 1")
+    hesitation: Annotated[Share, Field(description="the user hesitates")] = 0.10
+    contradiction: Annotated[Share, Field(description="the user contradicts the last reply")] = 0.05
+    question: Annotated[Share, Field(description="the user asks a question about a film")] = 0.45
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import pandas as pd
@@ -42,8 +43,8 @@ def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
 
 def settings(convention: Any) -> pd.DataFrame:
     """The settings of a config or convention as a table, one row each."""
-    rows = [{"setting": name, "value": _shown(value)} for name, value in vars(convention).items()]
-    return pd.DataFrame(rows)
+    names = [field.name for field in fields(convention)]
+    return pd.DataFrame([{"setting": name, "value": _shown(getattr(convention, name))} for name in names])
 
 
 def _shown(value: Any) -> str:

@@ -105,7 +105,7 @@ def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
     "wrong", [{"split": "dev"}, {"reading": "loose"}, {"encoder": "bert"}, {"ranker": "x"}, {"mode": "y"}]
 )
 def test_config_says_what_was_expected(wrong):
-    with pytest.raises(InputError, match="expected"):
+    with pytest.raises(InputError, match=rf"{next(iter(wrong))} is .*; give "):
         RealTalkConfig(**wrong)
 
 

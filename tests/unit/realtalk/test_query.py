@@ -64,7 +64,7 @@ def test_the_old_preview_cannot_choose_deep_messages():
 
 
 def test_bounds_are_checked():
-    with pytest.raises(InputError, match="distances"):
+    with pytest.raises(InputError, match="single is -1; give a number >= 0"):
         select.Bounds(single=-1)
 
 
@@ -119,13 +119,13 @@ def test_checkpoints_are_nested_and_lists_long_enough(built, told):
 def test_two_runs_are_identical_and_so_are_the_engines(built, told):
     again = list(predictions.predict(index.build(built.chat, "hashing"), ranker.Hand()))
     assert dump(again) == dump(told)
-    plain = predictions.predict(built, ranker.Hand(), query.Settings(engine="plain"))
+    plain = predictions.predict(built, ranker.Hand(), query.PipelineSettings(engine="plain"))
     assert dump(plain) == dump(told)
 
 
 def test_langgraph_runs_the_same_nodes(built, told):
     pytest.importorskip("langgraph")
-    graph = predictions.predict(built, ranker.Hand(), query.Settings(engine="langgraph"))
+    graph = predictions.predict(built, ranker.Hand(), query.PipelineSettings(engine="langgraph"))
     assert dump(graph) == dump(told)
 
 
@@ -149,19 +149,19 @@ def test_a_question_does_not_depend_on_the_others(built, told):
 def test_lists_go_back_to_retrieval_once_and_oneshot_never(built):
     questions = ["What sounds does Tobias record?", "When is the wedding?"]
     assert [r.rounds for r in query.Pipeline(built).ask(questions)] == [2, 1]
-    once = query.Pipeline(built, settings=query.oneshot(query.Settings()))
+    once = query.Pipeline(built, settings=query.oneshot(query.PipelineSettings()))
     assert [r.rounds for r in once.ask(questions)] == [1, 1]
 
 
 def test_settings_say_what_is_wrong():
-    with pytest.raises(InputError, match="share"):
-        query.Settings(share=0)
-    with pytest.raises(InputError, match="expected one of auto, langgraph, plain"):
-        query.Settings(engine="magic")
+    with pytest.raises(InputError, match="share is 0; give a number > 0 and <= 1"):
+        query.PipelineSettings(share=0)
+    with pytest.raises(InputError, match="engine is 'magic'; give one of auto, langgraph, plain"):
+        query.PipelineSettings(engine="magic")
 
 
 def test_the_new_selection_finds_more_than_the_old_preview(sample, built, told):
-    old = list(predictions.predict(built, ranker.Hand(), query.Settings(selection="preview")))
+    old = list(predictions.predict(built, ranker.Hand(), query.PipelineSettings(selection="preview")))
     assert [r["candidates"] for r in old] == [r["candidates"] for r in told]
     new_recall, old_recall = (scoring.questions(r, [sample], "valid")["recall"].mean() for r in (told, old))
     assert new_recall > old_recall

@@ -1,0 +1,227 @@
+"""Checked settings: frozen dataclasses whose fields declare type, bounds, choices and one line of help.
+
+::
+
+    @dataclass(frozen=True)
+    class GateConfig(Config):
+        n_sessions: Annotated[int, Field(ge=2, description="scenarios of each policy")] = 50
+        convention: Annotated[str, OneOf(CONVENTIONS), Field(description="way of scoring")] = "default"
+
+Pydantic checks each value in strict mode: true is not a number, "3" is not a whole number, nan is refused.
+A list becomes a tuple; a whole number given for a float stays whole, so that manifests keep their bytes.
+The command line makes its arguments from the same fields (``crs_lib.cli.options``).
+"""
+
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
+
+from crs_lib.core import paths, rng
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry, did_you_mean
+
+__all__ = ["Config", "Field", "OneOf", "RunName", "Seed", "Setting", "settings_of"]
+
+_STRICT = ConfigDict(strict=True, allow_inf_nan=False)
+_WORDS = {int: "a whole number", float: "a number", str: "a text", type(None): "null"}
+_WORDS |= {bool: "true, false", tuple: "a list", collections.abc.Mapping: "an object"}
+_ITEMS = {str: "texts", int: "whole numbers", float: "numbers"}
+_SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Marks a text that names a member of a registry (a spec), or one of other known names.
+
+    ``known`` may be a function that returns the names, for names that are costly to list.
+    """
+
+    known: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]
+
+    @property
+    def kinds(self) -> str:
+        """The word for several members: that of the registry ("policies"), else "names"."""
+        return re.sub("ys$", "ies", f"{self.known.kind}s") if isinstance(self.known, Registry) else "names"
+
+    def names(self) -> list[str]:
+        """The names to choose from, in their order."""
+        if isinstance(self.known, Registry):
+            return self.known.names()
+        return list(self.known() if callable(self.known) else self.known)
+
+    def check(self, given: str) -> str:
+        """The text itself; InputError from a registry, ValueError for any other unknown name."""
+        if isinstance(self.known, Registry):
+            self.known.get(given)
+        elif given not in self.names():
+            raise ValueError(given)
+        return given
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
+
+
+RunName = Annotated[str, AfterValidator(paths.run_name)]
+Seed = Annotated[int, PlainValidator(rng.check_seed)]
+
+
+class Config:
+    """Base of every config. Raises InputError naming the setting, the value given and the values expected.
+
+    ``_where`` is what error texts put before the setting's name, e.g. "llm: ". A subclass states what
+    concerns several fields in ``check``.
+    """
+
+    _where: typing.ClassVar[str] = ""
+
+    def __init_subclass__(cls) -> None:
+        lines = [f"    {name}: {_help(hint)}" for name, hint in inspect.get_annotations(cls).items()]
+        cls.__doc__ = "\n\n".join([inspect.cleandoc(cls.__doc__ or ""), "\n".join(["Fields:", *lines])])
+
+    def __new__(cls, *values: Any, **given: Any) -> Self:
+        """Refuse a name that is no field; a known one gets its value from the dataclass's ``__init__``."""
+        known = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        for name in given:
+            if name not in known:
+                hint = f"{did_you_mean(name, known)} (known: {', '.join(known)})"
+                raise InputError(f"{cls._where}unknown setting {name!r}{hint}")
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        for setting in settings_of(type(self)):  # type: ignore[arg-type]
+            value = setting.checked(getattr(self, setting.name), self._where)
+            object.__setattr__(self, setting.name, value)
+        self.check()
+
+    def check(self) -> None:
+        """Whether the fields fit one another; InputError if not."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field of a config: its name, type without marks, default, help and marks."""
+
+    name: str
+    kind: Any
+    default: Any
+    help: str
+    marks: tuple[Any, ...]
+    adapter: TypeAdapter[Any]
+
+    @property
+    def required(self) -> bool:
+        """Whether the field has no default."""
+        return self.default is dataclasses.MISSING
+
+    @property
+    def several(self) -> bool:
+        """Whether the value is a list."""
+        return typing.get_origin(self.kind) in (tuple, collections.abc.Sequence)
+
+    @property
+    def names(self) -> OneOf | None:
+        """The names that the value (each item of a list) is one of; None where any may stand."""
+        if typing.get_origin(self.kind) is Literal:
+            return OneOf(typing.get_args(self.kind))
+        marks = (*self.marks, *(_marks(typing.get_args(self.kind)[0]) if self.several else ()))
+        return next((mark for mark in marks if isinstance(mark, OneOf)), None)
+
+    @property
+    def expected(self) -> str:
+        """The values that are expected, in words: "a whole number from 1 to 50"."""
+        names = self.names.names() if self.names else []
+        if self.several:
+            items = _ITEMS.get(_plain(typing.get_args(self.kind)[0]), "values")
+            return f"a list of {self.names.kinds}, e.g. {names[:2]}" if self.names else f"a list of {items}"
+        if names:
+            return " or ".join(map(repr, names)) if len(names) == 2 else f"one of {', '.join(names)}"
+        parts = typing.get_args(self.kind) if isinstance(self.kind, types.UnionType) else (self.kind,)
+        words = ", ".join(_WORDS.get(typing.get_origin(part) or part, f"a {_name(part)}") for part in parts)
+        return " or ".join(words.rsplit(", ", 1)) + _between(self.marks)
+
+    def checked(self, value: Any, where: str = "") -> Any:
+        """The value as the field holds it; InputError naming the field for a value that it cannot hold."""
+        given = tuple(value) if self.several and isinstance(value, list) else value
+        try:
+            read = self.adapter.validate_python(given)
+        except ValidationError as error:
+            raise self._refused(value, error, where) from None
+        if self.several and isinstance(read, list):  # a validator may return a list
+            return tuple(read)
+        return given if isinstance(read, float) and isinstance(given, int) else read
+
+    def _refused(self, value: object, error: ValidationError, where: str) -> InputError:
+        """The InputError of a validator, or one made of name, value and what is expected."""
+        cause = error.errors()[0].get("ctx", {}).get("error")
+        if isinstance(cause, InputError):
+            return InputError(f"{where}{cause}")
+        wrong = cause or (value if not self.several else "")
+        names = self.names.names() if self.names else []
+        hint = did_you_mean(str(wrong), names)
+        known = f"{hint} (known: {', '.join(names)})" if hint else f"; give {self.expected}"
+        return InputError(f"{where}{self.name} is {value!r}{known}")
+
+
+@functools.cache
+def settings_of(config: type) -> tuple[Setting, ...]:
+    """The fields of a config, in order."""
+    hints = typing.get_type_hints(config, include_extras=True)
+    found = []
+    for field in dataclasses.fields(config):
+        hint = hints[field.name]
+        default = field.default_factory() if callable(field.default_factory) else field.default
+        settings = Setting(field.name, _plain(hint), default, _help(hint), _marks(hint), _adapter(hint))
+        found.append(settings)
+    return tuple(found)
+
+
+def _plain(hint: Any) -> Any:
+    """A type without its marks."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
+
+
+def _marks(hint: Any) -> tuple[Any, ...]:
+    """The marks of a type, those within a ``Field`` laid open."""
+    marks = typing.get_args(hint)[1:] if typing.get_origin(hint) is Annotated else ()
+    return tuple(part for mark in marks for part in (mark, *getattr(mark, "metadata", ())))
+
+
+def _help(hint: Any) -> str:
+    """The line of help of a type's ``Field``; empty where there is none."""
+    return next((str(mark.description) for mark in _marks(hint) if getattr(mark, "description", "")), "")
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    """Checks values of a type: strictly by pydantic, or as instances where the type is another dataclass."""
+    kind = _plain(hint)
+    if dataclasses.is_dataclass(kind):
+        is_one = AfterValidator(functools.partial(_instance, kind))
+        return TypeAdapter(Annotated[Any, is_one, *typing.get_args(hint)[1:]])
+    return TypeAdapter(hint, config=_STRICT)
+
+
+def _instance(kind: Any, value: object) -> object:
+    if not isinstance(value, kind):
+        raise ValueError(value)
+    return value
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(kind, "__name__", kind))
+
+
+def _between(marks: Sequence[Any]) -> str:
+    """The bounds among the marks in words: " from 1 to 50", " >= 0"."""
+    found = {name: getattr(mark, name) for mark in marks for name in _SIGNS if hasattr(mark, name)}
+    if found.keys() == {"ge", "le"}:
+        return f" from {found['ge']:,} to {found['le']:,}"
+    return " and".join(f" {sign} {found[name]:,}" for name, sign in _SIGNS.items() if name in found)
