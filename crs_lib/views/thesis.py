@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 
 from crs_lib import datasets, logs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
+from crs_lib.core.config import Config, Field, OneOf
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import tables as score_tables
@@ -21,7 +22,6 @@ from crs_lib.score import extractors
 from crs_lib.systems.base import World
 from crs_lib.thesis.catalog import ThesisCatalog
 
-SOURCES = ("sample", "thesis")
 GROUNDED = (
     "topic_recovery_rate", "avg_recovery_delay", "topic_interference", "cross_coherence", "context_retention",
     "context_adaptation_score",
@@ -31,7 +31,7 @@ _NEEDED = ("opendialkg-movies", "thesis-logs-50", "thesis-logs-20", "thesis-publ
 _SYSTEMS = ("tracker", "amnesiac", "slot_echo")
 
 
-class Material(NamedTuple):
+class ThesisMaterial(NamedTuple):
     """What is scored: dialogues of both log forms, and where the parts of the conventions lie."""
 
     catalog: str
@@ -42,7 +42,7 @@ class Material(NamedTuple):
     published: dict[str, Any] | None = None
 
 
-class Scored(NamedTuple):
+class ThesisScores(NamedTuple):
     """A scoring's tables: a row per session (with the detail), per turn, and per shift."""
 
     sessions: pd.DataFrame
@@ -51,29 +51,25 @@ class Scored(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ThesisConfig:
-    """The settings of notebook 07, checked; ``n_sessions`` bounds the sessions per model, 0 takes all."""
+class ThesisConfig(Config):
+    """The settings of notebook 07, checked."""
 
-    source: str = "sample"
-    n_sessions: int = 6
-
-    def __post_init__(self) -> None:
-        if self.source not in SOURCES:
-            raise InputError(f"source is {self.source!r}; give one of {', '.join(SOURCES)}")
-        if self.n_sessions < 0:
-            raise InputError(f"n_sessions is {self.n_sessions}; give a whole number >= 0 (0 takes all)")
+    source: Annotated[
+        str, OneOf(("sample", "thesis")), Field(description="logs made on the sample, or the thesis's own")
+    ] = "sample"
+    n_sessions: Annotated[int, Field(ge=0, description="most sessions of a model; 0 takes all")] = 6
 
 
-def load(config: ThesisConfig) -> Material:
+def load(config: ThesisConfig) -> ThesisMaterial:
     """The thesis's own logs ("thesis"), or logs that control systems make on the sample ("sample").
 
     Raises InputError naming the command where the thesis's data is not here.
     """
     source, n_sessions = config.source, config.n_sessions
     if source == "sample":
-        return Material("sample", _made(n_sessions or 6, 24), _made(n_sessions or 6, 12))
+        return ThesisMaterial("sample", _made(n_sessions or 6, 24), _made(n_sessions or 6, 12))
     place = _folder()
-    return Material(
+    return ThesisMaterial(
         str(place / "opendialkg_movie_data.json"),
         _read(place / "logs_50turns", n_sessions),
         _read(place / "logs_20turns", n_sessions),
@@ -112,7 +108,7 @@ def _made(n_sessions: int, n_turns: int) -> tuple[Dialogue, ...]:
     return tuple(simulate.session(world, key.system, key.session, config) for key in keys)
 
 
-def score(material: Material, convention: str, extractor: str = "") -> Scored:
+def score(material: ThesisMaterial, convention: str, extractor: str = "") -> ThesisScores:
     """Score the logs that a convention is for: the older one the short logs, all others the long ones.
 
     Without a topic model the older one takes the heuristic for topics, and says so in ``topics``.
@@ -130,7 +126,7 @@ def score(material: Material, convention: str, extractor: str = "") -> Scored:
     found = list(score_tables.stream(material.short if old else material.long, ready.scorer))
     sessions = pd.DataFrame([scores.session for scores in found])
     detail = pd.DataFrame(sessions.pop("detail").tolist())
-    return Scored(
+    return ThesisScores(
         sessions.join(detail.drop(columns=[name for name in detail if name in sessions])),
         pd.DataFrame([row for scores in found for row in scores.turns]),
         pd.DataFrame([row for scores in found for row in scores.shifts]),
@@ -138,7 +134,7 @@ def score(material: Material, convention: str, extractor: str = "") -> Scored:
 
 
 def side_by_side(
-    material: Material, log: str, scored: Scored, metrics: Sequence[str] = GROUNDED
+    material: ThesisMaterial, log: str, scored: ThesisScores, metrics: Sequence[str] = GROUNDED
 ) -> pd.DataFrame:
     """Published figure, ours and the difference by model and metric; a dash where nothing is published."""
     published = (material.published or {}).get(log, {}).get("models", {})
@@ -160,7 +156,7 @@ def side_by_side(
     return pd.DataFrame(rows)
 
 
-def silence(scored: Scored) -> pd.DataFrame:
+def silence(scored: ThesisScores) -> pd.DataFrame:
     """How much of the concept overlap comes from turns in which neither side names a concept, by model."""
     rows = []
     for model, turns in scored.turns.groupby("model", sort=False):
@@ -186,7 +182,7 @@ def _silent(shifts: pd.DataFrame, turns: pd.DataFrame) -> float:
     return sum(pair in empty for pair in where) / len(done) if len(done) else 0.0
 
 
-def inside_words(material: Material, n: int = 5) -> pd.DataFrame:
+def inside_words(material: ThesisMaterial, n: int = 5) -> pd.DataFrame:
     """Substring matches that are no whole words: their share by speaker, and the most frequent concepts."""
     catalog = ThesisCatalog.load(material.catalog)
     made = extractors.Material(catalog.space)
@@ -207,7 +203,7 @@ def inside_words(material: Material, n: int = 5) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def late(grounded: Scored, legacy: Scored) -> pd.DataFrame:
+def late(grounded: ThesisScores, legacy: ThesisScores) -> pd.DataFrame:
     """Recoveries that came only after the next shift, as a share of all recoveries, by version."""
     crossed = total = 0
     for _, shifts in grounded.shifts.groupby(["model", "session_id"], sort=False):
@@ -229,7 +225,7 @@ def late(grounded: Scored, legacy: Scored) -> pd.DataFrame:
     )
 
 
-def never(legacy: Scored) -> pd.DataFrame:
+def never(legacy: ThesisScores) -> pd.DataFrame:
     """Sessions that never recover, and the part of the score that their delay of 0 earns, by model.
 
     The part is 1 − clamp((delay − 1)/5) in [0, 1]: 1 for a session that never recovers.
@@ -252,7 +248,7 @@ def never(legacy: Scored) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def retrieval(material: Material) -> pd.DataFrame:
+def retrieval(material: ThesisMaterial) -> pd.DataFrame:
     """How the thesis's retrieval would have answered the constraints of the logged systems, in shares."""
     catalog = ThesisCatalog.load(material.catalog)
     rows = []
@@ -274,7 +270,7 @@ def retrieval(material: Material) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def ranking(material: Material, embed: Scored, legacy: Scored) -> pd.DataFrame:
+def ranking(material: ThesisMaterial, embed: ThesisScores, legacy: ThesisScores) -> pd.DataFrame:
     """The rank of every model under five ways of counting, 1 is best; the last two are ours."""
     ours, main = score(material, "default"), "topic_adaptation_score"
     ways = {
