@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog import fields
 from crs_lib.catalog.cleaning import CleaningReport, Item, clean
-from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER
+from crs_lib.catalog.fields import CREDIT_FIELDS, FIELDS, GOAL_FIELD, RELAXATION_ORDER, YEAR_FIELD
 from crs_lib.catalog.index import (
     Answers,
     Codes,
+    Constraint,
     Constraints,
     Found,
-    Group,
+    ItemGroup,
     Pair,
     Remembered,
-    Wish,
     all_of,
     invert,
     item_facts,
@@ -45,12 +45,12 @@ class Catalog:
         self._starts, self._facts = item_facts(self.items, self.vocabulary)
         self._ends, self._postings = invert(self._starts, self._facts, len(self.vocabulary))
         self.recommendable: NDArray[np.bool_] = np.array(
-            [bool(item.values["actor"] or item.values["director"]) for item in self.items], dtype=bool
+            [any(item.values[name] for name in CREDIT_FIELDS) for item in self.items], dtype=bool
         )
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
         self._answers = Answers(self._search)
-        self._wish_of = Remembered(self._wish)
+        self._constraint_of = Remembered(self._constraint)
         self._group_of = Remembered(self._group)
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
@@ -129,12 +129,12 @@ class Catalog:
 
     def genres(self, min_items: int = 5) -> list[str]:
         """The genres with support: at least ``min_items`` distinct films, sorted."""
-        return self.values("genre", min_items)
+        return self.values(GOAL_FIELD, min_items)
 
     @cached_property
     def goal_genres(self) -> tuple[str, ...]:
-        """The genres with support of which a film can be recommended, sorted: what a user may ask for."""
-        return tuple(genre for genre in self.genres() if len(self.query({"genre": genre}).items))
+        """The genres with support of which a film can be recommended, sorted: those a user may open with."""
+        return tuple(genre for genre in self.genres() if len(self.query({GOAL_FIELD: genre}).items))
 
     @cached_property
     def title_index(self) -> Mapping[str, tuple[int, ...]]:
@@ -150,16 +150,19 @@ class Catalog:
         return {item.item_id: i for i, item in enumerate(self.items)}
 
     def frame(self) -> pd.DataFrame:
-        """The catalogue as a table: item_id, title, year, one list column per field, plot."""
+        """The catalogue as a table: item_id, title, year, a column a field, plot.
+
+        A field with several values a film is a column of lists, one with a single value a column of texts.
+        """
         return pd.DataFrame(
             {
                 "item_id": [item.item_id for item in self.items],
                 "title": [item.title for item in self.items],
-                "year": pd.array([item.year for item in self.items], dtype="Int64"),
+                YEAR_FIELD: pd.array([item.year for item in self.items], dtype="Int64"),
                 **{
-                    name: [list(item.values[name]) for item in self.items]
-                    for name, row in FIELDS.items()
-                    if row.many
+                    name: [_written(item, name) for item in self.items]
+                    for name in FIELDS
+                    if name != YEAR_FIELD
                 },
                 "plot": [item.plot for item in self.items],
             }
@@ -170,32 +173,32 @@ class Catalog:
         """The recommendable items that meet all constraints: any value within a field, all fields.
 
         With ``relax`` and no such item, constraints are given up one field at a time, in the order of
-        ``fields.RELAXATION_ORDER`` (year, language, writer, actor, director, genre), values that no
-        film has first, until an item is found; ``dropped`` names them. No constraint: every
-        recommendable item. Raises InputError for an unknown field.
+        ``fields.RELAXATION_ORDER``, values that no film has first, until an item is found; ``dropped``
+        names them. No constraint: every recommendable item. Raises InputError for an unknown field.
         """
         return self._answers(constraints, relax)
 
     def _search(self, constraints: Constraints, relax: bool) -> Found:
-        wishes = []
+        found = []
         for pair in constraints.items():
-            wish = self._wish_of[pair] if pair[1].__class__ is str else self._wish(pair)
-            if wish is not None:
-                wishes.append(wish)
+            one = self._constraint_of[pair] if pair[1].__class__ is str else self._constraint(pair)
+            if one is not None:
+                found.append(one)
         if relax:
-            return most_of(wishes, self._recommendable_items)
-        return Found(all_of([wish.group for wish in wishes], self._recommendable_items), ())
+            return most_of(found, self._recommendable_items)
+        return Found(all_of([one.group for one in found], self._recommendable_items), ())
 
-    def _wish(self, constraint: Pair) -> Wish | None:
+    def _constraint(self, pair: Pair) -> Constraint | None:
         """The items with one of these values of a field; None where no value is given."""
-        field, value = constraint
+        field, value = pair
         place = _PLACE[fields.get(field).name]
         if not value:
             return None
         several = (value,) if isinstance(value, str | int) else value
         codes = {code for one in several if (code := self.code(field, str(one))) is not None}
         rank = place + len(FIELDS) * bool(codes)
-        return Wish(rank, field, self._group_of[codes.pop()] if len(codes) == 1 else self._group(*codes))
+        group = self._group_of[codes.pop()] if len(codes) == 1 else self._group(*codes)
+        return Constraint(rank, field, group)
 
     def query_codes(self, codes: Sequence[int]) -> Codes:
         """The recommendable items that have every one of these concepts, ascending."""
@@ -205,12 +208,12 @@ class Catalog:
         """These recommendable items but for those that have a concept, in their order."""
         return self._group_of[code].without(items)
 
-    def _group(self, *codes: int) -> Group:
+    def _group(self, *codes: int) -> ItemGroup:
         """The recommendable items that have one of these concepts, ascending."""
         ends, items = self._recommendable_postings
         parts = [items[ends[code] : ends[code + 1]] for code in codes]
         found = parts[0] if len(parts) == 1 else np.unique(np.concatenate([items[:0], *parts]))
-        return Group(found, len(self.items))
+        return ItemGroup(found, len(self.items))
 
     @cached_property
     def _recommendable_postings(self) -> tuple[NDArray[np.int64], Codes]:
@@ -229,9 +232,9 @@ class Catalog:
         self._answers.forget()
 
     def forget(self) -> None:
-        """Drop all that is kept from earlier queries: answers, and what values and concepts stand for."""
+        """Drop all that is kept from earlier queries: answers, constraints, and the items of concepts."""
         self.forget_answers()
-        self._wish_of.clear()
+        self._constraint_of.clear()
         self._group_of.clear()
 
     # ── names that users of the original know ──────────────────────────────────────────────────
@@ -267,12 +270,18 @@ class Catalog:
         return fields.lower_case_words(item.plot for item in self.items)
 
     def record(self, item: int) -> dict[str, Any]:
-        """One film in the OpenDialKG form: name, year, one list per field, plot."""
+        """One film in the OpenDialKG form: name, year, the other fields, plot; a missing text is empty."""
         film = self.items[item]
-        lists = {name: list(film.values[name]) for name, row in FIELDS.items() if row.many}
+        values = {name: _written(film, name) for name in FIELDS if name != YEAR_FIELD}
         year = str(film.year) if film.year else ""
-        return {"name": film.title, "year": year, **lists, "plot": film.plot, "item_id": film.item_id}
+        return {"name": film.title, YEAR_FIELD: year, **values, "plot": film.plot, "item_id": film.item_id}
 
     def save(self, path: Path) -> None:
         """Write ``catalog.parquet``, atomically; ``sources.load`` reads it back to an equal catalogue."""
         tables.write_parquet(path, self.frame())
+
+
+def _written(item: Item, field: str) -> list[str] | str:
+    """A film's values of a field as files hold them: a list, or one text where a film has one value."""
+    values = item.values[field]
+    return list(values) if FIELDS[field].many else "".join(values)

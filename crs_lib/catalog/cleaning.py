@@ -7,7 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.catalog.fields import FIELDS, Cleaned
+from crs_lib.catalog.fields import CREDIT_FIELDS, FIELDS, GOAL_FIELD, YEAR_FIELD
+from crs_lib.catalog.labels import Cleaned
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, shorten
 
@@ -25,7 +26,7 @@ class Item:
     @property
     def year(self) -> int | None:
         """Year of release, or None where the catalogue has none."""
-        years = self.values.get("year", ())
+        years = self.values.get(YEAR_FIELD, ())
         return int(years[0]) if years else None
 
 
@@ -82,7 +83,7 @@ class CleaningReport:
         bare = 0 < self.low_information == self.films_kept
         return (
             f"{self.films_read:,} films read, {self.films_kept:,} kept, {len(self.merged_films)} merged; "
-            f"{self.low_information} without actor and director "
+            f"{self.low_information} without {' and '.join(CREDIT_FIELDS)} "
             f"({'as all are, so all may be' if bare else 'never'} recommended)"
         )
 
@@ -130,7 +131,7 @@ def clean(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[Item],
     for item in items:
         for name, values in item.values.items():
             report.after[name].update(values)
-        if not item.values.get("actor") and not item.values.get("director"):
+        if not any(item.values.get(name) for name in CREDIT_FIELDS):
             report.low_information += 1
     return items, report
 
@@ -163,7 +164,7 @@ def _clean_one(
             value, reason = memo[name][raw]
             if value is None:
                 report.changes[name, "dropped", raw, "", reason] += 1
-                if reason == "no genre":
+                if name == GOAL_FIELD and reason != "empty":
                     themes.append(raw)
                 continue
             if value != raw:

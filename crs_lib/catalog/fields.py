@@ -1,135 +1,206 @@
-"""One row per catalogue field: it drives cleaning, matching, wording, vocabulary and shifts.
+"""One row per catalogue field: everything that the package knows of a field stands in its row.
 
-To add a field, add a row to ``FIELDS``; nothing else lists fields by hand.
+To add a field, add a row to ``FIELDS`` (docs/context.md, section 4); no other file lists fields by hand. Only
+the room ``thesis`` keeps a list of its own, because it reproduces the original study.
 """
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crs_lib.catalog import lexicon
+from crs_lib.catalog import labels, lexicon
+from crs_lib.catalog.labels import Cleaned
+from crs_lib.catalog.questions import PLOT, PLOT_QUESTION, Question
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold, words
 
-FIRST_FILM_YEAR = 1900
+YEAR_FIELD = "year"  # the year tells remakes apart and stands behind the title, so code knows it by name
 
 
-class Cleaned(NamedTuple):
-    """What cleaning makes of a raw label: the value, or None with the reason why it was dropped."""
+class Clause(NamedTuple):
+    """A few words with the first ``most`` values of a film: $values as "a, b and c", $list as "a, b, c"."""
 
-    value: str | None
-    reason: str = ""
+    text: str
+    most: int = 2
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Field:
-    """A catalogue field and everything that depends on it.
+    """A catalogue field and everything that depends on it. Templates are those of ``prompts/wording``.
 
-    ``rule`` names the matching rule of :mod:`crs_lib.grounding.grounder` for everyday words; ``keep``
-    is the place in the relaxation order (the smallest is given up first); ``weight`` is how often
-    users wish for the field.
+    Cleaning and matching:
+        ``clean`` makes a raw label a value; ``aliases`` are further spellings of a value;
+        ``foreign_keys`` are the keys of the field in catalogues keyed by item id. ``many`` is false where a
+        film has one value. ``rule`` names the matching rule for everyday words (``grounding/rules.py``:
+        "plain", "name", "person", "genre"); ``pattern`` is the form in which the extractor ``rules`` counts
+        a value ("": any).
+    Constraints:
+        ``keep`` orders relaxation (the smallest is given up first) and the description of a film (the
+        largest comes first). ``in_tas``: the field is grounded and scored. ``may_shift``: users may want a
+        value of it, as often as ``weight`` says among the fields. ``goal``: users open with a value of it
+        (one field only). ``credit``: only films with a value of such a field are recommended.
+    User's words:
+        ``phrases`` put a value behind the noun ("directed by $value"), in the order of the rows; with
+        ``before_noun`` the value itself stands before the noun, in small letters. ``bridges`` name in
+        passing a value that leads to another constraint; without any the field is no bridge.
+        ``in_asides``: users mention values that they do not want. ``question`` asks for the field of a film.
+    System's words:
+        ``in_reply`` names the values of a recommended film in a reply, ``in_prompt`` those of a film on
+        offer in the prompt of a language model; None leaves the field out.
+    Reading of utterances:
+        ``cues`` are words before a value that tell which field is meant where a value has several (a person's
+        roles); ``shared_cues`` are cues of another field that count for this one beside a cue of its own.
+        ``people_say_values`` is false where people mostly do not name a value of the field (bounds on years);
+        ``people_ask`` are words by which people ask for the field of a film (regular expressions).
     """
 
     name: str
     clean: Callable[[str], Cleaned]
     rule: str
-    keep: int
+    keep: float
+    phrases: tuple[str, ...]
+    aliases: Mapping[str, tuple[str, ...]] | None = None
+    foreign_keys: tuple[str, ...] = ()
+    many: bool = True
+    pattern: str = ""
     in_tas: bool = True
     may_shift: bool = True
-    many: bool = True
-    bridge: bool = True
     weight: int = 1
-    aliases: Mapping[str, tuple[str, ...]] | None = None
+    goal: bool = False
+    credit: bool = False
+    before_noun: bool = False
+    bridges: tuple[str, ...] = ()
+    in_asides: bool = False
+    question: Question | None = None
+    in_reply: Clause | None = None
+    in_prompt: Clause | None = None
+    cues: tuple[str, ...] = ()
+    shared_cues: tuple[str, ...] = ()
+    people_say_values: bool = True
+    people_ask: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.may_shift and not self.in_tas:
+            raise InputError(
+                f"field {self.name!r} may shift but is not grounded; set in_tas, or not may_shift"
+            )
+        if not (self.before_noun or self.phrases):
+            raise InputError(f"field {self.name!r} has no phrases; give one such as 'from $value'")
+        for text in (*self.phrases, *self.bridges):
+            if "$value" not in text:
+                raise InputError(f"field {self.name!r}: the template {text!r} does not name $value")
 
     def forms(self, value: str) -> tuple[str, ...]:
         """The folded spellings under which a clean value is found in text, its own first."""
         others = (self.aliases or {}).get(value, ())
         return tuple(dict.fromkeys(folded for form in (value, *others) if (folded := fold(form))))
 
-
-def _without_suffix(raw: str) -> str:
-    """The label without trailing ``(…)`` and ``#n`` marks."""
-    return re.sub(r"(\s*(\([^()]*\)|#\d+))+\s*$", "", raw).strip()
-
-
-def _tidy(raw: str) -> str:
-    return " ".join(raw.split())
-
-
-def clean_person(raw: str) -> Cleaned:
-    """A person's name without role marks; placeholders and database keys are dropped."""
-    name = _tidy(_without_suffix(raw))
-    folded = fold(name)
-    if not folded:
-        return Cleaned(None, "empty")
-    if folded in lexicon.NOT_A_PERSON or re.fullmatch(r"nm\d+", folded):
-        return Cleaned(None, "no person's name")
-    return Cleaned(name)
-
-
-_GENRE_OF = {fold(form): genre for genre, aliases in lexicon.GENRES.items() for form in (genre, *aliases)}
-_LANGUAGE_OF = lexicon.LANGUAGE_CODES | {
-    fold(form): language for language, aliases in lexicon.LANGUAGES.items() for form in (language, *aliases)
-}
-_WORD_LANGUAGE = re.compile(r"(?<!\bsign)[\s-]+languages?$", re.IGNORECASE)
-
-
-def clean_genre(raw: str) -> Cleaned:
-    """The genre that the whole label names; a label that names none is dropped as a theme."""
-    for label in (raw, _without_suffix(raw)):
-        folded = fold(label)
-        for candidate in (folded, re.sub(r" (film|films|movie|movies|fiction)$", "", folded)):
-            if candidate in _GENRE_OF:
-                return Cleaned(_GENRE_OF[candidate])
-    return Cleaned(None, "empty" if not fold(raw) else "no genre")
-
-
-def clean_language(raw: str) -> Cleaned:
-    """The language's English name: "French Language", "French" and "fre" are one.
-
-    The word "language" goes, except where it belongs to the name ("American Sign Language").
-    """
-    label, before = _tidy(_without_suffix(raw)), ""
-    while label != before:
-        before, label = label, _without_suffix(_WORD_LANGUAGE.sub("", label))
-    folded = fold(label)
-    if not folded or folded in lexicon.NOT_A_LANGUAGE:
-        return Cleaned(None, "empty" if not folded else "no language")
-    return Cleaned(_LANGUAGE_OF.get(folded, label))
-
-
-def clean_year(raw: str) -> Cleaned:
-    """The year as four digits; years before 1900 are a source's, not a film's, and are dropped.
-
-    Raises InputError for text that is no number.
-    """
-    text = raw.strip()
-    if not text:
-        return Cleaned(None, "empty")
-    if not re.fullmatch(r"-?\d{1,4}", text):
-        raise InputError(f"year {raw!r} is no number; give four digits such as 1994, or leave it empty")
-    if int(text) < FIRST_FILM_YEAR:
-        return Cleaned(None, f"before {FIRST_FILM_YEAR}")
-    return Cleaned(str(int(text)))
+    def in_words(self, value: str) -> str:
+        """A value inside a sentence: in small letters where values stand before the noun."""
+        return value.lower() if self.before_noun else value
 
 
 FIELDS: dict[str, Field] = {
     field.name: field
     for field in (
-        Field("genre", clean_genre, "genre", 6, aliases=lexicon.GENRES, bridge=False, weight=4),
-        Field("actor", clean_person, "person", 4, weight=4),
-        Field("director", clean_person, "person", 5, weight=3),
-        Field("writer", clean_person, "person", 3),
-        Field("language", clean_language, "language", 2, aliases=lexicon.LANGUAGES),
-        Field("year", clean_year, "year", 1, many=False, bridge=False),
+        Field(
+            name="genre", clean=labels.clean_genre, aliases=lexicon.GENRES, foreign_keys=("genres",),
+            rule="genre", keep=6, weight=4, goal=True,
+            before_noun=True, phrases=(), in_asides=True, in_prompt=Clause("$list", 3),
+            question=Question(
+                act="question_mood", rank=5, most=3,
+                asks=(
+                    "{What mood|What sort of mood|What tone} does $title have?",
+                    "Is $title {light or heavy|slow or brisk|more gentle or more tense}?",
+                    "{How long ago|When} was $title made, and does it hold up?",
+                    "{Would $title suit|Is $title right for} {a quiet evening|a weeknight|two tired people}?",
+                    "{Does $title end well|Is $title easy to follow|Will $title keep me awake}?",
+                ),
+                cues=(
+                    "mood", "tone", "light", "slow", "gentle", "long", "when", "suit", "right", "end",
+                    "follow", "awake",
+                ),
+                answers=("$title is {usually|mostly} filed under $values.",),
+            ),
+        ),
+        Field(
+            name="actor", clean=labels.clean_person, foreign_keys=("star", "stars", "cast"),
+            rule="person", keep=4, weight=4, credit=True,
+            phrases=("{with|starring|featuring} $value", "with $value in {it|the cast}"),
+            bridges=("$value", "{the actor|} $value"),
+            in_asides=True, in_reply=Clause("with $values"), in_prompt=Clause("with $values", 3),
+            question=Question(
+                act="question_cast", rank=1, most=3, instead="director",
+                asks=(
+                    "Who {is in|appears in|acts in|stars in} $title?",
+                    "{Can you tell me|Do you know|Remind me} who plays in $title?",
+                    "{Which actors|What cast} {does $title have|are in $title}?",
+                    "Is there anybody I'd know in $title?",
+                    "{I'm curious|Tell me}: who {leads|carries} $title?",
+                ),
+                cues=("who", "actors", "cast", "plays", "anybody"),
+                answers=(
+                    "$title {has|features} $values.",
+                    "{In $title you see|The cast of $title includes} $values.",
+                ),
+            ),
+            cues=("with", "starring", "featuring", "actor", "actress", "cast"),
+            people_ask=("actors?", "actress", "cast", "stars?"),
+        ),
+        Field(
+            name="director", clean=labels.clean_person, foreign_keys=("directors",),
+            rule="person", keep=5, weight=3, credit=True,
+            phrases=("{directed by|made by} $value", "directed by $value"),
+            bridges=("$value", "{the director|} $value"),
+            in_asides=True, in_reply=Clause("{directed|made} by $values"),
+            in_prompt=Clause("directed by $values"),
+            question=Question(
+                act="question_maker", rank=2,
+                asks=(
+                    "Who {made|directed} $title?",
+                    "{Do you know|Can you say|Remind me} who was behind $title?",
+                    "{Who wrote|Whose script is} $title?",
+                    "$title {sounds promising|rings a bell|caught my attention}. Who directed it?",
+                ),
+                cues=("directed", "behind", "made"),
+                answers=("$title was directed by $values.", "$values {made|directed} $title."),
+            ),
+            cues=("directed", "made", "director", "by"), people_ask=("director", "directed"),
+        ),
+        Field(
+            name="writer", clean=labels.clean_person, foreign_keys=("writers",), rule="person", keep=3,
+            phrases=("written by $value", "{scripted by|from a script by} $value"),
+            bridges=("$value", "{the writer|} $value"),
+            question=Question(
+                rank=3, instead="director", cues=("wrote", "script"),
+                answers=("$title was written by $values.", "The script of $title is by $values."),
+            ),
+            cues=("written", "scripted", "script", "writer"), shared_cues=("by",),
+        ),
+        Field(
+            name="language", clean=labels.clean_language, aliases=lexicon.LANGUAGES,
+            foreign_keys=("languages",), rule="name", keep=2,
+            phrases=("in $value", "{spoken in|in} $value"), bridges=("$value",),
+            in_prompt=Clause("in $values"),
+        ),
+        Field(
+            name=YEAR_FIELD, clean=labels.clean_year, rule="plain", pattern=r"(?:19|20)\d\d", keep=1,
+            many=False, phrases=("{from|made in|released in} $value",), people_say_values=False,
+        ),
     )
-}
+}  # fmt: skip
 TAS_FIELDS: tuple[str, ...] = tuple(field.name for field in FIELDS.values() if field.in_tas)
 SHIFT_FIELDS: tuple[str, ...] = tuple(field.name for field in FIELDS.values() if field.may_shift)
 PERSON_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.rule == "person")
+CREDIT_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.credit)
+ASIDE_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.in_asides)
+(GOAL_FIELD,) = (f.name for f in FIELDS.values() if f.goal)
 RELAXATION_ORDER: tuple[str, ...] = tuple(sorted(FIELDS, key=lambda name: FIELDS[name].keep))
+_QUESTIONS = {PLOT: PLOT_QUESTION} | {f.name: f.question for f in FIELDS.values() if f.question}
+# By the field that answers, or "plot", in the order of their ranks.
+QUESTIONS: Mapping[str, Question] = dict(sorted(_QUESTIONS.items(), key=lambda pair: pair[1].rank))
+QUESTION_ACTS: Mapping[str, Question] = {asked.act: asked for asked in QUESTIONS.values() if asked.act}
 TITLE_NAMES = ("title", "name")
 PLOT_NAMES = ("plot", "plot_keywords", "plot_kw")
 
@@ -139,6 +210,11 @@ def get(name: str) -> Field:
     if name not in FIELDS:
         raise InputError(f"unknown field {name!r}{did_you_mean(name, FIELDS)} (known: {', '.join(FIELDS)})")
     return FIELDS[name]
+
+
+def most_telling() -> list[Field]:
+    """The fields in the order in which a film is described: the last that relaxation gives up comes first."""
+    return [FIELDS[name] for name in reversed(RELAXATION_ORDER)]
 
 
 def concept(field: str, value: str) -> str:

@@ -77,7 +77,7 @@ def invert(starts: NDArray[np.int64], facts: Codes, n_concepts: int) -> tuple[ND
     return ends, owner[order]
 
 
-_DENSE_SHARE, _SMALL = 64, 4096  # when a concept gets a column of booleans: see Group.among
+_DENSE_SHARE, _SMALL = 64, 4096  # when a concept gets a column of booleans: see ItemGroup.among
 
 
 class Found(NamedTuple):
@@ -92,7 +92,7 @@ class Found(NamedTuple):
         return not self.dropped
 
 
-class Group:
+class ItemGroup:
     """Items that have some concept, ascending, and the test which others are among them."""
 
     __slots__ = ("_column", "_ended", "_n_items", "items", "size")
@@ -130,15 +130,15 @@ class Group:
         return hits
 
 
-class Wish(NamedTuple):
-    """A field and the items that have one of the values wished; of several the lowest ``rank`` goes first."""
+class Constraint(NamedTuple):
+    """A field and the items that have one of the values asked for; the lowest ``rank`` is given up first."""
 
     rank: int
     field: str
-    group: Group
+    group: ItemGroup
 
 
-def all_of(groups: Sequence[Group], everything: Codes) -> Codes:
+def all_of(groups: Sequence[ItemGroup], everything: Codes) -> Codes:
     """The items of all groups, ascending; ``everything`` where there is no group. The smallest goes first."""
     if not groups:
         return everything
@@ -151,15 +151,15 @@ def all_of(groups: Sequence[Group], everything: Codes) -> Codes:
     return items
 
 
-def most_of(wishes: Sequence[Wish], everything: Codes) -> Found:
-    """The items of all wishes but those of the lowest ranks, given up one by one until an item is left.
+def most_of(constraints: Sequence[Constraint], everything: Codes) -> Found:
+    """The items of all constraints but those of the lowest ranks, given up one by one until an item is left.
 
-    Wishes are met from the highest rank down: the first that leaves nothing is the last to be given up.
+    Constraints are met from the highest rank down: the first that leaves nothing is the last to be given up.
     """
-    order = sorted(wishes, reverse=True)  # no two ranks are equal
+    order = sorted(constraints, reverse=True)  # no two ranks are equal
     items = everything
-    for place, wish in enumerate(order):
-        group = wish.group
+    for place, constraint in enumerate(order):
+        group = constraint.group
         if group.size < len(items):
             met = group.items
             for kept in order[:place]:
@@ -185,7 +185,7 @@ _REMEMBERED = 65_536
 
 
 class Answers:
-    """Remembers what ``search`` found; answers cannot be written to. Long ones are searched for anew."""
+    """Keeps the answers of ``search``, which cannot be written to; long answers are searched for anew."""
 
     def __init__(self, search: Callable[[Constraints, bool], Found]) -> None:
         self._search = search
@@ -213,7 +213,7 @@ class Answers:
 
 
 class Remembered(dict[K, V]):
-    """What ``make`` makes of a key, made when first asked for; all of it is dropped once it is much."""
+    """A cache of ``make`` by key: a value is made at its first use; a full cache is emptied."""
 
     def __init__(self, make: Callable[[K], V]) -> None:
         super().__init__()

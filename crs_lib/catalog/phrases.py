@@ -1,29 +1,43 @@
-"""Constraints as noun phrases: "comedy films with Buster Keaton in English"."""
+"""Constraints, bridges and questions in words: "comedy films with Buster Keaton in English"."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from crs_lib.prompts.wording import phrase
+from crs_lib.catalog import fields
+from crs_lib.catalog.fields import FIELDS
+from crs_lib.prompts import wording
 
-_ORDER = ("actor", "director", "writer", "language", "year")
 
+def noun_phrase(constraints: Mapping[str, str], draw: np.random.Generator) -> str:
+    """Constraints as one noun phrase: "comedy films with Buster Keaton in English".
 
-def wish(wishes: Mapping[str, str], draw: np.random.Generator) -> str:
-    """Wishes as one noun phrase: "comedy films with Buster Keaton in English".
-
-    An empty mapping gives "good films".
+    The values follow the order of ``FIELDS``, some before the noun, the others behind it. An empty mapping
+    gives "good films".
     """
-    noun = phrase("user", "noun", draw)
-    if not wishes:
+    noun = wording.phrase("user", "noun", draw)
+    if not constraints:
         return f"good {noun}"
-    parts = [f"{wishes['genre'].lower()} {noun}" if "genre" in wishes else noun]
-    parts += [
-        phrase("user", f"phrase_{field}", draw, value=wishes[field]) for field in _ORDER if field in wishes
+    given = [row for name, row in FIELDS.items() if name in constraints]
+    before = [row.in_words(constraints[row.name]) for row in given if row.before_noun]
+    behind = [
+        _fill(row.name, "phrases", row.phrases, constraints[row.name], draw)
+        for row in given
+        if not row.before_noun
     ]
-    return " ".join(parts)
+    return " ".join([*before, noun, *behind])
 
 
-def bridge(field: str, value: str, draw: np.random.Generator) -> str:
+def bridge_phrase(field: str, value: str, draw: np.random.Generator) -> str:
     """A bridge value as it is named in passing: "the director Jane Campion"."""
-    return phrase("user", f"bridge_{field}", draw, value=value)
+    return _fill(field, "bridges", fields.get(field).bridges, value, draw)
+
+
+def question(act: str, title: str, draw: np.random.Generator) -> str:
+    """A sentence that asks about a film; ``act`` is one of ``fields.QUESTION_ACTS``."""
+    templates = wording.compiled(fields.QUESTION_ACTS[act].asks)
+    return wording.sentence(wording.fill(templates, draw, f"question {act!r}", title=title))
+
+
+def _fill(field: str, what: str, lines: tuple[str, ...], value: str, draw: np.random.Generator) -> str:
+    return wording.fill(wording.compiled(lines), draw, f"field {field!r}, {what}", value=value)

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 
@@ -94,13 +95,6 @@ def content_hash(catalog: Catalog) -> str:
 
 
 _YEAR = re.compile(r"\s*\((\d{4})\)\s*$")
-_FIELDS = {
-    "genre": ("genre", "genres"),
-    "actor": ("actor", "star", "stars", "cast"),
-    "director": ("director", "directors"),
-    "writer": ("writer", "writers"),
-    "language": ("language", "languages"),
-}
 
 
 def keyed_by_id(data: Mapping[str, Any]) -> bool:
@@ -126,10 +120,10 @@ def records(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         title, year = _YEAR.sub("", name), _YEAR.search(name)
         if not re.search(r"\w", title):
             continue
-        found = {field: _listed(record, names) for field, names in _FIELDS.items()}
-        given = str(record.get("year") or (year[1] if year else ""))
+        found = {name: _listed(record, (name, *row.foreign_keys)) for name, row in FIELDS.items()}
+        given = str(record.get(YEAR_FIELD) or (year[1] if year else ""))
         plot = str(record.get("plot") or "")
-        yield title, {"name": title, "year": given, **found, "plot": plot, "item_id": str(key)}
+        yield title, found | {"name": title, YEAR_FIELD: given, "plot": plot, "item_id": str(key)}
 
 
 def _listed(record: Mapping[str, Any], names: tuple[str, ...]) -> object:

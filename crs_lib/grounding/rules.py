@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from crs_lib.catalog import lexicon
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold, spans
 from crs_lib.grounding.matcher import cued
 
@@ -117,7 +119,7 @@ def film_word(near: Context, first: int, last: int) -> str:
 
 
 def capital_or_film_word(near: Context, first: int, last: int) -> str:
-    """A language that is also an everyday word ("polish"): needs a capital or a film word."""
+    """A name that is also an everyday word ("polish"): needs a capital or a film word."""
     if near.text[near.span(first, last)[0]].isupper():
         return ""
     return film_word(near, first, last)
@@ -155,13 +157,32 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     return rule
 
 
+def _of_genre(form: str, everyday: frozenset[str]) -> Rule:
+    return film_word if form in lexicon.WEAK_GENRES else no_rule
+
+
+def _of_name(form: str, everyday: frozenset[str]) -> Rule:
+    return capital_or_film_word if form in lexicon.COMMON_WORDS else no_rule
+
+
+def _of_person(form: str, everyday: frozenset[str]) -> Rule:
+    return capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
+
+
+# The matching rules that a field's row may name (``Field.rule``): each gives the rule of a value's form.
+FIELD_RULES: dict[str, Callable[[str, frozenset[str]], Rule]] = {
+    "plain": lambda form, everyday: no_rule,
+    "genre": _of_genre,
+    "name": _of_name,
+    "person": _of_person,
+}
+
+
 def value_rule(field_rule: str, form: str, everyday: frozenset[str]) -> Rule:
-    """The rule of a field value's form, from the field's own rule name and the form's words."""
-    one_word = " " not in form
-    if field_rule == "genre" and form in lexicon.WEAK_GENRES:
-        return film_word
-    if field_rule == "language" and form in lexicon.COMMON_WORDS:
-        return capital_or_film_word
-    if field_rule == "person" and one_word and (form in everyday or len(form) <= 4):
-        return capital
-    return no_rule
+    """The rule of a value's form, from the rule that the field names; InputError for an unknown name."""
+    if field_rule not in FIELD_RULES:
+        raise InputError(
+            f"unknown matching rule {field_rule!r}{did_you_mean(field_rule, FIELD_RULES)} "
+            f"(known: {', '.join(FIELD_RULES)})"
+        )
+    return FIELD_RULES[field_rule](form, everyday)

@@ -1,7 +1,10 @@
-"""Words for plans: template files with alternatives, and catalogue wishes as noun phrases."""
+"""Templates with slots and alternatives: "{How about|Consider} $title?", and the files that hold them.
+
+A choice in braces picks one of its alternatives, ``$name`` is filled in; every choice costs one random draw.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -10,7 +13,7 @@ import numpy as np
 
 from crs_lib.core.errors import InputError
 
-_PART = re.compile(r"\{([^{}]*)\}|\$([a-z]+)")
+_PART = re.compile(r"\{([^{}]*)\}|\$([a-z][a-z_]*)")
 
 
 class Slot(str):
@@ -40,6 +43,12 @@ def compile_line(line: str) -> Template:
 
 
 @cache
+def compiled(lines: tuple[str, ...]) -> tuple[Template, ...]:
+    """Template lines compiled once, in their order."""
+    return tuple(compile_line(line) for line in lines)
+
+
+@cache
 def sections(name: str) -> Mapping[str, tuple[Template, ...]]:
     """The templates of a wording file by section ("user" or "system"); InputError if it is malformed."""
     text = (resources.files("crs_lib") / "prompts" / "movies" / f"{name}.wording").read_text("utf-8")
@@ -58,21 +67,31 @@ def sections(name: str) -> Mapping[str, tuple[Template, ...]]:
     return {section: tuple(lines) for section, lines in found.items()}
 
 
-def phrase(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
-    """A random template of a section with random alternatives, slots filled in.
+def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, **slots: str) -> str:
+    """A random one of some templates with random alternatives, slots filled in.
 
-    Slots are filled as they are, "$" or "{" in a title included. Raises InputError for an unknown
-    section or a slot that the template needs and the caller did not give.
+    Slots are filled as they are, "$" or "{" in a title included. Raises InputError, which begins with
+    ``where``, for a slot that the template needs and the caller did not give.
     """
+    out: list[str] = []
+    try:
+        _fill(templates[_pick(len(templates), draw)], draw, slots, out)
+    except KeyError as error:
+        raise InputError(f"{where}: a template needs ${error.args[0]}") from error
+    return " ".join("".join(out).split())
+
+
+def phrase(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
+    """:func:`fill` for a section of a wording file; InputError for an unknown section, too."""
     lines = sections(name).get(section)
     if not lines:
         raise InputError(f"{name}.wording has no templates under [{section}]")
-    out: list[str] = []
-    try:
-        _fill(lines[_pick(len(lines), draw)], draw, slots, out)
-    except KeyError as error:
-        raise InputError(f"{name}.wording, [{section}]: a template needs ${error.args[0]}") from error
-    return " ".join("".join(out).split())
+    return fill(lines, draw, f"{name}.wording, [{section}]", **slots)
+
+
+def sentence(text: str) -> str:
+    """A text with a capital as its first letter."""
+    return text[:1].upper() + text[1:]
 
 
 def _fill(template: Template, draw: np.random.Generator, slots: Mapping[str, str], out: list[str]) -> None:
@@ -89,5 +108,4 @@ def _pick(n: int, draw: np.random.Generator) -> int:
 
 def say(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
     """:func:`phrase` as a sentence: its first letter a capital."""
-    sentence = phrase(name, section, draw, **slots)
-    return sentence[:1].upper() + sentence[1:]
+    return sentence(phrase(name, section, draw, **slots))

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.registry import Registry
 from crs_lib.core.text import fold, words_of_many
 from crs_lib.grounding.grounder import Grounder
@@ -131,13 +132,17 @@ class Rules(_ByValue):
 
     name = "rules"
     embedder = ""
-    _year = re.compile(r"\b(?:19|20)\d\d\b")
+    _pattern = {name: re.compile(row.pattern) for name, row in FIELDS.items() if row.pattern}
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
         field, value = self.space.field, self.space.value
         return [
-            frozenset(c for c in codes if field[c] != "year" or self._year.fullmatch(value[c]))
+            frozenset(
+                c
+                for c in codes
+                if field[c] not in self._pattern or self._pattern[field[c]].fullmatch(value[c])
+            )
             for codes in self._sets(texts, whole=True)
         ]
 

@@ -11,7 +11,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.pool import Pool, scratch
 from crs_lib.runs.ledger import Key
-from crs_lib.simulate import scenarios
+from crs_lib.simulate import scenarios, voicing
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import Scenario
 from crs_lib.simulate.user_llm import ModelWording
@@ -39,7 +39,8 @@ def session(
     """One dialogue between a system and the scenario's user; the same for the same arguments.
 
     The user's stream leaves the system out, so the wishes and shifts are the same for every system.
-    ``plan`` may be given to spare planning it again.
+    ``plan`` may be given to spare planning it again. Raises RunError for an utterance that does not voice a
+    planned constraint or shift.
     """
     plan = plan or scenario(world, number, config)
     user = User(world.catalog, plan, _realiser(world, spec, number, config))
@@ -47,6 +48,7 @@ def session(
     turns: list[Turn] = []
     for number_of_turn in range(1, config.n_turns + 1):
         said = user.speak(number_of_turn)
+        voicing.check(world.grounder, plan.steps[number_of_turn - 1], said.act, said.text)
         reply = system.reply(number_of_turn, said.text, said.meta if system.sees_state else {})
         user.hear(reply.items)
         turns.append(Turn(USER, said.text, {"user_meta": said.meta}))
@@ -71,7 +73,7 @@ def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> M
     return ModelWording(world.llms, config.user_llm, world.wording, world.grounder, place)
 
 
-def _system_meta(catalog: Catalog, reply: systems.Reply) -> dict[str, Any]:
+def _system_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]:
     return {
         "constraints": dict(reply.constraints),
         "rec_titles": [catalog.items[item].title for item in reply.items],

@@ -11,15 +11,24 @@ from typing import Annotated, Any, Final
 import numpy as np
 
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import GOAL_FIELD, QUESTION_ACTS
 from crs_lib.core import rng
 from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.simulate.schedule import refinements, shift_turns, type_order
-from crs_lib.simulate.shifts import SHIFTS, Shift, State, new_value, propose, wish_fields
+from crs_lib.simulate.shifts import (
+    SHIFTS,
+    Shift,
+    UserState,
+    constraint_fields,
+    new_value,
+    propose,
+    stand_ins,
+)
 
 NO_SHIFT: Final = "none"
 ALL_TYPES = tuple(SHIFTS.names())
-QUESTIONS = ("question_cast", "question_maker", "question_plot", "question_mood")
+QUESTIONS = tuple(QUESTION_ACTS)
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -37,19 +46,21 @@ class Rates(Config):
 
 
 @dataclass(frozen=True)
-class Step:
-    """One user turn of the plan: the act, the state it leaves, and the shift if it is one.
+class PlanStep:
+    """One user turn of the plan: the act, the state that it leaves, and the shift if the turn shifts.
 
-    ``planned`` is the shift type that was due at this turn, also where another type or none happened.
+    ``kind`` is the type of the shift; ``planned`` is the type that was due at this turn, also where another
+    type or none happened.
     """
 
     turn: int
     act: str
-    state: State
+    state: UserState
     n_answers: int
     shift: Shift | None = None
     event: Mapping[str, Any] | None = None
     planned: str = ""
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class Scenario:
     session: int
     arm: str
     true_genre: str
-    steps: tuple[Step, ...]
+    steps: tuple[PlanStep, ...]
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
@@ -80,11 +91,11 @@ def plan(
 ) -> Scenario:
     """The scenario of one session.
 
-    Turn 1 asks for a genre, the next turns refine it to two or three wishes; shifts come at random
-    turns, their types balanced over every block of sessions (:func:`shift_plan.type_order`); between them
-    the user asks about films, asks for more, hesitates, or contradicts in words only. Every wish set
-    has an answer in the catalogue, and the answer set's size is logged. The twin of arm "none" equals
-    its session up to the first shift and never shifts.
+    Turn 1 asks for a genre, the next turns refine it to two or three constraints; shifts come at random
+    turns, their types balanced over every block of sessions (:func:`schedule.type_order`); between them
+    the user asks about films, asks for more, hesitates, or contradicts in words only. Every state has an
+    answer in the catalogue, and the number of answers is logged. The twin of arm "none" equals its session up
+    to the first shift and never shifts.
 
     Raises InputError if the catalogue has no genre with five films, or for an unknown type.
     """
@@ -95,7 +106,7 @@ def plan(
     order = type_order(seed, session, types, n_turns) if turns else []
     kinds, planned = list(order), dict(zip(turns, order, strict=False))
     state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"))
-    genre = state.wishes["genre"]
+    genre = state.constraints[GOAL_FIELD]
     steps = [_step(catalog, 1, "initial", state)]
     opening = refinements(seed, session)
     after_shift = False
@@ -110,7 +121,7 @@ def plan(
                 event = _event(catalog, turn, kind, due, state, shift)
                 state = shift.state
                 step = _step(catalog, turn, f"shift_{shift.section}", state, due)
-                steps.append(replace(step, shift=shift, event=event))
+                steps.append(replace(step, shift=shift, event=event, kind=kind))
                 after_shift = True
                 continue
         if turn - 1 <= opening and (finer := _refined(catalog, state, draw)) is not None:
@@ -124,7 +135,7 @@ def plan(
 
 
 def _next_shift(
-    catalog: Catalog, state: State, kinds: list[str], types: tuple[str, ...], draw: np.random.Generator
+    catalog: Catalog, state: UserState, kinds: list[str], types: tuple[str, ...], draw: np.random.Generator
 ) -> tuple[Shift | None, str]:
     """The next type that can happen now; one that cannot keeps its place for later."""
     for place, kind in enumerate(kinds):
@@ -132,7 +143,7 @@ def _next_shift(
         if shift is not None:
             del kinds[place]
             return shift, kind
-    for kind in ("switch", "replace", "refine"):  # what was planned cannot happen now
+    for kind in stand_ins():  # no type that is planned can happen now
         shift = propose(kind, catalog, state, draw) if kind in types else None
         if shift is not None:
             kinds.pop(0)
@@ -140,28 +151,28 @@ def _next_shift(
     return None, ""
 
 
-def _first_state(catalog: Catalog, draw: np.random.Generator) -> State:
+def _first_state(catalog: Catalog, draw: np.random.Generator) -> UserState:
     genres = catalog.goal_genres
     if not genres:
         raise InputError(
             f"{catalog!r} has no genre with five films; a scenario needs one. Give a larger catalogue"
         )
     genre = genres[int(draw.integers(len(genres)))]
-    items = catalog.query({"genre": genre}).items
-    return State({"genre": genre}, "genre", int(items[int(draw.integers(len(items)))]))
+    items = catalog.query({GOAL_FIELD: genre}).items
+    return UserState({GOAL_FIELD: genre}, GOAL_FIELD, int(items[int(draw.integers(len(items)))]))
 
 
-def _refined(catalog: Catalog, state: State, draw: np.random.Generator) -> State | None:
-    """One more wish that the film in mind meets, preferring values that other films share."""
-    for name in wish_fields(draw, state.wishes):
+def _refined(catalog: Catalog, state: UserState, draw: np.random.Generator) -> UserState | None:
+    """One more constraint that the film in mind meets, preferring values that other films share."""
+    for name in constraint_fields(draw, state.constraints):
         found = new_value(catalog, [state.anchor], name, None, draw)
         if found is not None:
-            return replace(state, wishes={**state.wishes, name: found[0]}, focus=name)
+            return replace(state, constraints={**state.constraints, name: found[0]}, focus=name)
     return None
 
 
 def _ordinary(draw: np.random.Generator, rates: Rates) -> str:
-    """What a turn without plan is; with ``question`` of the rest a question about a film."""
+    """The act of a turn without plan: as often as the rates say, else a request for more."""
     chance = draw.random()
     if chance < rates.hesitation:
         return "hesitate" if draw.random() < 0.5 else "aside"
@@ -172,8 +183,8 @@ def _ordinary(draw: np.random.Generator, rates: Rates) -> str:
     return "follow_up"
 
 
-def _step(catalog: Catalog, turn: int, act: str, state: State, planned: str = "") -> Step:
-    return Step(turn, act, state, len(state.answers(catalog)), planned=planned)
+def _step(catalog: Catalog, turn: int, act: str, state: UserState, planned: str = "") -> PlanStep:
+    return PlanStep(turn, act, state, len(state.answers(catalog)), planned=planned)
 
 
 def stratum(n_answers: int) -> str:
@@ -183,7 +194,7 @@ def stratum(n_answers: int) -> str:
     return "1-9" if n_answers < 10 else "10-49" if n_answers < 50 else "50+"
 
 
-def _event(catalog: Catalog, turn: int, kind: str, due: str, old: State, shift: Shift) -> dict[str, Any]:
+def _event(catalog: Catalog, turn: int, kind: str, due: str, old: UserState, shift: Shift) -> dict[str, Any]:
     """The ground truth of a shift: the thesis's keys first, then ours."""
     new = shift.state
     n = len(new.answers(catalog))
@@ -200,7 +211,7 @@ def _event(catalog: Catalog, turn: int, kind: str, due: str, old: State, shift: 
         "added": dict(shift.added),
         "dropped": dict(shift.dropped),
         "avoid": dict(new.avoid),
-        "wishes": dict(new.wishes),
+        "wishes": dict(new.constraints),
         "n_answers": n,
         "stratum": stratum(n),
     }

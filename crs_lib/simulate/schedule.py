@@ -5,43 +5,18 @@ Source: docs/metrics.md, section 5.
 
 from collections import Counter
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
 from crs_lib.core import rng
-from crs_lib.simulate.shifts import MAX_WISHES
+from crs_lib.simulate.shifts import SHIFTS, StateShape
 
 _FIRST_SHIFT, _GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
 
 
-class Outline(NamedTuple):
-    """What can happen hangs on this: the number of wishes, and whether one was given up and can return."""
-
-    wishes: int
-    given_up: bool = False
-
-    def allows(self, kind: str) -> bool:
-        """Whether a shift of this type can happen; the catalogue may still forbid it."""
-        if kind == "refine":
-            return self.wishes < MAX_WISHES
-        if kind == "relax":
-            return self.wishes > 1
-        return self.given_up if kind == "return" else True
-
-    def after(self, kind: str) -> "Outline":
-        """What a shift of this type leaves."""
-        if kind == "refine":
-            return self._replace(wishes=self.wishes + 1)
-        if kind == "contradict":  # what is retracted must not come, and cannot return
-            return self._replace(wishes=max(1, self.wishes - 1))
-        wishes = {"switch": 2, "relax": self.wishes - 1, "return": 1}.get(kind, self.wishes)
-        return Outline(wishes, given_up=True)
-
-
 def refinements(seed: int, session: int) -> int:
-    """How many wishes a user adds to the genre before anything shifts: 1 or 2."""
+    """The number of constraints that a user adds to the first before anything shifts: 1 or 2."""
     return int(rng.stream(seed, "movies", session, "refinements").integers(1, 3))
 
 
@@ -59,8 +34,8 @@ def type_order(seed: int, session: int, types: tuple[str, ...], n_turns: int) ->
     """The types of a session's shifts, in order.
 
     Sessions are planned in blocks of as many as there are types, turn by turn: each shift gets the type
-    that came least often in the block so far, of those that can happen there (a wish can return only
-    after one was given up); draws break ties. A longer session begins like a shorter one.
+    that came least often in the block so far, of those that can happen there (``ShiftType.allows``); draws
+    break ties. A longer session begins like a shorter one.
     """
     if not types:
         return []
@@ -74,23 +49,23 @@ def _block(seed: int, block: int, types: tuple[str, ...], n_turns: int) -> list[
     sessions = range(block * len(types), (block + 1) * len(types))
     draw = rng.stream(seed, "movies", "shift-types", block)
     order = draw.permutation(len(types)).tolist()
-    state = [Outline(1 + refinements(seed, session)) for session in sessions]
+    shapes = [StateShape(1 + refinements(seed, session)) for session in sessions]
     due = [
         (turn, order[row], row) for row, s in enumerate(sessions) for turn in shift_turns(seed, s, n_turns)
     ]
     given: Counter[str] = Counter()
     kinds: list[list[str]] = [[] for _ in sessions]
     for _, _, row in sorted(due):
-        kind = _rarest(types, state[row], given, draw)
+        kind = _rarest(types, shapes[row], given, draw)
         given[kind] += 1
-        state[row] = state[row].after(kind)
+        shapes[row] = SHIFTS.create(kind).leaves(shapes[row])
         kinds[row].append(kind)
     return kinds
 
 
-def _rarest(types: tuple[str, ...], state: Outline, given: Counter[str], draw: np.random.Generator) -> str:
+def _rarest(types: tuple[str, ...], shape: StateShape, given: Counter[str], draw: np.random.Generator) -> str:
     """The type given least often that can happen; where none can, of all."""
-    options = [kind for kind in types if state.allows(kind)] or list(types)
+    options = [kind for kind in types if SHIFTS.create(kind).allows(shape)] or list(types)
     drawn = (options[place] for place in draw.permutation(len(options)).tolist())
     rarest: str = min(drawn, key=lambda kind: given[kind])
     return rarest

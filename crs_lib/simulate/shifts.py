@@ -1,11 +1,13 @@
-"""Shift types: how a user's wishes change. Each makes the new state, or None where it cannot happen.
+"""Shift types: how a user's constraints change, when that can happen, what it leaves, how it is voiced.
 
-Source: docs/metrics.md, section 5. To add a type, register one function here.
+Source: docs/metrics.md, section 5. To add a type, register one class here and write its templates under
+``[shift_<name>]`` in prompts/movies/user.wording (docs/context.md, section 4); no other file lists the types.
 """
 
-from collections.abc import Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -13,50 +15,107 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, SHIFT_FIELDS
 from crs_lib.core.registry import Registry
 
-MAX_WISHES = 3
+MAX_CONSTRAINTS = 3
 _TRIES, _SHARED = 30, 3
 
 
-@dataclass(frozen=True)
-class State:
-    """What the user wants now: wishes (field to value), what must not come, the film in mind."""
+class StateShape(NamedTuple):
+    """The number of constraints, and whether one given up can return: these decide which types can happen."""
 
-    wishes: Mapping[str, str]
+    constraints: int
+    given_up: bool = False
+
+
+@dataclass(frozen=True)
+class UserState:
+    """The user's state: constraints (field to value), values to avoid, the film in mind, values given up."""
+
+    constraints: Mapping[str, str]
     focus: str
     anchor: int
     avoid: Mapping[str, str] = field(default_factory=dict)
     past: tuple[tuple[str, str], ...] = ()
 
     def answers(self, catalog: Catalog) -> np.ndarray[Any, np.dtype[np.int32]]:
-        """The recommendable films that meet every wish and nothing to avoid."""
-        items = catalog.query(self.wishes).items
+        """The recommendable films that meet every constraint and have no value to avoid."""
+        items = catalog.query(self.constraints).items
         for name, value in self.avoid.items():
             code = catalog.code(name, value)
             if code is not None:
                 items = catalog.without(items, code)
         return items
 
+    def without(self, name: str) -> dict[str, str]:
+        """The constraints but for one field."""
+        return {field: value for field, value in self.constraints.items() if field != name}
+
+    @property
+    def returnable(self) -> list[tuple[str, str]]:
+        """The values given up that are neither wanted again nor to be avoided."""
+        return [(f, v) for f, v in self.past if self.constraints.get(f) != v and self.avoid.get(f) != v]
+
+    @property
+    def shape(self) -> StateShape:
+        """The shape of the state."""
+        return StateShape(len(self.constraints), bool(self.returnable))
+
 
 @dataclass(frozen=True)
 class Shift:
-    """A shift: the new state, and what the utterance must voice."""
+    """A shift: the state that follows, its section of templates, the values added and dropped, the bridge."""
 
-    state: State
+    state: UserState
     section: str
     added: Mapping[str, str]
     dropped: Mapping[str, str]
     bridge: tuple[str, str] | None = None
 
 
-SHIFTS: Registry[Shift | None] = Registry("shift type")
+class ShiftType(ABC):
+    """A way in which constraints change; register subclasses by name.
+
+    ``sections`` are the sections of user.wording that voice the type, without their prefix ``shift_``; if
+    empty, the type's name is the only one. ``voices`` are the parts of a :class:`Shift` of which an utterance
+    must name every value. ``stands_in`` orders the types that replace one which cannot happen (0: never).
+    """
+
+    sections: ClassVar[tuple[str, ...]] = ()
+    voices: ClassVar[frozenset[str]] = frozenset({"added", "dropped", "bridge"})
+    stands_in: ClassVar[int] = 0
+
+    def allows(self, shape: StateShape) -> bool:
+        """Whether a state of this shape can shift in this way; the catalogue may still forbid it."""
+        return True
+
+    @abstractmethod
+    def leaves(self, shape: StateShape) -> StateShape:
+        """The shape of the state after a shift of this type."""
+
+    @abstractmethod
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+        """A shift from a state that the type allows, or None where the catalogue has none."""
+
+    def to_voice(self, shift: Shift) -> list[tuple[str, str]]:
+        """The (field, value) pairs that an utterance of the shift must name; added values come first."""
+        parts = {
+            "added": tuple(shift.added.items()),
+            "dropped": tuple(shift.dropped.items()),
+            "bridge": (shift.bridge,) if shift.bridge else (),
+        }
+        pairs = (pair for name, found in parts.items() if name in self.voices for pair in found)
+        return list(dict.fromkeys(pairs))
 
 
-def propose(kind: str, catalog: Catalog, state: State, draw: np.random.Generator) -> Shift | None:
+SHIFTS: Registry[ShiftType] = Registry("shift type")
+
+
+def propose(kind: str, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
     """The shift of a type from a state, or None where the catalogue or the state does not allow it.
 
-    What is returned always has an answer in the catalogue, and an anchor among the answers.
+    A shift that is returned has an answer in the catalogue, and an anchor among the answers.
     """
-    shift = SHIFTS.create(kind, catalog=catalog, state=state, draw=draw)
+    made = SHIFTS.create(kind)
+    shift = made.make(catalog, state, draw) if made.allows(state.shape) else None
     if shift is None:
         return None
     answers = shift.state.answers(catalog)
@@ -70,13 +129,19 @@ def propose(kind: str, catalog: Catalog, state: State, draw: np.random.Generator
     return replace(shift, state=replace(shift.state, anchor=anchor, past=(*state.past, *given_up)))
 
 
+def stand_ins() -> Iterator[str]:
+    """The types that replace one which cannot happen, in the order in which they are tried."""
+    kinds = {entry.name: SHIFTS.create(entry.name).stands_in for entry in SHIFTS}
+    return iter(sorted((name for name, place in kinds.items() if place), key=lambda name: kinds[name]))
+
+
 def _one(options: Any, draw: np.random.Generator) -> Any:
     picked = options[int(draw.integers(len(options)))]
     return int(picked) if isinstance(picked, np.integer) else picked
 
 
-def wish_fields(draw: np.random.Generator, without: Collection[str]) -> list[str]:
-    """The fields that may carry a wish, without some, in random order weighted by ``Field.weight``."""
+def constraint_fields(draw: np.random.Generator, without: Collection[str]) -> list[str]:
+    """The fields that may carry a constraint, without some, in random order weighted by ``Field.weight``."""
     names = [name for name in SHIFT_FIELDS if name not in without]
     weights = np.array([FIELDS[name].weight for name in names], dtype=float)
     order = draw.choice(len(names), size=len(names), replace=False, p=weights / weights.sum())
@@ -92,7 +157,7 @@ def new_value(
 ) -> tuple[str, int] | None:
     """A value of a field and a film that has it, out of ``items``; not one that film ``unlike`` has.
 
-    Values that three films or more have are preferred, so that a wish seldom names one film only.
+    Values that three films or more have are preferred, so that a constraint seldom names one film only.
     """
     had = set(catalog.items[unlike].values[name]) if unlike is not None else set()
     rare: tuple[str, int] | None = None
@@ -108,102 +173,158 @@ def new_value(
 
 
 @SHIFTS.register("refine")
-def refine(catalog: Catalog, state: State, draw: np.random.Generator) -> Shift | None:
+class Refine(ShiftType):
     """A further wish in another field; the earlier ones stay."""
-    if len(state.wishes) >= MAX_WISHES:
+
+    stands_in = 3
+
+    def allows(self, shape: StateShape) -> bool:
+        """Whether there is room for one more constraint."""
+        return shape.constraints < MAX_CONSTRAINTS
+
+    def leaves(self, shape: StateShape) -> StateShape:
+        """One constraint more."""
+        return shape._replace(constraints=shape.constraints + 1)
+
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+        """A constraint that some answer meets."""
+        items = state.answers(catalog)
+        for name in constraint_fields(draw, state.constraints):
+            found = new_value(catalog, items, name, None, draw)
+            if found and len(items):
+                added = {name: found[0]}
+                new = replace(state, constraints={**state.constraints, **added}, focus=name, anchor=found[1])
+                return Shift(new, "refine", added, {})
         return None
-    items = state.answers(catalog)
-    for name in wish_fields(draw, state.wishes):
-        found = new_value(catalog, items, name, None, draw)
-        if found and len(items):
-            value, anchor = found
-            wishes = {**state.wishes, name: value}
-            return Shift(
-                replace(state, wishes=wishes, focus=name, anchor=anchor), "refine", {name: value}, {}
-            )
-    return None
 
 
 @SHIFTS.register("switch")
-def switch(catalog: Catalog, state: State, draw: np.random.Generator) -> Shift | None:
+class Switch(ShiftType):
     """Another field, reached over a bridge value shared with the film in mind; the rest is dropped."""
-    film = catalog.items[state.anchor]
-    bridges = [
-        (name, value)
-        for name, row in FIELDS.items()
-        if row.bridge
-        for value in film.values[name]
-        if state.wishes.get(name) != value
-    ]
-    for place in draw.permutation(len(bridges)):
-        name, value = bridges[place]
-        items = catalog.query({name: value}).items
-        items = items[items != state.anchor]
-        if not len(items):
-            continue
-        for target in wish_fields(draw, (name, state.focus)):
-            found = new_value(catalog, items, target, state.anchor, draw)
-            if found:
-                added = {target: found[0], name: value}
-                new = State(added, target, found[1], past=state.past)
-                return Shift(new, "switch", added, _dropped(state.wishes, added), (name, value))
-    return None
+
+    voices = frozenset({"added", "bridge"})  # "never mind the rest" drops the others unnamed
+    stands_in = 1
+
+    def leaves(self, shape: StateShape) -> StateShape:
+        """The bridge value and the new one."""
+        return StateShape(2, given_up=True)
+
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+        """A bridge of the film in mind, and a value that another film with the bridge has."""
+        film = catalog.items[state.anchor]
+        bridges = [
+            (name, value)
+            for name, row in FIELDS.items()
+            if row.bridges
+            for value in film.values[name]
+            if state.constraints.get(name) != value
+        ]
+        for place in draw.permutation(len(bridges)):
+            name, value = bridges[place]
+            items = catalog.query({name: value}).items
+            items = items[items != state.anchor]
+            if not len(items):
+                continue
+            for target in constraint_fields(draw, (name, state.focus)):
+                found = new_value(catalog, items, target, state.anchor, draw)
+                if found:
+                    added = {target: found[0], name: value}
+                    new = UserState(added, target, found[1], past=state.past)
+                    return Shift(new, "switch", added, _dropped(state.constraints, added), (name, value))
+        return None
 
 
 @SHIFTS.register("replace")
-def replace_value(catalog: Catalog, state: State, draw: np.random.Generator) -> Shift | None:
+class Replace(ShiftType):
     """Another value in a field that has a wish; the other wishes stay."""
-    wished = list(state.wishes)
-    for place in draw.permutation(len(wished)):
-        name = wished[place]
-        rest = {field: value for field, value in state.wishes.items() if field != name}
-        items = replace(state, wishes=rest).answers(catalog)
-        found = new_value(catalog, items, name, state.anchor, draw)
-        if found and found[0] != state.wishes[name]:
-            added, dropped = {name: found[0]}, {name: state.wishes[name]}
-            new = replace(state, wishes=rest | added, focus=name, anchor=found[1])
-            return Shift(new, "replace", added, dropped)
-    return None
+
+    stands_in = 2
+
+    def leaves(self, shape: StateShape) -> StateShape:
+        """As many constraints as before."""
+        return shape._replace(given_up=True)
+
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+        """A value that a film has which meets the other constraints."""
+        names = list(state.constraints)
+        for place in draw.permutation(len(names)):
+            name = names[place]
+            rest = state.without(name)
+            items = replace(state, constraints=rest).answers(catalog)
+            found = new_value(catalog, items, name, state.anchor, draw)
+            if found and found[0] != state.constraints[name]:
+                added, dropped = {name: found[0]}, {name: state.constraints[name]}
+                new = replace(state, constraints=rest | added, focus=name, anchor=found[1])
+                return Shift(new, "replace", added, dropped)
+        return None
 
 
 @SHIFTS.register("relax")
-def relax(catalog: Catalog, state: State, draw: np.random.Generator) -> Shift | None:
+class Relax(ShiftType):
     """One wish less; at least one stays."""
-    if len(state.wishes) < 2:
-        return None
-    name = str(_one(list(state.wishes), draw))
-    rest = {field: value for field, value in state.wishes.items() if field != name}
-    new = replace(state, wishes=rest, focus=next(iter(rest)))
-    return Shift(new, "relax", {}, {name: state.wishes[name]})
+
+    def allows(self, shape: StateShape) -> bool:
+        """Whether a constraint would stay."""
+        return shape.constraints > 1
+
+    def leaves(self, shape: StateShape) -> StateShape:
+        """One constraint less."""
+        return StateShape(shape.constraints - 1, given_up=True)
+
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+        """Any constraint is dropped."""
+        name = str(_one(list(state.constraints), draw))
+        rest = state.without(name)
+        new = replace(state, constraints=rest, focus=next(iter(rest)))
+        return Shift(new, "relax", {}, {name: state.constraints[name]})
 
 
 @SHIFTS.register("contradict")
-def contradict(catalog: Catalog, state: State, draw: np.random.Generator) -> Shift | None:
+class Contradict(ShiftType):
     """What was wished is retracted and must not come; a lone wish gives way to one in another field."""
-    name = str(_one(list(state.wishes), draw))
-    dropped = {name: state.wishes[name]}
-    rest = {field: value for field, value in state.wishes.items() if field != name}
-    avoid = {**state.avoid, **dropped}
-    new = replace(state, wishes=rest, avoid=avoid, focus=next(iter(rest), name))
-    if rest:
-        return Shift(new, "contradict", {}, dropped)
-    items = new.answers(catalog)
-    for target in wish_fields(draw, dropped):
-        found = new_value(catalog, items, target, state.anchor, draw)
-        if found:
-            added = {target: found[0]}
-            full = replace(new, wishes=added, focus=target, anchor=found[1])
-            return Shift(full, "contradict_new", added, dropped)
-    return None
+
+    sections = ("contradict", "contradict_new")
+
+    def leaves(self, shape: StateShape) -> StateShape:
+        """One constraint less, but for a lone one; a value to avoid cannot return."""
+        return shape._replace(constraints=max(1, shape.constraints - 1))
+
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+        """Any constraint becomes a value to avoid."""
+        name = str(_one(list(state.constraints), draw))
+        dropped = {name: state.constraints[name]}
+        rest = state.without(name)
+        avoid = {**state.avoid, **dropped}
+        new = replace(state, constraints=rest, avoid=avoid, focus=next(iter(rest), name))
+        if rest:
+            return Shift(new, "contradict", {}, dropped)
+        items = new.answers(catalog)
+        for target in constraint_fields(draw, dropped):
+            found = new_value(catalog, items, target, state.anchor, draw)
+            if found:
+                added = {target: found[0]}
+                full = replace(new, constraints=added, focus=target, anchor=found[1])
+                return Shift(full, "contradict_new", added, dropped)
+        return None
 
 
 @SHIFTS.register("return")
-def return_to(catalog: Catalog, state: State, draw: np.random.Generator) -> Shift | None:
+class Return(ShiftType):
     """Back to a wish that was given up; the present ones are dropped."""
-    earlier = [(f, v) for f, v in state.past if state.wishes.get(f) != v and state.avoid.get(f) != v]
-    if not earlier:
-        return None
-    name, value = _one(earlier, draw)
-    added = {name: value}
-    new = State(added, name, state.anchor, past=state.past)
-    return Shift(new, "return", added, _dropped(state.wishes, added))
+
+    voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed
+
+    def allows(self, shape: StateShape) -> bool:
+        """Whether a constraint was given up."""
+        return shape.given_up
+
+    def leaves(self, shape: StateShape) -> StateShape:
+        """The constraint that returned."""
+        return StateShape(1, given_up=True)
+
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+        """Any value given up is wanted again, alone."""
+        name, value = _one(state.returnable, draw)
+        added = {name: value}
+        new = UserState(added, name, state.anchor, past=state.past)
+        return Shift(new, "return", added, _dropped(state.constraints, added))

@@ -1,9 +1,9 @@
-from .base import SYSTEMS, Reply, System, World, check, create
+from .base import SYSTEMS, System, SystemReply, World, check, create
 
 __all__ = [
     "SYSTEMS",
-    "Reply",
     "System",
+    "SystemReply",
     "World",
     "check",
     "create",

@@ -31,8 +31,8 @@ class World:
 
 
 @dataclass(frozen=True)
-class Reply:
-    """A reply: its text, the items it recommends, the constraints the system holds, and extras.
+class SystemReply:
+    """A reply of a system: its text, the items it recommends, the constraints the system holds, and extras.
 
     ``hallucinated`` are titles it named that the catalogue does not have.
     """
@@ -49,7 +49,7 @@ class System(Protocol):
 
     sees_state: bool
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply: ...
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply: ...
 
 
 SYSTEMS: Registry[System] = Registry("policy")
@@ -82,25 +82,25 @@ def check(specs: Sequence[str]) -> list[str]:
 
 def rank(
     catalog: Catalog,
-    wishes: Mapping[str, str],
+    constraints: Mapping[str, str],
     avoid: Mapping[str, str],
     seen: Sequence[int],
     draw: np.random.Generator,
     n: int = N_ITEMS,
 ) -> tuple[int, ...]:
-    """The ``n`` films that meet most wishes: those recommended before count half a wish less.
+    """The ``n`` films that meet most constraints: those recommended before count half a constraint less.
 
     Films with a value to avoid come last; ties are broken by chance.
     """
     score = np.zeros(len(catalog))
-    for name, value in wishes.items():
+    for name, value in constraints.items():
         code = catalog.code(name, value)
         if code is not None:
             score[catalog.items_with(code)] += 1
     for name, value in avoid.items():
         code = catalog.code(name, value)
         if code is not None:
-            score[catalog.items_with(code)] -= len(wishes) + 1
+            score[catalog.items_with(code)] -= len(constraints) + 1
     score[list(seen)] -= 0.5
     score[~catalog.recommendable] = -np.inf
     score += draw.random(len(score)) * 0.25

@@ -8,7 +8,7 @@ import numpy as np
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.systems import replies, tracker
-from crs_lib.systems.base import N_ITEMS, SYSTEMS, Reply, World, rank
+from crs_lib.systems.base import N_ITEMS, SYSTEMS, SystemReply, World, rank
 
 
 class Recommender:
@@ -20,27 +20,27 @@ class Recommender:
         self.world, self.seed, self.session, self.spec = world, seed, session, spec
         self.seen: list[int] = []
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Recommend films for what is believed; answer first if a question about a film was asked."""
         draw = rng.stream(self.seed, "movies", self.session, "system", self.spec, turn)
-        wishes, avoid = self.believe(turn, text, user_meta)
-        items = self.choose(wishes, avoid, draw)
+        constraints, avoid = self.believe(turn, text, user_meta)
+        items = self.choose(constraints, avoid, draw)
         self.seen += [item for item in items if item not in self.seen]
         answer = replies.answer(self.world.grounder, text, draw)
-        words = replies.recommend(self.world.catalog, items, wishes, draw)
-        return Reply(f"{answer} {words}".strip(), items, wishes)
+        words = replies.recommend(self.world.catalog, items, constraints, draw)
+        return SystemReply(f"{answer} {words}".strip(), items, constraints)
 
     def believe(
         self, turn: int, text: str, user_meta: Mapping[str, Any]
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """The wishes and the values to avoid that the policy acts on."""
+        """The constraints and the values to avoid that the policy acts on."""
         return {}, {}
 
     def choose(
-        self, wishes: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
     ) -> tuple[int, ...]:
         """The films to recommend."""
-        return rank(self.world.catalog, wishes, avoid, self.seen, draw)
+        return rank(self.world.catalog, constraints, avoid, self.seen, draw)
 
 
 @SYSTEMS.register("oracle")
@@ -50,7 +50,7 @@ class Oracle(Recommender):
     sees_state = True
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
-        """The user's own wishes and what is to be avoided."""
+        """The user's own constraints and what is to be avoided."""
         return dict(user_meta["constraints"]), dict(user_meta["avoid"])
 
 
@@ -95,7 +95,7 @@ class Sticky(Recommender):
 class Popular(Recommender):
     """The best connected films, not named before, whatever is asked."""
 
-    def choose(self, wishes: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
+    def choose(self, constraints: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
         """The next most popular films."""
         catalog = self.world.catalog
         order = np.lexsort((np.arange(len(catalog)), -catalog.popularity))
@@ -107,7 +107,7 @@ class Popular(Recommender):
 class Random(Recommender):
     """Films drawn uniformly from the catalogue."""
 
-    def choose(self, wishes: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
+    def choose(self, constraints: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
         """Films by chance, without repetition within a reply."""
         items = np.flatnonzero(self.world.catalog.recommendable)
         return tuple(int(i) for i in draw.choice(items, size=min(N_ITEMS, len(items)), replace=False))
@@ -117,11 +117,11 @@ class Random(Recommender):
 class SlotEcho(Tracker):
     """Tracks and repeats the slots, recommends nothing."""
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Acknowledge the state in words."""
         draw = rng.stream(self.seed, "movies", self.session, "system", self.spec, turn)
-        wishes, _ = self.believe(turn, text, user_meta)
-        return Reply(replies.acknowledge(wishes, draw), (), wishes)
+        constraints, _ = self.believe(turn, text, user_meta)
+        return SystemReply(replies.acknowledge(constraints, draw), (), constraints)
 
 
 class _Quiet:
@@ -137,18 +137,18 @@ class _Quiet:
 class Echo(_Quiet):
     """Repeats the user's utterance word for word."""
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """The user's own words."""
-        return Reply(text)
+        return SystemReply(text)
 
 
 @SYSTEMS.register("silent")
 class Silent(_Quiet):
     """Says nothing."""
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """An empty text."""
-        return Reply("")
+        return SystemReply("")
 
 
 def _share(argument: str) -> float:
@@ -178,7 +178,7 @@ class Noisy(Oracle):
         return ({}, {}) if noise < self.share else super().believe(turn, text, user_meta)
 
     def choose(
-        self, wishes: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
     ) -> tuple[int, ...]:
         """Random films where nothing is believed, the oracle's otherwise."""
-        return rank(self.world.catalog, wishes, avoid, self.seen if wishes else (), draw)
+        return rank(self.world.catalog, constraints, avoid, self.seen if constraints else (), draw)

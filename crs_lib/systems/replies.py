@@ -1,56 +1,63 @@
 """Template-worded replies: the films recommended, and answers about films from the catalogue."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import numpy as np
 
-from crs_lib.catalog import phrases
+from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.cleaning import Item
+from crs_lib.catalog.fields import FIELDS, QUESTIONS
+from crs_lib.catalog.questions import PLOT
 from crs_lib.core.text import listing, words
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.prompts import wording
 
-_QUESTION_CUES = {
-    "answer_mood": (
-        "mood", "tone", "light", "slow", "gentle", "long", "when", "suit", "right", "end", "follow", "awake",
-    ),
-    "answer_writer": ("wrote", "script"),
-    "answer_maker": ("directed", "behind", "made"),
-    "answer_cast": ("who", "actors", "cast", "plays", "anybody"),
-    "answer_plot": (
-        "about", "happens", "premise", "describe", "sum", "sketch", "expect", "bit", "more", "idea", "like",
-    ),
-}  # fmt: skip
 _RESTATES = 0.5  # how often a reply opens with its own state in words
 
 
 def recommend(
-    catalog: Catalog, items: Sequence[int], wishes: Mapping[str, str], draw: np.random.Generator
+    catalog: Catalog, items: Sequence[int], constraints: Mapping[str, str], draw: np.random.Generator
 ) -> str:
-    """A sentence that recommends films by title and year, now and then opening with the wishes.
+    """A sentence that recommends films by title and year, now and then opening with the constraints.
 
     Raises nothing for an empty list: the sentence then says that nothing was found.
     """
     if not items:
         return "I'm afraid I found nothing that fits."
     parts = [_item(catalog, item, draw) for item in items]
-    section = "recommend_wish" if wishes and draw.random() < _RESTATES else "recommend"
-    return wording.say("system", section, draw, list=listing(parts, "or"), wish=phrases.wish(wishes, draw))
+    section = "recommend_wish" if constraints and draw.random() < _RESTATES else "recommend"
+    wish = phrases.noun_phrase(constraints, draw)
+    return wording.say("system", section, draw, list=listing(parts, "or"), wish=wish)
 
 
 def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
+    """A film by title and year, with one, none or all of the clauses that its fields have for replies.
+
+    A film without year, or without value in one of the credit fields, is named by its title alone.
+    """
     film = catalog.items[item]
-    directors, actors = film.values["director"], film.values["actor"]
-    complete = film.year and directors and actors
-    return wording.say(
-        "system",
-        "item" if complete else "item_bare",
-        draw,
-        title=film.title,
-        year=str(film.year),
-        director=listing(directors[:2]),
-        actor=listing(actors[:2]),
-    )
+    if not film.year or not all(film.values[name] for name in fields.CREDIT_FIELDS):
+        return wording.say("system", "item_bare", draw, title=film.title)
+    said = {row.name: row.in_reply for row in fields.most_telling() if row.in_reply and film.values[row.name]}
+    templates = _item_templates(tuple((name, clause.text) for name, clause in said.items()))
+    values = {name: listing(film.values[name][: clause.most]) for name, clause in said.items()}
+    text = wording.fill(templates, draw, "[item]", title=film.title, year=str(film.year), **values)
+    return wording.sentence(text)
+
+
+@cache
+def _item_templates(said: tuple[tuple[str, str], ...]) -> tuple[wording.Template, ...]:
+    """Title and year alone, then with each clause, then with all; ``said`` are fields and their clauses."""
+    clauses = [wording.compile_line(text.replace("$values", f"${name}")) for name, text in said]
+    together = [tuple(part for clause in clauses for part in (" ", *clause))[1:]] if len(clauses) > 1 else []
+    heads = wording.sections("system")["item"]
+    return (*heads, *((*head, ", ", *clause) for clause in (*clauses, *together) for head in heads))
+
+
+# The questions in the order in which their cues are tried; the plot answers what no field does.
+_BY_CUE = sorted(QUESTIONS, key=lambda name: (name == PLOT, -QUESTIONS[name].rank))
 
 
 def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
@@ -60,36 +67,31 @@ def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
     asked = set(words("".join(" " if i in named else c for i, c in enumerate(question))))
     if "?" not in question and not asked & {"tell", "say", "idea"}:
         return ""
-    kind = next((kind for kind, cues in _QUESTION_CUES.items() if asked.intersection(cues)), "")
-    if not mentions or not kind:
+    field = next((name for name in _BY_CUE if asked.intersection(QUESTIONS[name].cues)), "")
+    if not mentions or not field:
         return ""
     film = grounder.catalog.items[mentions[0].item]
-    actors, directors, writers, genres = (
-        film.values[name] for name in ("actor", "director", "writer", "genre")
-    )
-    if kind == "answer_writer" and not writers:
-        kind = "answer_maker"
-    if kind == "answer_maker" or (kind == "answer_cast" and not actors):
-        kind = "answer_maker" if directors else "answer_plot"
-    if kind == "answer_mood" and not genres:
-        kind = "answer_plot"
-    if kind == "answer_plot" and not film.plot:
+    while not (values := _values(film, field)) and field != PLOT:
+        field = QUESTIONS[field].instead or PLOT
+    if not values:
         return ""
-    return wording.say(
-        "system",
-        kind,
-        draw,
-        title=film.title,
-        actors=listing(actors[:3]),
-        directors=listing(directors),
-        writers=listing(writers),
-        plot=film.plot,
-        genres=listing([genre.lower() for genre in genres[:3]]),
-    )
+    kind = QUESTIONS[field]
+    text = wording.fill(
+        wording.compiled(kind.answers), draw, f"answers of {field!r}", title=film.title,
+        values=listing(values[: kind.most or None]),
+    )  # fmt: skip
+    return wording.sentence(text)
 
 
-def acknowledge(wishes: Mapping[str, str], draw: np.random.Generator) -> str:
-    """A sentence that repeats the slots and recommends nothing."""
-    if not wishes:
+def _values(film: Item, field: str) -> list[str]:
+    """The values of a film that answer a question about a field or the plot, as sentences name them."""
+    if field == PLOT:
+        return [film.plot] if film.plot else []
+    return [FIELDS[field].in_words(value) for value in film.values[field]]
+
+
+def acknowledge(constraints: Mapping[str, str], draw: np.random.Generator) -> str:
+    """A sentence that repeats the constraints and recommends nothing."""
+    if not constraints:
         return wording.say("system", "slots_none", draw)
-    return wording.say("system", "slots", draw, wish=phrases.wish(wishes, draw))
+    return wording.say("system", "slots", draw, wish=phrases.noun_phrase(constraints, draw))

@@ -1,14 +1,14 @@
-"""The rule-based constraint tracker: what a user's words add to, change in, or take from the state.
+"""The rule-based constraint tracker: values that a user's words add to, change in, or take from the state.
 
-Values are grounded as everywhere else; a value after a cue such as "instead of" or "forget" is given
-up, one after "I'd like" is wanted, "never mind the rest" clears what stood before.
+The grounder finds the values; a value after a cue such as "instead of" or "forget" is given up, a value after
+"I'd like" is wanted, and "never mind the rest" clears the earlier state.
 """
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from crs_lib.catalog.fields import PERSON_FIELDS
+from crs_lib.catalog.fields import FIELDS, PERSON_FIELDS
 from crs_lib.core.text import spans, words
 from crs_lib.grounding.grounder import Grounder, Match
 
@@ -27,11 +27,6 @@ _RESET = (
     "never mind what i said", "never mind my earlier wishes", "start over", "leave the rest",
     "done with my earlier wishes", "anything works", "surprise me with anything",
 )  # fmt: skip
-_ROLE_CUES = {
-    "director": ("directed", "made", "director", "by"),
-    "writer": ("written", "scripted", "script", "writer"),
-    "actor": ("with", "starring", "featuring", "actor", "actress", "cast"),
-}
 
 
 def _any_of(cues: Sequence[str]) -> re.Pattern[str]:
@@ -45,42 +40,42 @@ _REACH = 4
 
 
 @dataclass
-class Reading:
-    """What one utterance says: values wanted, values given up, and whether it clears the state."""
+class ConstraintUpdate:
+    """The constraints of one utterance: values wanted and given up, and whether it clears the state."""
 
     wanted: dict[str, str] = field(default_factory=dict)
     given_up: dict[str, str] = field(default_factory=dict)
     reset: bool = False
 
 
-def read(grounder: Grounder, text: str) -> Reading:
-    """Read an utterance by the rules of this module; titles named in it are no constraints."""
+def read(grounder: Grounder, text: str) -> ConstraintUpdate:
+    """The constraints of an utterance by the rules of this module; a title in the text is no constraint."""
     tokens, places = words(text), spans(text)
     titles = [(m.start, m.end) for m in grounder.titles(text)]
-    said = f" {' '.join(tokens)} "
-    reading = Reading(reset=any(f" {cue} " in said for cue in _RESET))
+    padded = f" {' '.join(tokens)} "
+    update = ConstraintUpdate(reset=any(f" {cue} " in padded for cue in _RESET))
     for match in _one_role(grounder.audit(text), tokens, places):
         if any(start <= match.start and match.end <= end for start, end in titles):
             continue
         first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
         if _negated(text, tokens, places, first):
-            reading.given_up[match.field] = match.value
-            if reading.wanted.get(match.field) == match.value:
-                del reading.wanted[match.field]
+            update.given_up[match.field] = match.value
+            if update.wanted.get(match.field) == match.value:
+                del update.wanted[match.field]
         else:
-            reading.wanted[match.field] = match.value
-            if reading.given_up.get(match.field) == match.value:
-                del reading.given_up[match.field]
-    return reading
+            update.wanted[match.field] = match.value
+            if update.given_up.get(match.field) == match.value:
+                del update.given_up[match.field]
+    return update
 
 
-def apply(state: dict[str, str], reading: Reading) -> dict[str, str]:
+def apply(state: dict[str, str], update: ConstraintUpdate) -> dict[str, str]:
     """The constraints after an utterance: cleared, given up, then set, in this order."""
-    after = {} if reading.reset and reading.wanted else dict(state)
-    for name, value in reading.given_up.items():
+    after = {} if update.reset and update.wanted else dict(state)
+    for name, value in update.given_up.items():
         if after.get(name) == value:
             del after[name]
-    return after | reading.wanted
+    return after | update.wanted
 
 
 def _negated(text: str, tokens: Sequence[str], places: Sequence[tuple[int, int]], first: int) -> bool:
@@ -100,7 +95,7 @@ def _last(cue: re.Pattern[str], clause: str) -> int:
 def _one_role(
     matches: Sequence[Match], tokens: Sequence[str], places: Sequence[tuple[int, int]]
 ) -> list[Match]:
-    """Accepted matches without those inside a longer one; a person gets the role that the words cue."""
+    """Accepted matches without those inside a longer one; a value of several fields gets the cued field."""
     good = [m for m in matches if not m.rejected]
     chosen: list[Match] = []
     for match in good:
@@ -118,15 +113,15 @@ def _one_role(
 def _role(
     options: Sequence[str], match: Match, tokens: Sequence[str], places: Sequence[tuple[int, int]]
 ) -> str:
+    """The field that is meant of those which have the value: the one cued by the nearest word before it."""
     if len(options) == 1:
         return options[0]
     first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
     before = tokens[max(0, first - _REACH) : first]
     for token in reversed(before):
-        for role, cues in _ROLE_CUES.items():
-            if token in cues and role in options:
+        for name, row in FIELDS.items():
+            if token in row.cues and name in options:
                 # "written by" and "made by": the word before "by" decides
-                if token == "by" and any(t in _ROLE_CUES["writer"] for t in before) and "writer" in options:
-                    return "writer"
-                return role
+                sharing = (other for other in options if token in FIELDS[other].shared_cues)
+                return next((o for o in sharing if any(t in FIELDS[o].cues for t in before)), name)
     return next((role for role in PERSON_FIELDS if role in options), options[0])

@@ -1,7 +1,7 @@
-"""Systems whose replies a language model words; wishes are read, and films looked up, by rule.
+"""Recommenders whose reply is written by a language model; tracking and retrieval stay rule-based.
 
-The tracker keeps the constraints and offers candidates; the model chooses among them and writes. What
-it recommends is read from the ids it names (structured) or from the titles in its text (plain).
+The tracker keeps the constraints and offers candidates; the model chooses among them and writes. The
+recommended films are read from the ids in a structured reply, or from the titles in a plain text.
 """
 
 import json
@@ -12,7 +12,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from crs_lib import prompts
+from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import Clause
 from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
@@ -25,13 +27,13 @@ from crs_lib.llm.base import Message, Request
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import fence, one_line
-from crs_lib.systems.base import SYSTEMS, Reply, System, World, rank
+from crs_lib.systems.base import SYSTEMS, System, SystemReply, World, rank
 from crs_lib.systems.policies import Tracker
 
 
 @dataclass(frozen=True)
-class Said:
-    """What was made of a model's answer: text, films recommended, titles outside the catalogue.
+class ParsedReply:
+    """A model's answer, read: its text, the films recommended, the titles outside the catalogue.
 
     ``mentioned`` are catalogue films that the text names and that are not recommended.
     """
@@ -42,12 +44,12 @@ class Said:
     mentioned: tuple[int, ...] = ()
 
 
-class Asked(NamedTuple):
-    """What a call was about: the films offered, the user's latest words, and the wishes as tracked."""
+class ReplyContext(NamedTuple):
+    """The input of a reply: the films offered, the user's latest words, and the tracked constraints."""
 
     offered: tuple[int, ...]
-    heard: str
-    wishes: Mapping[str, str] = MappingProxyType({})
+    utterance: str
+    constraints: Mapping[str, str] = MappingProxyType({})
 
 
 def schema(ids: Sequence[str], most: int) -> dict[str, Any]:
@@ -63,34 +65,34 @@ def schema(ids: Sequence[str], most: int) -> dict[str, Any]:
     }
 
 
-def read(grounder: Grounder, answer: str, asked: Asked, *, structured: bool) -> Said:
-    """What a model's answer says and recommends.
+def read(grounder: Grounder, answer: str, context: ReplyContext, *, structured: bool) -> ParsedReply:
+    """The text, the recommended films and the other titles of a model's answer.
 
     In plain text every catalogue title counts as recommended, but for films that the user's latest
     words name and that were not offered: those are answers to a question. Structured, the ids count.
     """
     record = json.loads(answer) if structured else {"reply": answer}
     text = str(record["reply"]).strip()
-    mentions = grounder.titles(text, prefer=asked.offered)
+    mentions = grounder.titles(text, prefer=context.offered)
     found = tuple(dict.fromkeys(mention.item for mention in mentions))
     if structured:
-        by_id = {grounder.catalog.items[item].item_id: item for item in asked.offered}
+        by_id = {grounder.catalog.items[item].item_id: item for item in context.offered}
         items = tuple(dict.fromkeys(by_id[one] for one in record["recommended"]))
     else:
-        about = {mention.item for mention in grounder.titles(asked.heard)} - set(asked.offered)
+        about = {mention.item for mention in grounder.titles(context.utterance)} - set(context.offered)
         items = tuple(item for item in found if item not in about)
-    foreign = unknown_titles.find(grounder, text, [(m.start, m.end) for m in mentions], asked.heard)
-    return Said(text, items, tuple(foreign), tuple(item for item in found if item not in items))
+    foreign = unknown_titles.find(grounder, text, [(m.start, m.end) for m in mentions], context.utterance)
+    return ParsedReply(text, items, tuple(foreign), tuple(item for item in found if item not in items))
 
 
-def without_foreign(grounder: Grounder, said: Said, asked: Asked) -> Said:
+def without_foreign(grounder: Grounder, parsed: ParsedReply, context: ReplyContext) -> ParsedReply:
     """The answer without the sentences that name titles outside the catalogue.
 
-    What is recommended is then what the remaining text names; the titles stay on record.
+    Films that the remaining text does not name are no longer recommended; the foreign titles stay on record.
     """
-    text = unknown_titles.cut(said.text, said.foreign)
-    left = {mention.item for mention in grounder.titles(text, prefer=asked.offered)}
-    return replace(said, text=text, items=tuple(item for item in said.items if item in left))
+    text = unknown_titles.cut(parsed.text, parsed.foreign)
+    left = {mention.item for mention in grounder.titles(text, prefer=context.offered)}
+    return replace(parsed, text=text, items=tuple(item for item in parsed.items if item in left))
 
 
 class Worded(Tracker):
@@ -106,54 +108,60 @@ class Worded(Tracker):
         self.llms, self.rule = world.llms, world.wording
         self.lines: list[Line] = []
 
-    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Reply:
-        """Offer films for the tracked wishes and let the model answer."""
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+        """Offer films for the tracked constraints and let the model answer."""
         draw = rng.stream(self.seed, "movies", self.session, "system", "offered", turn)
-        wishes, avoid = self.believe(turn, text, user_meta)
-        offered = rank(self.world.catalog, wishes, avoid, self.seen, draw, self.rule.offered)
+        constraints, avoid = self.believe(turn, text, user_meta)
+        offered = rank(self.world.catalog, constraints, avoid, self.seen, draw, self.rule.offered)
         self.lines.append(quote(USER, text))
-        said, extra = self._say(turn, Asked(offered, text, wishes))
-        self.lines.append(quote(SYSTEM, said.text))
-        self.seen += [item for item in said.items if item not in self.seen]
-        return Reply(
-            said.text, said.items, wishes, tuple(one.title for one in said.foreign),
+        parsed, extra = self._say(turn, ReplyContext(offered, text, constraints))
+        self.lines.append(quote(SYSTEM, parsed.text))
+        self.seen += [item for item in parsed.items if item not in self.seen]
+        return SystemReply(
+            parsed.text, parsed.items, constraints, tuple(one.title for one in parsed.foreign),
             {"offered_ids": self._ids(offered), **extra},
         )  # fmt: skip
 
-    def _say(self, turn: int, asked: Asked) -> tuple[Said, dict[str, Any]]:
+    def _say(self, turn: int, context: ReplyContext) -> tuple[ParsedReply, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
-        prompt = self._prompt(asked)
-        answer = self.llms.complete(self.spec, self._request(turn, prompt.text, asked))
-        said = read(self.world.grounder, answer.text, asked, structured=self.rule.structured)
+        prompt = self._prompt(context)
+        answer = self.llms.complete(self.spec, self._request(turn, prompt.text, context))
+        parsed = read(self.world.grounder, answer.text, context, structured=self.rule.structured)
         extra = prompt.left_out() | ({"reply_cut": True} if answer.stop == "length" else {})
-        if self.rule.enforce and said.foreign:
-            said, enforced = self._enforced(turn, asked, answer.text, said)
+        if self.rule.enforce and parsed.foreign:
+            parsed, enforced = self._enforced(turn, context, answer.text, parsed)
             extra |= enforced
-        if said.mentioned:
-            extra["mentioned_ids"] = self._ids(said.mentioned)
-        return said, extra
+        if parsed.mentioned:
+            extra["mentioned_ids"] = self._ids(parsed.mentioned)
+        return parsed, extra
 
-    def _enforced(self, turn: int, asked: Asked, answer: str, said: Said) -> tuple[Said, dict[str, Any]]:
-        """The answer asked for once more, as far as the context has room for that, and then cut."""
-        names = tuple(one.title for one in said.foreign)
+    def _enforced(
+        self, turn: int, context: ReplyContext, answer: str, parsed: ParsedReply
+    ) -> tuple[ParsedReply, dict[str, Any]]:
+        """A second answer, where the context has room to ask again; foreign titles are cut from the last."""
+        names = tuple(one.title for one in parsed.foreign)
         log: dict[str, Any] = {"enforced": "cut unasked", "first_hallucinated": list(names)}
         more = (Message("assistant", shorten(answer, TURN_LIMIT)), ask_again(names))
-        prompt = self._prompt(asked, spare=tokens_at_most(more))
-        request = self._request(turn, prompt.text, asked, more)
+        prompt = self._prompt(context, spare=tokens_at_most(more))
+        request = self._request(turn, prompt.text, context, more)
         if tokens_at_most(request.messages) <= room(request.options):
             again = self.llms.complete(self.spec, request).text
-            said = read(self.world.grounder, again, asked, structured=self.rule.structured)
-            log["enforced"] = "cut" if said.foreign else "asked again"
-        return (without_foreign(self.world.grounder, said, asked) if said.foreign else said), log
+            parsed = read(self.world.grounder, again, context, structured=self.rule.structured)
+            log["enforced"] = "cut" if parsed.foreign else "asked again"
+        return (without_foreign(self.world.grounder, parsed, context) if parsed.foreign else parsed), log
 
-    def _prompt(self, asked: Asked, spare: int = 0) -> "Prompt":
-        return build_prompt(self.world.catalog, asked.wishes, asked.offered, self.lines, self.rule, spare)
+    def _prompt(self, context: ReplyContext, spare: int = 0) -> "Prompt":
+        return build_prompt(
+            self.world.catalog, context.constraints, context.offered, self.lines, self.rule, spare
+        )
 
-    def _request(self, turn: int, prompt: str, asked: Asked, more: tuple[Message, ...] = ()) -> Request:
+    def _request(
+        self, turn: int, prompt: str, context: ReplyContext, more: tuple[Message, ...] = ()
+    ) -> Request:
         rule: LLMSettings = self.rule
         return Request(
             (Message("user", prompt), *more), "crs", options=rule.options,
-            schema=schema(self._ids(asked.offered), rule.most) if rule.structured else None,
+            schema=schema(self._ids(context.offered), rule.most) if rule.structured else None,
             seed=rng.address_seed(self.seed, "movies", self.session, "crs", turn),
             tags={"session": self.session, "system": self.spec, "turn": turn},
         )  # fmt: skip
@@ -192,7 +200,7 @@ def quote(speaker: str, text: str) -> Line:
 
 def build_prompt(
     catalog: Catalog,
-    wishes: Mapping[str, str],
+    constraints: Mapping[str, str],
     offered: Sequence[int],
     lines: Sequence[Line],
     rule: LLMSettings,
@@ -205,7 +213,7 @@ def build_prompt(
     """
     name = "movies/crs_reply_json" if rule.structured else "movies/crs_reply"
     values: dict[str, str | int] = {
-        "wishes": "\n".join(f"- {name}: {value}" for name, value in wishes.items()) or _NOTHING,
+        "wishes": "\n".join(f"- {name}: {value}" for name, value in constraints.items()) or _NOTHING,
         "candidates": "\n".join(film(catalog, item, with_id=rule.structured) for item in offered),
         "most": min(rule.most, len(offered)),
     }
@@ -224,11 +232,11 @@ def build_prompt(
 def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     """A film on offer as one line: id, title, year, then what is known of it."""
     one = catalog.items[item]
-    values = one.values
-    facts = [", ".join(values["genre"][:3])] if values["genre"] else []
-    facts += [f"directed by {listing(values['director'][:2])}"] if values["director"] else []
-    facts += [f"with {listing(values['actor'][:3])}"] if values["actor"] else []
-    facts += [f"in {listing(values['language'][:2])}"] if values["language"] else []
+    facts = [
+        _clause(row.in_prompt, one.values[row.name])
+        for row in fields.most_telling()
+        if row.in_prompt and one.values[row.name]
+    ]
     if one.plot:
         facts.append(shorten(one.plot, 200))
     head = f"- [{one.item_id}] " if with_id else "- "
@@ -236,8 +244,14 @@ def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     return " ".join(f"{head}{one.title}{year}{': ' if facts else ''}{'; '.join(facts)}".split())
 
 
+def _clause(clause: Clause, values: Sequence[str]) -> str:
+    """A clause with a film's values filled in."""
+    slot, text = ("$list", ", ".join) if "$list" in clause.text else ("$values", listing)
+    return clause.text.replace(slot, text(values[: clause.most]))
+
+
 def ask_again(foreign: Sequence[str]) -> Message:
-    """What is said to a model whose reply named films outside the catalogue."""
+    """The message to a model whose reply named films outside the catalogue."""
     named = ", ".join(one_line(shorten(title, 120)) for title in foreign[:10])
     return Message("user", prompts.render("movies/crs_again", foreign=named))
 
@@ -245,7 +259,7 @@ def ask_again(foreign: Sequence[str]) -> Message:
 def longest(catalog: Catalog, rule: LLMSettings) -> int:
     """Tokens that the longest prompt of this catalogue may take before the context bounds it.
 
-    The longest films on offer, a wish in every field, and a question and a reply of full length. Raises
+    The longest films on offer, a constraint in every field, and a question and a reply of full length. Raises
     InputError for an empty catalogue.
     """
     if not len(catalog):

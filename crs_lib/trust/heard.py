@@ -1,4 +1,4 @@
-"""What people say they want in logs without a simulator: wishes grounded in user turns and carried on.
+"""The constraints that people state in logs without a simulator: grounded in user turns and carried on.
 
 Source: docs/validity.md, section 4. A value named in a field replaces the earlier ones of that field; a
 value after a negative word is unwanted; a film named with approval stands for its genres while no wish
@@ -8,10 +8,11 @@ is said. Years are left out: people mostly name bounds ("after 2010"), not a yea
 import re
 from typing import NamedTuple
 
+from crs_lib.catalog.fields import FIELDS, GOAL_FIELD
 from crs_lib.core.text import fold, words
 from crs_lib.grounding.grounder import Grounder, Match
 
-_FIELDS = ("genre", "actor", "director", "writer", "language")
+_FIELDS = frozenset(name for name, row in FIELDS.items() if row.people_say_values)
 _NEGATIVE = re.compile(
     r"\b(not|no|don t|dont|doesn t|didn t|hate|dislike|except|without|other than|instead of|anything but"
     r"|tired of|isn t|never|rather than|less|avoid|enough of)\b"
@@ -19,11 +20,13 @@ _NEGATIVE = re.compile(
 _POSITIVE = re.compile(
     r"\b(i want|i d like|i like|i love|looking for|give me|but|rather|prefer|how about|recommend)\b"
 )
-_ABOUT = re.compile(
-    r"\b(who|plot|about|ratings?|reviews?|actors?|actress|director|directed|synopsis|summary|summari[sz]e"
-    r"|tell me more|describe|what is it|when|where|why|how long|cast|stars?|information|info|details?"
-    r"|opinion)\b"
-)
+_ABOUT_A_FILM = (
+    "who", "plot", "about", "ratings?", "reviews?", "synopsis", "summary", "summari[sz]e", "tell me more",
+    "describe", "what is it", "when", "where", "why", "how long", "information", "info", "details?",
+    "opinion",
+)  # fmt: skip
+_ABOUT_A_FIELD = tuple(word for row in FIELDS.values() for word in row.people_ask)
+_ABOUT = re.compile(rf"\b({'|'.join((*_ABOUT_A_FILM, *_ABOUT_A_FIELD))})\b")
 _CLAUSE = re.compile(r"[.!?;\n]| but ")
 
 
@@ -36,8 +39,8 @@ class Heard(NamedTuple):
     asks_about: bool
 
 
-class State(NamedTuple):
-    """What holds after a user turn: wishes in force, unwanted values, and whether a film is asked about."""
+class HeardState(NamedTuple):
+    """The state after a user turn: wishes in force, unwanted values, and whether a film is asked about."""
 
     wishes: frozenset[int]
     avoid: frozenset[int]
@@ -91,7 +94,7 @@ class Listener:
         self._avoid: frozenset[int] = frozenset()
         self._alike: frozenset[int] = frozenset()
 
-    def listen(self, text: str) -> State:
+    def listen(self, text: str) -> HeardState:
         """The state after one more user turn."""
         heard = hear(self.grounder, text)
         for name in {self.grounder.field_of(code) for code in heard.wanted}:
@@ -103,11 +106,11 @@ class Listener:
         elif heard.wanted:
             self._alike = frozenset()
         said = frozenset().union(*self._said.values()) if self._said else frozenset()
-        return State(said or self._alike, self._avoid, heard.asks_about)
+        return HeardState(said or self._alike, self._avoid, heard.asks_about)
 
     def _genres(self, items: tuple[int, ...]) -> frozenset[int]:
         facts = self.grounder.catalog.fact_sets
-        return frozenset(c for item in items for c in facts[item] if self.grounder.field_of(c) == "genre")
+        return frozenset(c for item in items for c in facts[item] if self.grounder.field_of(c) == GOAL_FIELD)
 
 
 _REQUESTS = re.compile(

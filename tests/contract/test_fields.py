@@ -1,15 +1,18 @@
 """What every catalogue field must keep, so that a row in ``FIELDS`` is all it takes to add one."""
 
+from dataclasses import replace
+
 import pytest
 
 from crs_lib.catalog import fields, phrases, sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS
+from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.core.text import fold
 from crs_lib.grounding import rules as evidence
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate.shifts import State
+from crs_lib.simulate.shifts import UserState
 
 SAMPLE = sources.load()
 GROUNDER = Grounder(SAMPLE, tuple(FIELDS))
@@ -52,7 +55,7 @@ def test_every_alias_cleans_to_the_value_it_stands_for(row):
 @EACH
 def test_every_value_of_the_sample_is_found_where_a_user_names_it(row):
     for i, value in enumerate(SAMPLE.values(row.name)[::7]):
-        said = f"Tonight {phrases.wish({row.name: value}, stream(i, 'contract'))}."
+        said = f"Tonight {phrases.noun_phrase({row.name: value}, stream(i, 'contract'))}."
         assert SAMPLE.code(row.name, value) in GROUNDER.concepts(said), said
 
 
@@ -74,6 +77,13 @@ def test_a_field_s_rule_is_known(row):
         assert callable(evidence.value_rule(row.rule, form, frozenset({"war", "sting"})))
 
 
+def test_an_unknown_rule_is_refused_with_a_suggestion():
+    with pytest.raises(
+        InputError, match=r"unknown matching rule 'persn'; did you mean 'person'\? \(known: plain, "
+    ):
+        evidence.value_rule("persn", "war", frozenset())
+
+
 @EACH
 def test_a_field_survives_saving(row, tmp_path):
     value = SAMPLE.values(row.name)[0]
@@ -89,8 +99,47 @@ def test_a_field_survives_saving(row, tmp_path):
 def test_a_wish_in_the_field_can_be_answered(row):
     if row.may_shift:
         value = SAMPLE.values(row.name)[0]
-        state = State({row.name: value}, row.name, 0)
+        state = UserState({row.name: value}, row.name, 0)
         assert len(state.answers(SAMPLE)) == SAMPLE.support(row.name, value)
+
+
+@EACH
+def test_a_question_ends_in_an_answer(row):
+    seen, name = [], row.name
+    while name in fields.QUESTIONS and name not in seen:
+        seen.append(name)
+        asked = fields.QUESTIONS[name]
+        assert asked.cues and all("$values" in text for text in asked.answers)
+        assert bool(asked.act) == bool(asked.asks)
+        name = asked.instead
+    assert name == "" or (name == row.name and not row.question), f"{seen} never ends at the plot"
+
+
+@EACH
+def test_what_is_said_of_a_film_names_its_values(row):
+    for clause in (row.in_reply, row.in_prompt):
+        assert clause is None or ("$values" in clause.text) + ("$list" in clause.text) == 1
+        assert clause is None or clause.most >= 1
+    assert row.in_reply is None or "$values" in row.in_reply.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"in_tas": False}, r"field 'language' may shift but is not grounded; set in_tas, or not may_shift"),
+        ({"phrases": ()}, r"field 'language' has no phrases; give one such as 'from \$value'"),
+        ({"phrases": ("from there",)}, r"field 'language': the template 'from there' does not name \$value"),
+        ({"bridges": ("there",)}, r"field 'language': the template 'there' does not name \$value"),
+    ],
+)
+def test_a_row_that_cannot_work_is_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        replace(FIELDS["language"], **changes)
+
+
+def test_one_field_opens_a_conversation():
+    assert [name for name, row in FIELDS.items() if row.goal] == [fields.GOAL_FIELD]
+    assert FIELDS[fields.GOAL_FIELD].may_shift and fields.CREDIT_FIELDS
 
 
 def test_an_unknown_field_is_refused_with_a_suggestion():

@@ -1,4 +1,4 @@
-"""What every shift type must keep, in our catalogue and in a tiny one."""
+"""The contract of every shift type, in our catalogue and in a tiny one."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.prompts import wording
 from crs_lib.simulate import scenarios, shifts
-from crs_lib.simulate.shifts import SHIFTS, State
+from crs_lib.simulate.shifts import SHIFTS, StateShape, UserState
 
 SAMPLE = sources.load()
 SMALL = Catalog.from_records(
@@ -19,7 +19,7 @@ EACH = pytest.mark.parametrize("kind", SHIFTS.names())
 
 
 def states(catalog, n):
-    """Wish states as they come about: an opening, refined once or twice, with something given up."""
+    """States as they come about: an opening, refined once or twice, with something given up."""
     for i in range(n):
         plan = scenarios.plan(catalog, i, i, 12)
         yield from (step.state for step in plan.steps)
@@ -41,15 +41,15 @@ def test_a_shift_leaves_a_state_that_can_be_met_with_a_film_in_mind(kind, catalo
         answers = shift.state.answers(catalog)
         assert len(answers)
         assert shift.state.anchor in answers
-        assert 1 <= len(shift.state.wishes) <= shifts.MAX_WISHES
-        assert shift.state.focus in shift.state.wishes
-        assert shift.state.wishes != before.wishes or shift.state.avoid != before.avoid
+        assert 1 <= len(shift.state.constraints) <= shifts.MAX_CONSTRAINTS
+        assert shift.state.focus in shift.state.constraints
+        assert shift.state.constraints != before.constraints or shift.state.avoid != before.avoid
 
 
 @EACH
 def test_a_shift_says_exactly_what_it_changed(kind):
     for before, shift in proposals(kind, SAMPLE):
-        old, new = dict(before.wishes), dict(shift.state.wishes)
+        old, new = dict(before.constraints), dict(shift.state.constraints)
         assert {k: v for k, v in old.items() if new.get(k) != v} == dict(shift.dropped)
         assert new.items() - old.items() <= shift.added.items() <= new.items()
         assert set(shift.dropped.items()) <= set(shift.state.past)
@@ -67,40 +67,70 @@ def test_a_shift_repeats_and_leaves_the_old_state_alone(kind):
 
 
 @EACH
-def test_a_shift_can_be_put_into_words(kind):
+def test_a_type_has_templates_and_a_shift_uses_them(kind):
+    made = SHIFTS.create(kind)
+    sections = made.sections or (kind,)
+    assert all(wording.sections("user")[f"shift_{section}"] for section in sections)
+    assert {shift.section for _, shift in proposals(kind, SAMPLE)} <= set(sections)
+
+
+@EACH
+def test_every_template_of_a_type_voices_what_the_type_promises(kind):
+    made = SHIFTS.create(kind)
+    slots = {"title": "Qzvx", "wish": "", "old": "", "bridge": ""}
     for _, shift in proposals(kind, SAMPLE, 4):
-        assert wording.sections("user")[f"shift_{shift.section}"]
+        slots["wish"] = " and ".join(shift.added.values())
+        slots["old"] = " and ".join(shift.dropped.values())
+        slots["bridge"] = shift.bridge[1] if shift.bridge else ""
+        for i, template in enumerate(wording.sections("user")[f"shift_{shift.section}"]):
+            said = wording.fill((template,), stream(i, "contract"), kind, **slots)
+            for _, value in made.to_voice(shift):
+                assert value in said, (shift.section, said)
+
+
+@EACH
+def test_a_shift_leaves_the_shape_that_its_type_says(kind):
+    made = SHIFTS.create(kind)
+    for before, shift in proposals(kind, SAMPLE):
+        assert made.allows(before.shape)
+        after = made.leaves(before.shape)
+        assert after.constraints == len(shift.state.constraints)
+        assert after.given_up or not shift.state.returnable
+
+
+@EACH
+def test_a_type_is_never_proposed_where_it_is_not_allowed(kind):
+    made = SHIFTS.create(kind)
+    shapes = [
+        StateShape(n, given_up) for n in range(1, shifts.MAX_CONSTRAINTS + 1) for given_up in (True, False)
+    ]
+    allowed = [made.allows(shape) for shape in shapes]
+    assert any(allowed)
+    for shape in (shape for shape, may in zip(shapes, allowed, strict=True) if may):
+        assert 1 <= made.leaves(shape).constraints <= shifts.MAX_CONSTRAINTS
+    for i, state in enumerate(states(SAMPLE, 6)):
+        if not made.allows(state.shape):
+            assert shifts.propose(kind, SAMPLE, state, stream(i, "never")) is None
 
 
 @EACH
 def test_a_shift_that_cannot_happen_is_none_not_an_error(kind):
     bare = Catalog.from_records([("Alone", {"genre": ["Drama"], "actor": ["A B"]})])
-    found = shifts.propose(kind, bare, State({"genre": "Drama"}, "genre", 0), stream(1, "x"))
+    found = shifts.propose(kind, bare, UserState({"genre": "Drama"}, "genre", 0), stream(1, "x"))
     assert found is None or len(found.state.answers(bare))
 
 
-def test_the_types_are_those_of_the_study():
-    assert set(SHIFTS.names()) >= {"refine", "switch", "replace", "relax", "contradict", "return"}
+def test_a_type_says_what_it_is():
     assert all(entry.summary.endswith(".") for entry in SHIFTS)
+
+
+def test_the_types_that_stand_in_are_tried_in_their_order():
+    places = {entry.name: SHIFTS.create(entry.name).stands_in for entry in SHIFTS}
+    used = [place for place in places.values() if place]
+    assert len(set(used)) == len(used), "two types claim the same place"
+    assert [places[name] for name in shifts.stand_ins()] == sorted(used)
 
 
 def test_an_unknown_type_is_refused_with_a_suggestion():
     with pytest.raises(InputError, match=r"unknown shift type 'refin'; did you mean 'refine'\?"):
         SHIFTS.get("refin")
-
-
-@pytest.mark.parametrize(
-    ("kind", "fits"),
-    [
-        ("refine", lambda old, new: new.items() > old.items()),
-        ("relax", lambda old, new: new.items() < old.items()),
-        ("replace", lambda old, new: new.keys() == old.keys() and len(new.items() - old.items()) == 1),
-        ("return", lambda old, new: len(new) == 1),
-        ("switch", lambda old, new: len(new) == 2),
-    ],
-)
-def test_each_type_does_what_its_name_says(kind, fits):
-    for before, shift in proposals(kind, SAMPLE):
-        assert fits(dict(before.wishes), dict(shift.state.wishes)), (before, shift)
-    if kind == "return":
-        assert all(set(shift.added.items()) <= set(before.past) for before, shift in proposals(kind, SAMPLE))

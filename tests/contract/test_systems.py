@@ -11,7 +11,7 @@ from crs_lib.core.registry import split_spec
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
-from crs_lib.systems.base import SYSTEMS, Reply, World
+from crs_lib.systems.base import SYSTEMS, SystemReply, World
 
 CATALOG = sources.load()
 WORLD = World(CATALOG, Grounder(CATALOG))
@@ -53,7 +53,7 @@ def test_the_answer_is_a_function_of_what_was_said(spec):
 
     first = replies()
     assert first == replies()
-    assert all(isinstance(reply, Reply) and isinstance(reply.text, str) for reply in first)
+    assert all(isinstance(reply, SystemReply) and isinstance(reply.text, str) for reply in first)
 
 
 @EACH

@@ -1,7 +1,8 @@
-"""Every text that a wording file can say."""
+"""Every text that a wording file, or the templates in the rows of the fields, can say."""
 
 import itertools
 
+from crs_lib.catalog import fields
 from crs_lib.prompts import wording
 
 
@@ -17,7 +18,20 @@ def expansions(template, slot):
 
 
 def every_text(name, slot="Qzvx"):
+    """Texts by section: those of a wording file ("user", "system"), or of the fields' rows ("fields")."""
+    found = rows() if name == "fields" else wording.sections(name)
     return {
         section: [text for line in lines for text in expansions(line, slot)]
-        for section, lines in wording.sections(name).items()
+        for section, lines in found.items()
     }
+
+
+def rows():
+    """The templates that stand in the rows of the fields, and those of the question about the plot."""
+    parts = {}
+    for name, row in fields.FIELDS.items():
+        parts |= {f"{name} phrases": row.phrases, f"{name} bridges": row.bridges}
+        parts[f"{name} clauses"] = tuple(clause.text for clause in (row.in_reply, row.in_prompt) if clause)
+    for name, asked in fields.QUESTIONS.items():
+        parts |= {f"{name} {asked.act}": asked.asks, f"{name} answers": asked.answers}
+    return {part: wording.compiled(lines) for part, lines in parts.items() if lines}

@@ -63,7 +63,7 @@ def test_values_that_no_film_has_are_given_up_before_all_others():
 
 def test_the_documented_order_is_that_of_the_fields():
     assert fields.RELAXATION_ORDER == ("year", "language", "writer", "actor", "director", "genre")
-    assert ", ".join(fields.RELAXATION_ORDER) in Catalog.query.__doc__
+    assert "fields.RELAXATION_ORDER" in Catalog.query.__doc__
 
 
 @pytest.mark.parametrize("value", ["Drama", "", []])

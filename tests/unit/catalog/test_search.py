@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.catalog import index as answers
-from crs_lib.catalog.index import Found, Group, Wish, all_of, most_of
+from crs_lib.catalog.index import Constraint, Found, ItemGroup, all_of, most_of
 from tests.helpers.films import catalog
 
 MANY = 5_000  # more than a small catalogue: rare concepts are looked up by bisection
@@ -36,7 +36,7 @@ SETS = st.sampled_from([12, MANY]).flatmap(
 @given(SETS)
 def test_all_groups_are_met(case):
     n, sets = case
-    found = all_of([Group(array(one), n) for one in sets], array(range(n)))
+    found = all_of([ItemGroup(array(one), n) for one in sets], array(range(n)))
     assert found.tolist() == plain(sets, n)
     assert found.dtype == np.int32
 
@@ -44,7 +44,7 @@ def test_all_groups_are_met(case):
 @given(SETS)
 def test_the_lowest_ranks_are_given_up_until_an_item_is_left(case):
     n, sets = case
-    wishes = [Wish(rank, f"f{rank}", Group(array(one), n)) for rank, one in enumerate(sets)]
+    wishes = [Constraint(rank, f"f{rank}", ItemGroup(array(one), n)) for rank, one in enumerate(sets)]
     kept = next(i for i in range(len(sets) + 1) if plain(sets[i:], n))
     found = most_of(wishes[::-1], array(range(n)))
     assert (found.items.tolist(), found.dropped) == (
@@ -59,14 +59,14 @@ def test_what_must_not_come_is_taken_away(case):
     n, sets = case
     left = array(range(0, n, 2))
     for one in sets:
-        left = Group(array(one), n).without(left)
+        left = ItemGroup(array(one), n).without(left)
     assert left.tolist() == sorted(set(range(0, n, 2)).difference(*sets))
     assert left.dtype == np.int32
 
 
 def test_without_any_item_all_is_given_up():
     nothing = array([])
-    assert most_of([Wish(0, "a", Group(nothing, 0))], nothing) == Found(nothing, ("a",))
+    assert most_of([Constraint(0, "a", ItemGroup(nothing, 0))], nothing) == Found(nothing, ("a",))
     assert all_of([], nothing).tolist() == []
 
 
@@ -103,7 +103,7 @@ def test_a_catalogue_that_was_asked_can_be_sent_to_another_process():
 
 
 def test_another_thread_never_sees_a_column_that_is_not_filled_yet(monkeypatch):
-    group, items, empty = Group(np.array([1, 3], np.int32), 8), np.arange(8, dtype=np.int32), np.zeros
+    group, items, empty = ItemGroup(np.array([1, 3], np.int32), 8), np.arange(8, dtype=np.int32), np.zeros
     seen = []
 
     class Interrupted(np.ndarray):

@@ -47,7 +47,7 @@ def test_a_weak_genre_needs_a_film_word_within_two_words(text, accepted):
     ("text", "accepted"),
     [("in Polish", True), ("polish films", True), ("polish the silver", False), ("Polish the silver", True)],
 )
-def test_a_language_that_is_a_verb_needs_a_capital_or_a_film_word(text, accepted):
+def test_a_name_that_is_a_verb_needs_a_capital_or_a_film_word(text, accepted):
     assert (verdict(evidence.capital_or_film_word, text, "polish") == "") is accepted
 
 
@@ -109,9 +109,9 @@ def test_the_year_in_brackets_after_a_title(text, end, year):
     ("field_rule", "form", "rule"),
     [
         ("genre", "war", evidence.film_word), ("genre", "drama", evidence.no_rule), ("genre", "war film", evidence.no_rule),
-        ("language", "polish", evidence.capital_or_film_word), ("language", "french", evidence.no_rule),
+        ("name", "polish", evidence.capital_or_film_word), ("name", "french", evidence.no_rule),
         ("person", "sting", evidence.capital), ("person", "cher", evidence.capital), ("person", "madonna", evidence.no_rule),
-        ("person", "will red", evidence.no_rule), ("year", "1999", evidence.no_rule),
+        ("person", "will red", evidence.no_rule), ("plain", "1999", evidence.no_rule),
     ],
 )  # fmt: skip
 def test_which_value_gets_which_rule(field_rule, form, rule):

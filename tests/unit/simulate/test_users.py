@@ -39,7 +39,7 @@ def good(step):
 
 
 def bad(step):
-    wishes = set(step.state.wishes.items())
+    wishes = set(step.state.constraints.items())
     return next((i,) for i, f in enumerate(SAMPLE.items) if not any(v in f.values[n] for n, v in wishes))
 
 
@@ -50,7 +50,7 @@ def test_the_log_says_what_was_planned():
         assert set(log) >= THESIS_KEYS
         assert (log["turn"], log["constraints"], log["avoid"]) == (
             step.turn,
-            dict(step.state.wishes),
+            dict(step.state.constraints),
             dict(step.state.avoid),
         )
         assert (log["shift_event"], log["shift_event_obj"]) == (
@@ -58,7 +58,7 @@ def test_the_log_says_what_was_planned():
             dict(step.event) if step.event else None,
         )
         assert (log["stage"], log["planned_act"]) == (said.act, step.act)
-        assert log["focus_value"] == step.state.wishes.get(step.state.focus)
+        assert log["focus_value"] == step.state.constraints.get(step.state.focus)
         assert log["n_answers"] == step.n_answers > 0
 
 
