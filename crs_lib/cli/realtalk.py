@@ -8,23 +8,18 @@ from pathlib import Path
 
 import pandas as pd
 
+from crs_lib.cli import options
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
+from crs_lib.realtalk.config import RealTalkConfig
 
 
 def predict(parser: ArgumentParser) -> None:
     """``realtalk-predict --chat FILE --out FILE``: evidence for every question of a chat, as JSON lines."""
     parser.add_argument("--chat", required=True, help="a chat file in RealTalk's or LoCoMo's schema")
     parser.add_argument("--out", required=True, help="where the predictions go (.jsonl)")
-    parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
-    parser.add_argument(
-        "--ranker", default="auto", help="auto (learn where train chats are), learned or hand"
-    )
-    parser.add_argument("--teachers", default="realtalk", help="realtalk, or realtalk+locomo")
     parser.add_argument("--train", metavar="FOLDER", help="a folder with realtalk/ and locomo/ to learn from")
-    parser.add_argument(
-        "--llm", default="", help="a language model's spec, e.g. ollama:llama3 (default: none)"
-    )
+    options.add(parser, RealTalkConfig, "teachers", "llm", encoder="auto", ranker="auto")
     parser.add_argument(
         "--timings", action="store_true", help="write the seconds of each node into the lines"
     )
@@ -74,26 +69,16 @@ def evaluate(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--train-only", action="store_true", help="chats 1 to 7 (the default)")
     which.add_argument("--test-only", action="store_true", help="chats 8 to 10; needs --final")
-    parser.add_argument("--data", default="realtalk", help="realtalk, locomo, sample, or a file or folder")
-    parser.add_argument("--run", default="train", help="name of the run under results/realtalk")
-    parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
-    parser.add_argument("--ranker", default="auto", help="auto, learned or hand")
-    parser.add_argument("--teachers", default="realtalk", help="realtalk, or realtalk+locomo")
-    parser.add_argument("--selection", default="coverage", help="coverage, or the old preview")
-    parser.add_argument("--mode", default="agent", help="agent, or the deprecated oneshot")
-    parser.add_argument("--reading", default="valid", help="strict, valid or repaired")
-    parser.add_argument("--final", action="store_true", help="score the test split, once")
-    parser.add_argument("--force", action="store_true", help="score it again; marked as repeated")
+    levers = ("teachers", "selection", "mode", "reading", "final", "force")
+    options.add(parser, RealTalkConfig, *levers, run="train", data="realtalk", encoder="auto", ranker="auto")
     parser.set_defaults(do=_evaluate)
 
 
 def _evaluate(arguments: Namespace) -> None:
     from crs_lib.realtalk import experiments, stages
-    from crs_lib.realtalk.config import RealTalkConfig
 
     split = "test" if arguments.test_only else ("train" if arguments.data == "realtalk" else "all")
-    names = ("run", "data", "encoder", "ranker", "teachers", "selection", "mode", "reading", "final", "force")
-    config = RealTalkConfig(split=split, **{name: getattr(arguments, name) for name in names})
+    config = options.read(arguments, RealTalkConfig, split=split)
     experiments.check_test_split(config.data, split, config.levers(), config.final, config.force)
     start = time.perf_counter()
     told = stages.predict(config)
@@ -107,15 +92,13 @@ def _evaluate(arguments: Namespace) -> None:
 
 def ladder(parser: ArgumentParser) -> None:
     """``realtalk-ladder``: from BM25 to the hand fusion, step by step, on the train chats."""
-    parser.add_argument("--data", default="realtalk", help="realtalk, locomo, sample, or a file or folder")
-    parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
+    options.add(parser, RealTalkConfig, data="realtalk", encoder="auto")
     parser.set_defaults(do=_ladder)
 
 
 def _ladder(arguments: Namespace) -> None:
     from crs_lib.realtalk import ladder as steps
     from crs_lib.realtalk import predictions, stages
-    from crs_lib.realtalk.config import RealTalkConfig
 
     split = "train" if arguments.data == "realtalk" else "all"
     found = stages.chats(RealTalkConfig(data=arguments.data, split=split))
@@ -129,28 +112,16 @@ def compare(parser: ArgumentParser) -> None:
     """``realtalk-compare LEVER VALUE…``: the same questions with one lever set in different ways."""
     parser.add_argument("lever", help="selection, mode, ranker, encoder, teachers, reading, …")
     parser.add_argument("values", nargs="+", help="its values")
-    parser.add_argument("--data", default="realtalk", help="realtalk, locomo, sample, or a file or folder")
-    parser.add_argument("--encoder", default="auto", help="auto, minilm or hashing")
-    parser.add_argument("--ranker", default="auto", help="auto, learned or hand")
+    options.add(parser, RealTalkConfig, data="realtalk", encoder="auto", ranker="auto")
     parser.set_defaults(do=_compare)
 
 
 def _compare(arguments: Namespace) -> None:
     from crs_lib.realtalk import compare as levers
-    from crs_lib.realtalk.config import RealTalkConfig
 
     split = "train" if arguments.data == "realtalk" else "all"
-    config = RealTalkConfig(
-        data=arguments.data, split=split, encoder=arguments.encoder, ranker=arguments.ranker
-    )
-    usual = getattr(config, arguments.lever, "")
-    try:
-        values = [type(usual)(value) for value in arguments.values]
-    except ValueError as error:
-        raise InputError(
-            f"{arguments.lever} takes values of type {type(usual).__name__}, "
-            f"got {', '.join(arguments.values)}"
-        ) from error
+    config = options.read(arguments, RealTalkConfig, split=split)
+    values = [options.typed(RealTalkConfig, arguments.lever, value) for value in arguments.values]
     print(levers.table(config, arguments.lever, values).round(3).T.to_string(header=False))
 
 

@@ -97,7 +97,7 @@ class Config:
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for setting in settings_of(type(self)):  # type: ignore[arg-type]
+        for setting in settings_of(type(self)):
             value = setting.checked(getattr(self, setting.name), self._where)
             object.__setattr__(self, setting.name, value)
         self.check()
@@ -128,6 +128,17 @@ class Setting:
         return typing.get_origin(self.kind) in (tuple, collections.abc.Sequence)
 
     @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types that a value may have, without their own arguments: ``int | None`` has two."""
+        parts = typing.get_args(self.kind) if isinstance(self.kind, types.UnionType) else (self.kind,)
+        return tuple(typing.get_origin(part) or part for part in parts)
+
+    @property
+    def items(self) -> tuple[Any, ...]:
+        """The type of a list's items; empty for other values."""
+        return (_plain(typing.get_args(self.kind)[0]),) if self.several else ()
+
+    @property
     def names(self) -> OneOf | None:
         """The names that the value (each item of a list) is one of; None where any may stand."""
         if typing.get_origin(self.kind) is Literal:
@@ -140,12 +151,13 @@ class Setting:
         """The values that are expected, in words: "a whole number from 1 to 50"."""
         names = self.names.names() if self.names else []
         if self.several:
-            items = _ITEMS.get(_plain(typing.get_args(self.kind)[0]), "values")
-            return f"a list of {self.names.kinds}, e.g. {names[:2]}" if self.names else f"a list of {items}"
+            items = (
+                f"{self.names.kinds}, e.g. {names[:2]}" if self.names else _ITEMS.get(self.items[0], "values")
+            )
+            return f"a list of {items}"
         if names:
             return " or ".join(map(repr, names)) if len(names) == 2 else f"one of {', '.join(names)}"
-        parts = typing.get_args(self.kind) if isinstance(self.kind, types.UnionType) else (self.kind,)
-        words = ", ".join(_WORDS.get(typing.get_origin(part) or part, f"a {_name(part)}") for part in parts)
+        words = ", ".join(_WORDS.get(kind, f"a {_name(kind)}") for kind in self.kinds)
         return " or ".join(words.rsplit(", ", 1)) + _between(self.marks)
 
     def checked(self, value: Any, where: str = "") -> Any:
@@ -171,17 +183,21 @@ class Setting:
         return InputError(f"{where}{self.name} is {value!r}{known}")
 
 
-@functools.cache
-def settings_of(config: type) -> tuple[Setting, ...]:
+def settings_of(config: type[Config]) -> tuple[Setting, ...]:
     """The fields of a config, in order."""
+    return _settings_of(config)  # type: ignore[arg-type]  # a class is hashable, whatever mypy holds
+
+
+@functools.cache
+def _settings_of(config: type) -> tuple[Setting, ...]:
     hints = typing.get_type_hints(config, include_extras=True)
-    found = []
-    for field in dataclasses.fields(config):
-        hint = hints[field.name]
-        default = field.default_factory() if callable(field.default_factory) else field.default
-        settings = Setting(field.name, _plain(hint), default, _help(hint), _marks(hint), _adapter(hint))
-        found.append(settings)
-    return tuple(found)
+    return tuple(_setting(field, hints[field.name]) for field in dataclasses.fields(config))
+
+
+def _setting(field: dataclasses.Field[Any], hint: Any) -> Setting:
+    made = field.default_factory
+    default = field.default if made is dataclasses.MISSING else made()
+    return Setting(field.name, _plain(hint), default, _help(hint), _marks(hint), _adapter(hint))
 
 
 def _plain(hint: Any) -> Any:

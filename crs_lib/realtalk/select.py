@@ -15,7 +15,8 @@ _PREVIEWED, _NODES = 3, 5
 
 
 Selection = Annotated[
-    Literal["coverage", "preview"], Field(description="how kept messages are chosen; preview is the old way")
+    Literal["coverage", "preview"],
+    Field(description="how the evidence is chosen: coverage, or the old preview"),
 ]
 Distance = Annotated[float, Field(ge=0)]
 Single = Annotated[Distance, Field(description="a fact's distance below the best score, one answer")]

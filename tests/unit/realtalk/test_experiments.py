@@ -154,7 +154,7 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
 
 
 def test_a_value_of_another_type_is_named_with_its_lever():
-    with pytest.raises(InputError, match="keep takes values of type int, got 20, many"):
+    with pytest.raises(InputError, match="keep is .many.; give a whole number >= 1"):
         run_cli(realtalk.compare, "keep", "20", "many", "--data", "sample")
 
 
