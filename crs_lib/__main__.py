@@ -1,7 +1,7 @@
 """``python -m crs_lib COMMAND``: run notebooks, sweeps and the rest without leaving the terminal.
 
-A command is one row of ``COMMANDS`` and one function that fills an argparse parser and sets ``do``;
-its module is imported only when the command is used.
+A command is one row of ``COMMANDS`` and one function that fills an argparse parser and sets ``do``. The
+function's module is imported when the command is used.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from crs_lib.core.errors import InputError, RunError
 
 
 class Command(NamedTuple):
-    """A command's name, its line in the help, and ``module:function`` of what fills its parser."""
+    """One command: its name, its line of help, and the ``module:function`` that fills its parser."""
 
     name: str
     help: str
@@ -53,7 +53,7 @@ COMMANDS = (
 
 
 def parser(chosen: str = "") -> argparse.ArgumentParser:
-    """The parser of all commands; only the chosen one's own arguments are loaded."""
+    """The parser of all commands, with the arguments of the chosen command only."""
     main = argparse.ArgumentParser(prog="python -m crs_lib", description=__doc__.split("\n", 1)[0])
     commands = main.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for command in COMMANDS:
@@ -64,16 +64,17 @@ def parser(chosen: str = "") -> argparse.ArgumentParser:
 
 
 def load(command: Command) -> Callable[[argparse.ArgumentParser], None]:
-    """The function that adds a command's arguments and sets ``do``, imported now."""
+    """Imports and returns the function that adds a command's arguments and sets ``do``."""
     module, _, function = command.target.partition(":")
     found: Callable[[argparse.ArgumentParser], None] = getattr(importlib.import_module(module), function)
     return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; 0 when it went well, 2 for an error that the user can mend, 130 after Ctrl-C.
+    """Run a command and return its exit code.
 
-    141, without a word, where the reader of the output went away (``| head``), as shells report SIGPIPE.
+    0: success; 2: an error that the user can mend; 130: stopped by Ctrl-C; 141 (SIGPIPE), without a message:
+    the reader of the output went away, as in ``| head``.
     """
     given = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -81,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         arguments.do(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
-        if _heard():  # another pipe than our output
+        if _output_is_read():  # another pipe than standard output broke
             raise
         return 141
     except (InputError, RunError) as error:
@@ -93,8 +94,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _heard() -> bool:
-    """Whether somebody still reads our output; if not, it goes nowhere from now on."""
+def _output_is_read() -> bool:
+    """Whether standard output still has a reader; if not, further output goes to the null device."""
     output = sys.stdout.fileno()
     poll = select.poll()
     poll.register(output)

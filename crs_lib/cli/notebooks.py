@@ -1,4 +1,4 @@
-"""The commands about notebooks. Each function adds one command's arguments and says what it does."""
+"""The commands about notebooks: run, params, sweep, refresh, figures, thesis."""
 
 import importlib
 from argparse import ArgumentParser, Namespace
@@ -37,7 +37,7 @@ def _run(arguments: Namespace) -> None:
 
 
 def given_values(notebook: str, pairs: list[list[str]], file: str | None) -> dict[str, Any]:
-    """The parameters of a command line, each read as the type that the notebook declares."""
+    """The parameters of a command line, each read as the type declared in the notebook."""
     declared = {parameter.name: parameter for parameter in notebooks.parameters_of(notebook)}
     values = _yaml(file) if file else {}
     for name, text in pairs:
@@ -112,7 +112,7 @@ READERS = {
 
 
 def _figures(study: str, run: str, only: str | None = None) -> None:
-    """Draw the run; a figure without data is one line that says what it lacks."""
+    """Draw the figures of a run; for a figure without data print one line that says what is missing."""
     from crs_lib import figures
 
     for one in [study] if study else _studies(run, only):

@@ -1,4 +1,4 @@
-"""Before a chain of notebooks: whether every model that any of them will ask is there, said at once."""
+"""The check before a chain of notebooks: every model that any of them will call must be there."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -15,11 +15,11 @@ from crs_lib.simulate.config import STUDY, SimulateConfig
 
 
 def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Ask for every model of these notebooks, given by name with their parameters, each once.
+    """Check once that every model of these notebooks, given as (name, parameters), can be reached.
 
-    Recommenders and user of ``03_simulate``, judges of ``04_evaluate``; other notebooks ask no model. What
-    is finished already needs none, and where no model takes part nothing is asked. Raises one RunError that
-    lists all that is missing, and InputError for settings that cannot be.
+    Models are the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished
+    stage needs no model, and without models no server is contacted. Raises one RunError that lists every
+    missing model, and InputError for invalid settings.
     """
     asked: dict[str, Need] = {}
     catalogs: dict[str, Catalog] = {}

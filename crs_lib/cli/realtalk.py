@@ -1,4 +1,4 @@
-"""``realtalk-predict`` and ``realtalk-evaluate``: the study from the command line."""
+"""The RealTalk commands: predict, evaluate, ladder and compare."""
 
 import logging
 import time
@@ -48,7 +48,7 @@ def _predict(arguments: Namespace) -> None:
 
 
 def made_with(encoder: str, rankers: Sequence[str], arguments: Namespace) -> list[str]:
-    """What answered, and for what ``auto`` fell back to, how to get the better one."""
+    """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
     lines = [f"encoder: {encoder}; ranker: {', '.join(rankers)}"]
     if arguments.encoder == "auto" and encoder != "minilm":
         lines.append(

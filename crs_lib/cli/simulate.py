@@ -1,4 +1,4 @@
-"""The commands about batches without a notebook: one machine, a part of a run, or a cluster."""
+"""``simulate`` and ``merge``: batches without a notebook, on one machine, in shards or on a cluster."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -26,7 +26,7 @@ def add_values(parser: ArgumentParser) -> None:
 
 
 def cells(arguments: Namespace) -> list[dict[str, Any]]:
-    """The parameters of each run that was asked for, checked against the notebooks that take them."""
+    """The parameters of each run, checked against the notebooks that take them."""
     given = commands.given_values(NOTEBOOK, arguments.values, arguments.file)
     if not arguments.sweep:
         return [parameters.check(notebooks.parameters_of(NOTEBOOK), given, NOTEBOOK)]
@@ -36,7 +36,7 @@ def cells(arguments: Namespace) -> list[dict[str, Any]]:
 
 
 def of_simulate(cell: dict[str, Any]) -> dict[str, Any]:
-    """Those of the parameters that 03_simulate takes."""
+    """The parameters of a cell that 03_simulate takes."""
     return sweeps.Sweep.values_for(cell, notebooks.find(NOTEBOOK))
 
 

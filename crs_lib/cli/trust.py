@@ -1,4 +1,4 @@
-"""``gate`` and ``sensitivity``: what a metric must show, and how far a ranking hangs on choices."""
+"""``gate``, ``sensitivity`` and ``score-human``: whether metrics can be trusted."""
 
 import json
 from argparse import ArgumentParser, Namespace

@@ -1,1 +1,1 @@
-"""What every room stands on: errors, paths, randomness, registries, text, dialogues and tables."""
+"""The ground floor: errors, paths, random streams, registries, configs, text, dialogues and tables."""

@@ -1,9 +1,9 @@
-"""The two errors a user can meet on purpose; the command line prints them without a traceback."""
+"""The two errors that a user may meet; the command line prints them without a traceback."""
 
 
 class InputError(ValueError):
-    """Something given is not what was expected: says what was given, what was expected, what to do."""
+    """A value is not as expected; the text says what was given, what is expected and what to do."""
 
 
 class RunError(RuntimeError):
-    """A run cannot start, go on or be read; nothing was written over."""
+    """A run cannot start, continue or be read. No file of the run was overwritten."""

@@ -1,4 +1,4 @@
-"""The only place that knows folders; CRS_DATA, CRS_RESULTS, CRS_FIGURES and CRS_MIRROR move them."""
+"""Every folder of the project; CRS_DATA, CRS_RESULTS, CRS_FIGURES and CRS_MIRROR set other ones."""
 
 import os
 import re
@@ -52,9 +52,9 @@ def notebooks() -> Path:
 
 
 def run_name(run: str) -> str:
-    """The name of a run itself, where it is a plain file name.
+    """The name of a run, unchanged.
 
-    Raises InputError for a name that would leave its folder or that a file system refuses.
+    Raises InputError for a name that is no plain file name.
     """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", run):
         raise InputError(
@@ -80,7 +80,7 @@ def slug(name: str) -> str:
 
 
 def shown(path: Path) -> str:
-    """The path as a reader should see it: relative to the repository where it lies inside it."""
+    """The path for messages: relative to the repository if it lies inside, else as it is."""
     try:
         return path.resolve().relative_to(ROOT).as_posix()
     except ValueError:

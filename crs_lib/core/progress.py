@@ -1,7 +1,7 @@
-"""One progress bar for every long job: shown to a person who watches, never written into a notebook.
+"""Progress bars of long jobs, for a person who watches; never part of a stored notebook.
 
-A bar is drawn in a terminal, in a live JupyterLab, and, while the command line runs a notebook, in the
-terminal that the command was typed in. Everywhere else (nbval, papermill, pipes, log files) there is none.
+A bar is drawn in a terminal and in a live JupyterLab. While the command line runs a notebook, the bar is
+drawn in the terminal of the command. Under nbval and papermill, in pipes and in log files there is no bar.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ OFF = "off"
 
 
 class Bar(Protocol):
-    """What a job tells its progress to."""
+    """Receives the progress of a job."""
 
     def update(self, n: float = 1) -> bool | None: ...
 

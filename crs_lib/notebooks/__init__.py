@@ -1,4 +1,4 @@
-"""Notebooks run strictly: parameters checked, kernels fresh, grids resumed, rules kept."""
+"""Notebooks as programs: checked parameters, fresh kernels, sweeps that continue, rules."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""Run one notebook file in a fresh kernel of this very environment, through papermill."""
+"""One notebook file executed by papermill in a fresh kernel of the running environment."""
 
 import asyncio
 import contextlib
@@ -30,15 +30,15 @@ def execute(
 ) -> None:
     """Run ``source`` with these parameters and write the executed notebook to ``out``.
 
-    ``variables`` are added to the kernel's environment, ``folder`` is where it works (None: where we are).
-    A failing cell raises InputError or RunError with one plain text; the notebook as far as it came then
-    lies beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched. Values are
-    injected as they are: check them first.
+    ``variables`` are added to the kernel's environment; ``folder`` is the kernel's working folder (None: the
+    current one). A failing cell raises InputError or RunError with one plain text. The notebook up to that
+    cell is then stored beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched.
+    ``values`` are not checked here.
     """
     import papermill
     from nbclient.exceptions import DeadKernelError
 
-    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised too, and told below
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised as well
     failed = out.with_name(f"{out.stem}.failed.ipynb")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -67,12 +67,12 @@ def execute(
 
 
 def _literal(path: Path) -> str:
-    """The path as papermill must be given it: it reads braces as names of parameters."""
+    """The path with doubled braces: papermill reads single braces as names of parameters."""
     return str(path).replace("{", "{{").replace("}", "}}")
 
 
 def _environment(settings: str, variables: Mapping[str, str] | None) -> dict[str, str]:
-    """The kernel's environment: ours, the package's folder first, and no personal settings."""
+    """The kernel's environment: this process's, plus the package on the path, without personal settings."""
     plain = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
     found = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     return {
@@ -87,13 +87,13 @@ def _environment(settings: str, variables: Mapping[str, str] | None) -> dict[str
 
 
 def _kernel_of_this_environment(environment: dict[str, str]) -> "type[AsyncKernelManager]":
-    """A manager whose ``python3`` is this interpreter, whatever kernels of that name others installed."""
+    """A kernel manager whose ``python3`` is this interpreter; installed kernels of that name are ignored."""
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
     from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-    def tell(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Errors that nobody waits for; after Ctrl-C nbclient's forgotten cell is interrupted, or dead."""
+    def handle_unawaited(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report errors of abandoned tasks, except that of the cell that Ctrl-C interrupted."""
         if not isinstance(context.get("exception"), CellExecutionError | DeadKernelError):
             loop.default_exception_handler(context)
 
@@ -102,14 +102,14 @@ def _kernel_of_this_environment(environment: dict[str, str]) -> "type[AsyncKerne
             super().__init__(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]), **options)
 
         async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
-            asyncio.get_running_loop().set_exception_handler(tell)
+            asyncio.get_running_loop().set_exception_handler(handle_unawaited)
             await super().start_kernel(**{**options, "env": environment})
 
     return OwnKernel
 
 
 def _plain(error: Any, source: Path, out: Path) -> InputError | RunError:
-    """The failing cell's error as one plain text that names the notebook and where it is kept."""
+    """The failing cell's error as one plain text with the notebook's name and where the notebook is kept."""
     kept = f"(the notebook as far as it came: {paths.shown(out)})"
     if error.ename == "InputError":
         return InputError(f"{source.stem}: {error.evalue}\n{kept}")
@@ -121,7 +121,7 @@ def _plain(error: Any, source: Path, out: Path) -> InputError | RunError:
 
 
 def _failing_line(error: Any) -> str:
-    """The line of the cell at which it failed, where the traceback shows it with an arrow."""
+    """The line of the cell that failed, if the traceback marks one with an arrow."""
     with contextlib.suppress(StopIteration):
         lines = _COLOUR.sub("", "\n".join(error.traceback)).splitlines()
         arrow = next(line for line in lines if re.match(r"-+> \d+ ", line))

@@ -1,7 +1,7 @@
-"""The parameters of a notebook: read from its tagged cell, and values for them checked before a run.
+"""The parameters of a notebook, read from the tagged cell, and the check of values before a run.
 
-The cell holds lines ``name: type = literal  # help``, nothing else. It is read as Python (``ast``), so
-an unusual annotation or a ``#`` inside a text is understood, which papermill's own reader does not.
+The cell holds lines ``name: type = literal  # help`` and nothing else. The lines are parsed as Python
+(``ast``): papermill's own reader does not understand a ``#`` inside a text.
 """
 
 import ast
@@ -43,7 +43,7 @@ class Parameter:
 
     @property
     def inner(self) -> str | None:
-        """What the items of a list, or the values of a dict, must be; None where anything may stand."""
+        """The type of a list's items or a dict's values; None where any type is allowed."""
         inside = self.annotation.partition("[")[2].rstrip("]").rpartition(",")[2].strip()
         return inside if inside in TYPES else None
 
@@ -93,10 +93,10 @@ def _parameter(line: ast.stmt, comments: Mapping[int, str], source: str) -> Para
 
 
 def checked(parameter: Parameter, value: object) -> Any:
-    """The value as the parameter's type; a whole number is accepted for a float, nothing else is bent.
+    """The value, checked against the parameter's type; a whole number given for a float becomes a float.
 
-    Raises InputError saying what was given and what was expected; numbers must be finite, and lists and
-    objects may hold only what JSON holds. An address that could hold a password or a key is refused unshown.
+    Numbers must be finite; lists and objects may hold only what JSON holds. Raises InputError with the value
+    and the expected type. An address that could hold a password or a key is refused and not shown.
     """
     if _may_hold_secret(value):
         raise InputError(
@@ -118,14 +118,14 @@ def checked(parameter: Parameter, value: object) -> Any:
 
 
 def _is(kind: type, value: object) -> bool:
-    """Like isinstance, but true and false are no numbers, and a whole number does for a float."""
+    """Like isinstance, but a bool is not a number, and an int counts as a float."""
     if isinstance(value, bool):
         return kind in (bool, object)
     return isinstance(value, int | float) if kind is float else isinstance(value, kind)
 
 
 def _may_hold_secret(value: object, name: str = "") -> bool:
-    """Whether an address in a value has a user part or a query; ``name`` is the key under which it stands."""
+    """Whether an address in a value has a user part or a query; ``name`` is the key of the value."""
     if isinstance(value, dict):
         return any(_may_hold_secret(item, str(key)) for key, item in value.items())
     if isinstance(value, list):
@@ -159,7 +159,7 @@ def check(parameters: list[Parameter], given: Mapping[str, object], source: str)
 
 
 def from_text(parameter: Parameter, text: str) -> Any:
-    """A value typed on the command line, read as the parameter's type: ``007`` stays a text for a text.
+    """A value from the command line, read as the parameter's type: for a text, ``007`` stays a text.
 
     Lists are JSON or parts between commas, objects are JSON, truth is ``true`` or ``false``.
     """
@@ -178,7 +178,7 @@ def from_text(parameter: Parameter, text: str) -> Any:
 
 
 def help_text(parameters: list[Parameter], source: str) -> str:
-    """What ``python -m crs_lib params NOTEBOOK`` prints: one parameter a line, with its default."""
+    """The output of ``python -m crs_lib params NOTEBOOK``: one parameter a line, with its default."""
     width = max((len(f"{p.name} ({p.annotation})") for p in parameters), default=0)
     lines = [
         f"  {f'{p.name} ({p.annotation})':<{width}}  {p.help} [{json.dumps(p.default, ensure_ascii=False)}]"

@@ -1,6 +1,6 @@
-"""The rules that every committed notebook keeps (docs/decisions/0003-notebooks.md), checked on the file.
+"""The rules for committed notebooks (docs/decisions/0003-notebooks.md), checked on the stored file.
 
-Nothing is run: ``rules(path)`` reads cells and stored outputs and returns a list of what is wrong.
+``rules(path)`` reads cells and stored outputs, executes nothing, and returns a list of broken rules.
 """
 
 import ast

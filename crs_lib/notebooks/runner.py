@@ -1,4 +1,4 @@
-"""Notebooks: how each one begins, how one is run with other parameters, how the committed ones are kept.
+"""The start of each notebook, runs with other parameters, and the refresh of the committed notebooks.
 
 ``run`` is papermill made strict: an unknown or mistyped parameter is an error before anything starts.
 """
@@ -28,10 +28,11 @@ _CHANGES = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, Import
 
 
 def begin() -> None:
-    """Call once, after the imports: one look for figures and tables, and no silent trouble.
+    """Set the display of figures and tables and make warnings errors. Call once, after the imports.
 
-    Numbers show three decimals; a warning is an error, except where a library warns about itself; our
-    own errors show their text without a traceback. Raises RunError in a kernel of another environment.
+    Numbers show three decimals. A warning is an error, except a library's warning about its own code.
+    InputError and RunError show their text without a traceback. Raises RunError in a kernel of another
+    environment.
     """
     _same_environment()
     warnings.resetwarnings()
@@ -104,12 +105,12 @@ def committed() -> list[Path]:
 
 
 def study(notebook: Path) -> str:
-    """The study that a notebook belongs to, by the tens digit of its number; ``other`` without one."""
+    """The study of a notebook, from the tens digit of its number; ``other`` for a name without a number."""
     return _STUDIES.get(notebook.name[0], "other") if notebook.name[:2].isdigit() else "other"
 
 
 def parameters_of(notebook: str | Path) -> list[Parameter]:
-    """The parameters that a notebook takes, in order; none where it has no cell tagged so."""
+    """The parameters of a notebook, in order; none without a cell tagged ``parameters``."""
     path = find(notebook)
     cells = cells_tagged(load(path), "parameters")
     return notebook_parameters.read(cells[0].source, path.stem) if cells else []
@@ -118,11 +119,11 @@ def parameters_of(notebook: str | Path) -> list[Parameter]:
 def run(
     notebook: str | Path, parameters: Mapping[str, object] | None = None, out: str | Path | None = None
 ) -> Path:
-    """Run a notebook with these parameters in a fresh kernel; returns where the executed one lies.
+    """Run a notebook with these parameters in a fresh kernel; returns the path of the executed notebook.
 
-    That is ``results/<study>/<run>/notebooks/<notebook>.ipynb`` unless ``out`` says otherwise. Raises
+    The path is ``results/<study>/<run>/notebooks/<notebook>.ipynb`` unless ``out`` names another. Raises
     InputError for an unknown notebook, an unknown parameter or a value of another type, before anything
-    runs; InputError or RunError with the text of the cell that failed, and then keeps the notebook.
+    runs; InputError or RunError with the text of the cell that failed. A failed notebook is kept.
     """
     source = find(notebook)
     declared = parameters_of(source)
@@ -137,7 +138,7 @@ def run(
 
 
 def output(source: Path, values: Mapping[str, Any]) -> Path:
-    """Where the executed notebook of a run lies."""
+    """The path of the executed notebook of a run."""
     name = values.get("run")
     folder = paths.run_folder(study(source), name) if name else paths.results() / study(source)
     return folder / "notebooks" / source.name
@@ -146,10 +147,10 @@ def output(source: Path, values: Mapping[str, Any]) -> Path:
 def refresh(names: Sequence[str | Path] = ()) -> list[Path]:
     """Run notebooks with their defaults and rewrite them in place; returns the files that changed.
 
-    Without names all of the repository's. The notebooks of a study run in order over one temporary
-    results folder, the ones before a named one included, so nothing of yours is read or touched; each
-    is written only when all of its study ran. The same code gives the same bytes. Raises RunError
-    listing the rules of the design that a refreshed notebook breaks.
+    Without names, all notebooks of the repository. The notebooks of a study run in order over a temporary
+    results folder, including those before a named one, so no results of the user are read or changed. A
+    notebook is written only when all of its study ran. The same code gives the same bytes. Raises RunError
+    with the rules that a refreshed notebook breaks.
     """
     chosen = sorted({find(name) for name in names} if names else {path.resolve() for path in committed()})
     changed: list[Path] = []
@@ -167,7 +168,7 @@ def refresh(names: Sequence[str | Path] = ()) -> list[Path]:
 
 
 def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
-    """The new text of each wanted notebook, after a run of its study as far as needed."""
+    """The new text of each wanted notebook, after running its study up to the last wanted one."""
     line = [path for path in sorted(folder.glob("*.ipynb")) if study(path) == group and path <= wanted[-1]]
     if group == "other":  # no pipeline: each stands for itself
         line = list(wanted)
@@ -183,7 +184,7 @@ def _fresh(folder: Path, group: str, wanted: Sequence[Path]) -> dict[Path, str]:
 
 
 def clean(notebook: Any) -> str:
-    """The notebook as it is committed: counts from 1, pieces of printed text joined, nothing volatile."""
+    """The notebook as committed: counts from 1, neighbouring printed outputs joined, no volatile metadata."""
     import nbformat
 
     book = copy.deepcopy(notebook)
@@ -203,7 +204,7 @@ def clean(notebook: Any) -> str:
 
 
 def _joined(outputs: Sequence[Any]) -> list[Any]:
-    """Outputs with neighbouring pieces of one stream made one: where they split depends on timing."""
+    """Outputs with neighbouring pieces of a stream joined; how a stream is split depends on timing."""
     joined: list[Any] = []
     for item in outputs:
         last = joined[-1] if joined else None

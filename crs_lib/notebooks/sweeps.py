@@ -1,4 +1,4 @@
-"""Sweeps: the same notebooks over a grid of parameters, from one YAML file, continued where they stopped.
+"""Sweeps: notebooks over a grid of parameters, from one YAML file; a stopped sweep continues.
 
 ::
 
@@ -7,7 +7,7 @@
     grid: {seed: [1, 2, 3]}
     run: "pattern-{seed}"
 
-A parameter goes to every notebook that takes it; ``04_evaluate.llm`` is that of one notebook alone.
+A parameter goes to every notebook that takes it; ``04_evaluate.llm`` goes to that notebook alone.
 """
 
 import itertools
@@ -40,7 +40,7 @@ class Sweep:
 
     @staticmethod
     def values_for(cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
-        """The parameters of a cell that this notebook takes; what is its own goes before what all share."""
+        """The parameters of a cell that this notebook takes; its own values override the shared ones."""
         names = {parameter.name for parameter in runner.parameters_of(notebook)}
         shared = {name: value for name, value in cell.items() if name in names}
         own = f"{notebook.stem}."
@@ -48,8 +48,8 @@ class Sweep:
         return shared | alone
 
 
-class Step(NamedTuple):
-    """One notebook of one cell, its parameters, and whether a finished one is there to be kept."""
+class PlannedNotebook(NamedTuple):
+    """One notebook of one cell, its parameters, and whether a finished result of it is kept."""
 
     cell: Mapping[str, Any]
     book: Path
@@ -143,14 +143,13 @@ def run(
     say: Callable[[str], object] | None = None,
     ready: Callable[[Sequence[tuple[str, Mapping[str, Any]]]], object] | None = None,
 ) -> pd.DataFrame:
-    """Do a sweep; returns one row a run and notebook: the grid's values and done, kept or failed.
+    """Run a sweep; returns a row for each run and notebook: the grid's values and done, kept or failed.
 
-    ``say`` is told what starts, in one line. ``ready`` is told before anything starts which notebooks will
-    run and with which parameters; what it raises ends the sweep there.
+    ``say`` receives one line for each notebook that starts. ``ready`` receives all notebooks that will run,
+    with their parameters, before the first one starts; an error that ``ready`` raises ends the sweep.
 
-    A notebook that is there, finished, with the same code and parameters is kept; one that was stopped
-    is run again and continues where it was. A run that fails does not stop the others; at the end
-    a RunError with the table names the failures.
+    A finished notebook with the same code and parameters is kept; a stopped one is run again and continues.
+    A run that fails does not stop the others; at the end a RunError with the table names the failures.
     """
     sweep = read(file)
     plan = [list(_steps(cell, sweep.notebooks)) for cell in sweep.cells]
@@ -178,17 +177,17 @@ def run(
     return table
 
 
-def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[Step]:
-    """The notebooks of a cell in order; after one that must run none is kept."""
+def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[PlannedNotebook]:
+    """The notebooks of a cell in order; those after a notebook that must run are not kept."""
     kept = True
     for book in books:
         values = Sweep.values_for(cell, book)
         kept = kept and _is_finished(book, values)
-        yield Step(cell, book, values, kept)
+        yield PlannedNotebook(cell, book, values, kept)
 
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:
-    """Whether the run holds this notebook, executed to its end with this code and these parameters."""
+    """Whether the run holds this notebook, executed to the end with the same code and parameters."""
     declared: list[Parameter] = runner.parameters_of(book)
     path = runner.output(book, {p.name: p.default for p in declared} | dict(values))
     if not path.is_file():

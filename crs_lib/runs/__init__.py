@@ -1,4 +1,4 @@
-"""A run: its folder and manifest, its ledger, and many sessions done and resumed."""
+"""Runs: folder and manifest, ledger of sessions, and batches that can be resumed."""
 
 import lazy_loader
 

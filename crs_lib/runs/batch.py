@@ -1,7 +1,7 @@
-"""Many sessions: the same work in one process, several, threads or a cluster, resumed where it stopped.
+"""Batches of sessions in one process, several processes, threads or a cluster; a stopped batch continues.
 
-What a session is does not depend on who does it: workers get keys and return bodies, one process
-writes them to the ledger, in batches.
+A worker receives keys and returns bodies; one process writes the bodies to the ledger. The body of a session
+depends on its key alone, so the number and kind of workers never change a result.
 """
 
 import gc
@@ -46,14 +46,14 @@ def run(
     progress: bool = True,
     label: str = "sessions",
 ) -> int:
-    """Do every session of ``keys`` that the ledger does not have; returns how many were done now.
+    """Make every session of ``keys`` that the ledger lacks; returns the number of sessions made now.
 
     ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both
-    must be picklable. With ``threads`` the sessions share one maker in this process (work that waits for
+    must be picklable. With ``threads`` the sessions share one maker in this process (for work that waits for
     a server); with ``scheduler`` they go to a Dask cluster (``crs_lib.runs.dask``). A session that raises
-    is recorded as failed, the others go on, and at the end a RunError names the first failure; the next
-    start tries the failed ones again. Where only failures come from threads or a cluster, 20 in a row,
-    the batch gives up: the server is gone.
+    is recorded as failed and the others continue; at the end a RunError names the first failure, and the next
+    start tries the failed sessions again. A batch of threads or of a cluster stops after ``PATIENCE``
+    failures in a row: its server is gone.
     """
     done = work(
         ledger, keys, make, arguments, workers=workers, threads=threads, scheduler=scheduler, chunk=chunk,
@@ -87,7 +87,8 @@ def work(
         for batch in results:
             ledger.record(batch)
             bar.update(len(batch))
-            failing += sum(item.key not in before for item in batch)  # what failed before tells nothing new
+            # A session that failed at an earlier start says nothing about the server now.
+            failing += sum(item.key not in before for item in batch)
             failing = 0 if any(item.body is not None for item in batch) else failing
             if failing >= PATIENCE and (threads or scheduler):
                 results.close()
@@ -139,7 +140,7 @@ def _results(
     scheduler: str,
     chunk: int,
 ) -> Generator[list[Done]]:
-    """Batches of outcomes as they come."""
+    """Lists of outcomes, in the order in which the sessions finish."""
     if not todo:
         return
     if scheduler:
@@ -157,10 +158,9 @@ def _results(
 
 
 def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Iterator[list[Done]]:
-    """Sessions that share a maker; left early, it halts those under way and waits for their next step.
+    """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
 
-    What is there before them is left out of the search for garbage: it stays, and walking through a
-    catalogue holds up all sessions at once.
+    Freezes existing objects (gc.freeze): collecting the catalogue would pause every thread.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="session")
     ended = False
@@ -184,7 +184,7 @@ def _in_processes(
     workers: int,
     chunk: int,
 ) -> Iterator[list[Done]]:
-    """Chunks of sessions in processes of their own, a maker in each."""
+    """Outcomes of chunks of sessions, made in separate processes with one maker each."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, _start_worker, (make, arguments)) as pool:
         try:
@@ -197,7 +197,7 @@ def _in_processes(
 
 
 def _window(pool: Executor, do: Callable[[Any], T], parts: Iterator[Any], size: int) -> Iterator[T]:
-    """Results as they come, with at most ``size`` parts under way at once."""
+    """Results in the order in which they are ready; at most ``size`` parts are under way at once."""
     under_way: set[Future[T]] = {pool.submit(do, part) for part in islice(parts, size)}
     try:
         while under_way:
@@ -215,12 +215,12 @@ def _start_worker(make: Callable[..., SessionMaker], arguments: tuple[Any, ...])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _WORKER = make(*arguments)
-    except Exception as error:  # raised where the first sessions are asked for, with its own type
+    except Exception as error:  # raised again, with its type, when the first sessions are asked for
         _REFUSED.append(error)
 
 
 def _end_with_parent() -> None:
-    """End this worker when the process that started it is gone: a killed run leaves nothing behind."""
+    """End this worker when its parent process ends, so that a killed run leaves no process behind."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         multiprocessing.connection.wait([parent.sentinel])

@@ -1,7 +1,7 @@
-"""Sessions on a Dask cluster: the same work, retried where a worker is lost, written by one process.
+"""Sessions on a Dask cluster; a lost worker's sessions are retried, one process writes the ledger.
 
-Whoever reaches a scheduler's port can run code on its workers: a local cluster listens on this machine
-only, and an address beyond it should be ``tls://`` (certificates as Dask's own configuration names them).
+Anybody who reaches a scheduler's port can run code on its workers. A local cluster listens on this machine
+only; use ``tls://`` for any other address (Dask's configuration names the certificates).
 """
 
 import threading
@@ -73,9 +73,9 @@ def results(
     workers: int,
     chunk: int,
 ) -> Generator[list[Done]]:
-    """Batches of outcomes as they come; two tasks a thread of the cluster are under way at once.
+    """Lists of outcomes, in the order in which tasks finish; two tasks a thread are under way at once.
 
-    A task whose worker dies goes to another one; after the third loss its sessions count as failed.
+    A task whose worker dies goes to another worker; after the third loss its sessions count as failed.
     """
     distributed = _distributed()
     with connected(scheduler, workers) as client:
@@ -100,18 +100,18 @@ def results(
 
 
 def _outcome(future: Any, part: Sequence[Key]) -> list[Done]:
-    """What a task gave; its sessions as failed where the cluster gave it up."""
+    """The outcomes of a task; all of its sessions failed if the cluster gave the task up."""
     try:
         found: list[Done] = future.result()
     except InputError:
         raise
-    except Exception as error:  # KilledWorker and what else a cluster may say
+    except Exception as error:  # KilledWorker and other errors of a cluster
         return [Done(key, None, f"{type(error).__name__}: {error}") for key in part]
     return found
 
 
 def _work(make: Callable[..., SessionMaker], arguments: tuple[Any, ...], part: Sequence[Key]) -> list[Done]:
-    """On a worker: the sessions of a task, with the one maker of this process."""
+    """The sessions of a task, made on a worker with the maker of its process."""
     address = fingerprint([make.__module__, make.__qualname__, repr(arguments)])
     with _LOCK:
         if address not in _MAKERS:
@@ -122,9 +122,9 @@ def _work(make: Callable[..., SessionMaker], arguments: tuple[Any, ...], part: S
 
 
 def on_every_machine(scheduler: str, do: Callable[[str], list[T]], argument: str) -> list[T]:
-    """What ``do(argument)`` gives on each machine of the cluster, in one list; on this one for ``local``.
+    """The rows that ``do(argument)`` returns on each machine of the cluster; on this machine for ``local``.
 
-    A machine that is gone gives nothing.
+    A machine that is gone adds no rows.
     """
     if scheduler == LOCAL:
         return do(argument)

@@ -1,7 +1,7 @@
-"""Run directories: what was asked for, what is finished, and how a killed run goes on.
+"""Run folders: the parameters of each stage, the stages that are finished, and the lock of the folder.
 
-``results/<study>/<run>/`` holds one ``ledger.sqlite`` a stage that works session by session (the only
-thing written while it runs), the files exported from it, and one ``manifest.json`` for all stages.
+``results/<study>/<run>/`` holds a ledger for each stage that works session by session (the only file that is
+written during the stage), the files exported from the ledgers, and one ``manifest.json`` for all stages.
 """
 
 import datetime as dt
@@ -25,15 +25,16 @@ _PACKAGES = (
     "crs-lib", "numpy", "pandas", "scipy", "scikit-learn", "statsmodels", "seaborn", "matplotlib",
     "papermill", "nbval", "ollama", "pyarrow",
 )  # fmt: skip
-_FREE = ("workers", "scheduler", "shard", "progress")  # how, not what: they may differ on resume
+# These change no result and may differ when a run continues.
+_FREE = ("workers", "scheduler", "shard", "progress")
 
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Hold a run's folder for this process; RunError if another one holds it.
+    """Lock a run's folder for this process.
 
-    The lock is an SQLite transaction: the system drops it with the process, also when killed. Raises
-    RunError for a folder that cannot be written, too.
+    The lock is an SQLite transaction, which ends with the process, also when it is killed. Raises RunError
+    for a folder that another process holds or that cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -63,7 +64,7 @@ def _unwritable(folder: Path, error: Exception) -> str:
 
 @dataclass
 class Stage:
-    """One stage of a run while it works: its folder, and what it will say in the manifest."""
+    """One stage of a run at work: its folder, and its entry in the manifest."""
 
     study: str
     run: str
@@ -74,7 +75,7 @@ class Stage:
     outputs: list[str] = field(default_factory=list)
 
     def path(self, filename: str) -> Path:
-        """Where this stage writes a file; the manifest will carry its hash."""
+        """The path of a file that this stage writes; the manifest records the file's hash."""
         if filename not in self.outputs:
             self.outputs.append(filename)
         return self.folder / filename
@@ -86,7 +87,7 @@ class Stage:
 
 
 def read_manifest(study: str, run: str) -> dict[str, Any]:
-    """The manifest of a run; an empty dict where there is none yet."""
+    """The manifest of a run; an empty dict for a run without one."""
     path = paths.run_folder(study, run) / "manifest.json"
     if not path.exists():
         return {}
@@ -118,11 +119,11 @@ def stage(
     *,
     fixed: bool = True,
 ) -> Iterator[Stage]:
-    """Work on one stage of a run: locks the folder, checks the parameters, keeps the manifest.
+    """Open one stage of a run: lock the folder, check the parameters, write the manifest.
 
-    ``inputs`` are names and hashes of what is read. With ``fixed`` a folder that holds this stage with
-    other parameters or inputs is refused (RunError naming each difference); without, the stage is
-    derived data and is made anew. On an error the manifest says "failed" and nothing is removed.
+    ``inputs`` are names and hashes of the files that the stage reads. With ``fixed``, a folder that holds
+    this stage with other parameters or inputs is refused (RunError naming each difference); without, the
+    stage is derived data and is made anew. After an error the manifest says "failed" and no file is removed.
     """
     folder = paths.run_folder(study, run)
     with only_one(folder):

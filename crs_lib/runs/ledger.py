@@ -1,4 +1,4 @@
-"""The ledger of a run: one SQLite row a session, written while the run goes on, safe to kill."""
+"""The ledger of a run: one SQLite row for each session, safe when the process is killed."""
 
 import hashlib
 import sqlite3
@@ -12,7 +12,7 @@ from crs_lib.core.errors import RunError
 
 
 class Key(NamedTuple):
-    """What identifies a session in a run: the system's spec and the scenario's number."""
+    """The identity of a session in a run: the system's spec and the scenario's number."""
 
     system: str
     session: int
@@ -37,9 +37,9 @@ def unpack(body: bytes) -> str:
 
 
 class Ledger:
-    """One row a session: status, attempt, body, hash. Survives being killed at any moment.
+    """One row for each session: status, attempt, body, hash. A killed process damages no row.
 
-    A session is in it once (unique key); writing the same session again changes nothing.
+    The key is unique; recording a finished session again changes nothing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,11 +75,11 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """Close the file; what was recorded stays."""
+        """Close the file; recorded sessions stay."""
         self._db.close()
 
     def finished(self) -> set[Key]:
-        """The sessions that need not be done again."""
+        """The keys of the sessions that are done."""
         rows = self._query("SELECT system, session FROM sessions WHERE status = 'done'")
         return {Key(*row) for row in rows}
 
@@ -95,7 +95,7 @@ class Ledger:
         return [(Key(system, session), error) for system, session, error in rows]
 
     def tries(self) -> int:
-        """How often the session that failed most often was tried; 0 where none failed."""
+        """The largest number of attempts of a failed session; 0 if no session failed."""
         return int(
             self._query("SELECT coalesce(max(attempt), 0) FROM sessions WHERE status = 'failed'")[0][0]
         )
@@ -103,8 +103,8 @@ class Ledger:
     def record(self, batch: Iterable[Done]) -> None:
         """Store finished and failed sessions in one transaction: all of the batch or none of it.
 
-        A session that is already done keeps its first body. Raises RunError if the disk refuses; what
-        was stored before is safe and a later start continues from it.
+        A session that is already done keeps its first body. Raises RunError if the disk
+        refuses; earlier sessions are safe and a later start continues after them.
         """
         rows = [
             (
