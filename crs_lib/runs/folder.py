@@ -5,6 +5,7 @@ written during the stage), the files exported from the ledgers, and one ``manife
 """
 
 import datetime as dt
+import functools
 import importlib.metadata
 import json
 import platform
@@ -133,22 +134,16 @@ def stage(
         if fixed and before:
             _refuse_other(run, name, before, given, dict(inputs or {}))
         work = Stage(study, run, name, folder, given)
-        started = _now()
-        _write(folder, manifest, work, inputs, "running", started)
+        manifest.update(study=study, run=run, code=_code(), packages=dict(_versions()))
+        entry = {"parameters": given, "inputs": dict(inputs or {}), "counts": work.counts, "started": _now()}
+        manifest.setdefault("stages", {})[name] = entry
+        _write(manifest, work, status="running")
         try:
             yield work
         except BaseException as error:
-            _write(
-                folder,
-                manifest,
-                work,
-                inputs,
-                "failed",
-                started,
-                f"{type(error).__name__}: {error}",
-            )
+            _write(manifest, work, status="failed", error=f"{type(error).__name__}: {error}"[:2000])
             raise
-        _write(folder, manifest, work, inputs, "finished", started)
+        _write(manifest, work, status="finished")
 
 
 def _refuse_other(
@@ -173,39 +168,23 @@ def _refuse_other(
         )
 
 
-def _write(
-    folder: Path,
-    manifest: dict[str, Any],
-    work: Stage,
-    inputs: Mapping[str, str] | None,
-    status: str,
-    started: str,
-    error: str = "",
-) -> None:
-    entry: dict[str, Any] = {
-        "status": status,
-        "parameters": work.parameters,
-        "inputs": dict(inputs or {}),
-        "counts": work.counts,
-        "started": started,
-    }
-    if status != "running":
+def _write(manifest: dict[str, Any], work: Stage, **facts: str) -> None:
+    """Write the manifest with the present state of a stage; a stage that ended names its outputs' hashes."""
+    entry = manifest["stages"][work.name]
+    entry |= {**facts, "counts": work.counts}
+    if facts["status"] != "running":
+        found = {name: work.folder / name for name in sorted(work.outputs)}
         entry["ended"] = _now()
-        entry["outputs"] = {
-            name: sha256(folder / name) for name in sorted(work.outputs) if (folder / name).is_file()
-        }
-    if error:
-        entry["error"] = error[:2000]
-    manifest.update(study=work.study, run=work.run, code=_code(), packages=_versions())
-    manifest.setdefault("stages", {})[work.name] = entry
-    tables.write_json(folder / "manifest.json", manifest)
+        entry["outputs"] = {name: sha256(path) for name, path in found.items() if path.is_file()}
+    tables.write_json(work.folder / "manifest.json", manifest)
 
 
 def _now() -> str:
     return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
 
 
-def _versions() -> dict[str, str]:
+@functools.cache
+def _versions() -> Mapping[str, str]:
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
