@@ -53,6 +53,7 @@ def digest(hash_seed):
     return done.stdout.strip()
 
 
+@pytest.mark.subprocess
 def test_python_s_hash_seed_changes_nothing():
     assert len({digest("0"), digest("1")}) == 1
 

@@ -63,6 +63,7 @@ def test_interrupting_says_that_it_continues(monkeypatch, capsys):
     assert "the same command continues" in capsys.readouterr().err
 
 
+@pytest.mark.subprocess
 def test_a_reader_that_goes_away_is_no_error_to_talk_about():
     process = subprocess.Popen(
         [sys.executable, "-m", "crs_lib", "data", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -72,6 +73,7 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_about():
     assert process.wait() == 141
 
 
+@pytest.mark.subprocess
 def test_a_wrong_command_line_is_refused_by_the_real_program():
     done = command("run", "03_simualte_", "-p", "seed", "1")
     assert (done.returncode, done.stdout) == (2, "")
@@ -121,6 +123,7 @@ def _book(folder):
     return path
 
 
+@pytest.mark.subprocess
 def test_it_works_from_any_folder(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "crs_lib", "params", str(_book(tmp_path))],

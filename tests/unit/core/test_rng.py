@@ -63,6 +63,7 @@ def test_names_are_joined_without_ambiguity(one, two):
     assert stream(7, *one).integers(0, 2**63) != stream(7, *two).integers(0, 2**63)
 
 
+@pytest.mark.subprocess
 def test_another_process_with_another_hash_seed_draws_the_same():
     code = "from crs_lib.core.rng import stream; print(stream(7, 'é', 3).random(4).tolist())"
     answers = {

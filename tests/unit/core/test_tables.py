@@ -101,6 +101,7 @@ except RunError as error:
 """
 
 
+@pytest.mark.subprocess
 def test_a_full_disk_keeps_the_old_file(tmp_path):
     path = tmp_path / "x.jsonl"
     tables.write_jsonl(path, [{"a": 1}])
@@ -123,6 +124,7 @@ tables.write_jsonl(Path(sys.argv[1]), lines())
 """
 
 
+@pytest.mark.subprocess
 def test_killed_while_writing_keeps_the_old_file(tmp_path):
     path = tmp_path / "x.jsonl"
     tables.write_jsonl(path, [{"a": 1}])

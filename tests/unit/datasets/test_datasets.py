@@ -240,6 +240,7 @@ except RunError as error:
 """
 
 
+@pytest.mark.subprocess
 def test_without_space_the_message_says_so_and_nothing_is_kept(server: Server, tmp_path: Path) -> None:
     server.answers["/f.json"] = BODY
     done = subprocess.run(
@@ -251,6 +252,7 @@ def test_without_space_the_message_says_so_and_nothing_is_kept(server: Server, t
     assert left(tmp_path / "external") == []
 
 
+@pytest.mark.subprocess
 def test_a_killed_download_leaves_no_file_under_its_name(server: Server, tmp_path: Path) -> None:
     reached = threading.Event()
 

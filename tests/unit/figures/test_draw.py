@@ -35,6 +35,7 @@ def test_in_a_notebook_one_picture_is_shown_with_its_caption(monkeypatch):
     assert data["text/plain"] == figures.caption("system_overview")
 
 
+@pytest.mark.subprocess
 def test_drawing_needs_no_window_and_no_global_state():
     code = (
         "import sys; from crs_lib import figures; figures.draw('dataset_pipeline');"

@@ -63,6 +63,7 @@ def _fill(path: Path, worker: int) -> None:
     cache.close()
 
 
+@pytest.mark.subprocess
 def test_processes_share_a_file(tmp_path: Path) -> None:
     path, context = tmp_path / "c.sqlite", multiprocessing.get_context("fork")
     workers = [context.Process(target=_fill, args=(path, worker)) for worker in range(3)]

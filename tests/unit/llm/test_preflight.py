@@ -86,6 +86,7 @@ def test_addresses_that_cannot_be_used_are_refused(given: str) -> None:
     assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.subprocess
 def test_a_list_of_servers_in_the_environment_reaches_all_of_them() -> None:
     ask = "from crs_lib.llm.preflight import Need, preflight; print(len(preflight([Need('crs', 'ollama:tiny')])))"
     with OllamaServer() as one, OllamaServer() as two:

@@ -544,6 +544,7 @@ def test_every_judge_score_outside_the_scale_is_flagged(turns: int) -> None:
     assert (table["flag"] == "missing").sum() == np.isnan(plain_values).sum()
 
 
+@pytest.mark.subprocess
 @pytest.mark.external
 def test_the_order_of_reading_is_the_same_under_any_hash_seed() -> None:
     place = str(real("thesis", "logs_50turns"))

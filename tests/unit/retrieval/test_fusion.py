@@ -70,6 +70,7 @@ def test_unknown_fusion_is_named_early() -> None:
         Fused([], "strata")
 
 
+@pytest.mark.subprocess
 def test_hash_seed_changes_nothing() -> None:
     code = (
         "from crs_lib.retrieval.fusion import FUSIONS, fuse\n"

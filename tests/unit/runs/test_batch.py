@@ -17,6 +17,7 @@ from tests.helpers import jobs
 from tests.helpers.jobs import Dies, Draws, Refuses, keys
 
 JOB = Path(jobs.__file__)
+WORKERS = [1, pytest.param(2, marks=pytest.mark.subprocess)]
 
 
 def content(path, wanted):
@@ -61,7 +62,7 @@ def wait_until(condition, seconds=60):
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [*WORKERS, pytest.param(3, marks=pytest.mark.subprocess)])
 def test_sessions_do_not_depend_on_the_number_of_workers(tmp_path, workers):
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
@@ -78,7 +79,7 @@ def test_only_what_is_missing_is_done(tmp_path):
         assert ledger.counts() == {"done": 10}
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_failing_session_does_not_stop_the_others_and_is_tried_again(tmp_path, workers):
     bad = Key("echo", 2)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
@@ -90,12 +91,13 @@ def test_a_failing_session_does_not_stop_the_others_and_is_tried_again(tmp_path,
     assert content(tmp_path / "ledger.sqlite", keys(4)) == in_process(4)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_maker_that_cannot_be_made_says_so_in_its_own_words(tmp_path, workers):
     with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(InputError, match="no such catalogue"):
         batch.run(ledger, keys(2), Refuses, ("no such catalogue",), workers=workers)
 
 
+@pytest.mark.subprocess
 def test_a_worker_that_is_killed_ends_the_batch_with_advice(tmp_path):
     with (
         Ledger(tmp_path / "ledger.sqlite") as ledger,
@@ -123,6 +125,7 @@ def killed(process, path, beyond):
     return stored(path)
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("workers", [1, 2])
 def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path, workers):
     path, n = tmp_path / "ledger.sqlite", 150
@@ -143,6 +146,7 @@ def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(tmp_path, wor
     assert attempts == [(1,)]  # nothing was stored twice
 
 
+@pytest.mark.subprocess
 def test_a_full_disk_loses_nothing_and_the_next_start_goes_on(tmp_path):
     path, n = tmp_path / "ledger.sqlite", 150
     process = start(path, n, workers=2, limit=400_000)

@@ -128,6 +128,7 @@ def other_process():
     return done.stdout.strip()
 
 
+@pytest.mark.subprocess
 def test_two_processes_cannot_work_on_one_run_and_a_dead_one_does_not_block():
     with runs.stage("movies", "r1", "simulate", {"seed": 3}):
         assert "another process is working on run 'r1'" in other_process()

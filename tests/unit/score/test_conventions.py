@@ -242,6 +242,7 @@ def twice(written):
     return tables_of(written, "a", "0", "1", "1"), tables_of(written, "b", "1", "2", "2")
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_command_writes_the_same_bytes_whatever_the_hash_seed_and_threads(written, twice, name):
     first, second = (tables[name] for tables in twice)

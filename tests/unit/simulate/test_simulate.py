@@ -121,6 +121,7 @@ def test_started_again_it_changes_nothing(results, do):
     assert everything(do()) == before
 
 
+@pytest.mark.subprocess
 def test_more_workers_make_the_same_bytes(results, do):
     one = everything(do(n_sessions=4))["dialogues.jsonl"]
     two = everything(do(run="two", n_sessions=4, workers=2))["dialogues.jsonl"]
@@ -239,6 +240,7 @@ def hold(folder, held, release):
         release.wait(60)
 
 
+@pytest.mark.subprocess
 def test_a_second_process_on_one_run_is_refused(results, do):
     folder = do()
     before = everything(folder)
