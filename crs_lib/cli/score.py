@@ -15,7 +15,8 @@ from crs_lib.evaluate import choose
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
-from crs_lib.score import asking, conventions
+from crs_lib.metrics import conventions
+from crs_lib.score import asking
 from crs_lib.score.asked import AskedScorer
 
 

@@ -16,10 +16,12 @@ from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import words_of_many
 from crs_lib.evaluate import provenance
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.score import conventions, extractors
+from crs_lib.metrics import base, conventions
+from crs_lib.metrics.conventions import Convention
+from crs_lib.metrics.inputs import Text
+from crs_lib.score import extractors
 from crs_lib.score.concepts import ConceptSpace
-from crs_lib.score.conventions import Convention
-from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, BatchScorer, Scorer, Scores, Text
+from crs_lib.score.scorer import BatchScorer, Scorer, Scores
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -157,7 +159,7 @@ def _items(choice: Choice, llm: "str | LLM") -> Ready:
     embedder = extractor.embedder if extractor else ""
     inputs = _inputs(choice, catalog)
     told = provenance.of(rule, name, embedder, inputs, **choice.told())
-    return Ready(scorer, told, (*TURN_METRICS, *SESSION_METRICS))
+    return Ready(scorer, told, tuple(base.scored_names()))
 
 
 def _grounded(choice: Choice, llm: "str | LLM") -> Ready:

@@ -5,7 +5,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from crs_lib.score.conventions import Convention
+from crs_lib.metrics.conventions import Convention
 
 _PACKAGES = ("crs-lib", "numpy", "scipy", "scikit-learn")
 

@@ -18,11 +18,9 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import Choice, ItemsScorer
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.metrics import base
-from crs_lib.score import conventions
-from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS, Scores, unscored
+from crs_lib.metrics import base, conventions
+from crs_lib.score.scorer import Scores, unscored
 
-ALL_METRICS = (*TURN_METRICS, *SESSION_METRICS)
 _FILES = {
     "turns": ("turns.parquet", tables.TURNS),
     "shifts": ("shifts.parquet", tables.TURNS),
@@ -54,7 +52,11 @@ class EvaluateConfig:
         from crs_lib.thesis import grounded
         from crs_lib.thesis import legacy as thesis_legacy
 
-        given = {"items": ALL_METRICS, "grounded": grounded.METRICS, "legacy": thesis_legacy.METRICS}
+        given = {
+            "items": tuple(base.scored_names()),
+            "grounded": grounded.METRICS,
+            "legacy": thesis_legacy.METRICS,
+        }
         return given[conventions.get(self.convention).scorer]
 
     def choice(self, catalog: str, dialogues: str = "") -> Choice:

@@ -19,7 +19,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import Choice
 from crs_lib.evaluate.provenance import Provenance
 from crs_lib.metrics import base
-from crs_lib.score.scorer import SHIFT_COLUMNS, BatchScorer, Scores
+from crs_lib.score.scorer import BatchScorer, Scores, shift_columns
 
 CHUNK = 50  # dialogues scored at once
 _SCORER: list[BatchScorer] = []
@@ -99,7 +99,7 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], told: Provena
         if not sessions:
             raise InputError("there is no dialogue to score; is the log empty?")
     found = [frame for frame in shifts if len(frame)]
-    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=list(SHIFT_COLUMNS))
+    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=shift_columns())
     tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
     return pd.DataFrame(sessions)
 

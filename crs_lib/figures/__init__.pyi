@@ -1,6 +1,5 @@
-from .base import FIGURES, NoDataError
+from .base import FIGURES, TABLES, NoDataError
 from .drawing import caption, draw, make, names, redraw, why_not
-from .latex import TABLES
 
 __all__ = [
     "FIGURES",

@@ -1,18 +1,23 @@
 """The registry of figures, what each may expect of its tables, and the counts that captions name."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
+from crs_lib.metrics import base as metrics
 from crs_lib.stats import cluster_bootstrap
 
 # Each member: a function of tidy frames that returns a matplotlib Figure. Facts: ``study``, ``tables``
-# (the frames it takes, in order), ``caption`` (may name what :func:`counts` gives) and, where the stages
-# of every run do not make its data, ``made_by``: the command that does (may name {run}).
-FIGURES: Registry[Any] = Registry("figure")
+# (the frames it takes, in order), ``caption`` (may name what :func:`counts` gives), ``place`` (its number
+# in captions.md; without it the figure comes last) and, where the stages of every run do not make its data,
+# ``made_by``: the command that does (may name {run}).
+FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
+
+# Each member: a function of tidy frames that returns a LaTeX ``tabular``. Facts as those of the figures.
+TABLES: Registry[str] = Registry("table", room="crs_lib.figures")
 
 
 class NoDataError(InputError):
@@ -22,6 +27,16 @@ class NoDataError(InputError):
 def systems_of(frame: pd.DataFrame) -> list[str]:
     """The systems in the order of the table, which is the order of the run."""
     return [str(name) for name in dict.fromkeys(frame["model"])]
+
+
+def chosen(asked: Sequence[str], declared: Sequence[str], known: Collection[str]) -> list[str]:
+    """The metrics that a figure shows: those asked for, else the declared ones that its table has.
+
+    All declared ones where the table has none of them. Raises InputError for an unknown metric.
+    """
+    if asked:
+        return [metrics.get(name).name for name in asked]
+    return [name for name in declared if name in known] or list(declared)
 
 
 def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:

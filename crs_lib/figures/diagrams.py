@@ -57,6 +57,7 @@ class Board:
 
 @FIGURES.register(
     "system_overview",
+    place=1,
     study="movies",
     tables=(),
     caption="A session: a scenario fixes what the user wishes and when it changes; user and system talk turn "
@@ -107,6 +108,7 @@ _STAGES = (
 
 @FIGURES.register(
     "dataset_pipeline",
+    place=2,
     study="movies",
     tables=(),
     caption="Data flow one way through the notebooks: a later stage reads files of an earlier one and never "
@@ -143,6 +145,7 @@ _CONTROLS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "sl
 
 @FIGURES.register(
     "experimental_design",
+    place=3,
     study="movies",
     tables=(),
     caption="The paired design: every system meets the same users, so that each scenario is its own control; "

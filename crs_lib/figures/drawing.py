@@ -12,30 +12,8 @@ import pandas as pd
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.figures import (
-    cosrec,
-    diagrams,
-    latex,
-    movies_judges,
-    movies_pairs,
-    movies_scores,
-    movies_sensitivity,
-    movies_shifts,
-    movies_time,
-    movies_usage,
-    realtalk,
-    style,
-)
-from crs_lib.figures.base import FIGURES, NoDataError, counts
-from crs_lib.figures.latex import TABLES
-
-__all__ = ["FIGURES", "TABLES", "NoDataError", "caption", "draw", "make", "names", "redraw", "why_not"]
-
-# Importing them fills the registries.
-_MEMBERS = (
-    cosrec, diagrams, latex, movies_judges, movies_pairs, movies_scores, movies_sensitivity, movies_shifts,
-    movies_time, movies_usage, realtalk,
-)  # fmt: skip
+from crs_lib.figures import style
+from crs_lib.figures.base import FIGURES, TABLES, NoDataError, counts
 
 
 def names(study: str | None = None) -> list[str]:

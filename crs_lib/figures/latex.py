@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.core.registry import Registry
 from crs_lib.figures import style
-from crs_lib.figures.base import NoDataError, require, systems_of
+from crs_lib.figures.base import TABLES, NoDataError, require, systems_of
 from crs_lib.metrics import base
 from crs_lib.stats import (
     adjust,
@@ -18,13 +17,6 @@ from crs_lib.stats import (
     wilcoxon_pairs,
 )
 
-# Each member: a function of tidy frames that returns a LaTeX ``tabular``. Facts as those of the figures.
-TABLES: Registry[str] = Registry("table")
-
-MODEL_METRICS = (
-    "item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_interference_leakage",
-    "topic_adaptation_score",
-)  # fmt: skip
 _ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "−": r"$-$", "†": r"$\dagger$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--",
@@ -68,16 +60,18 @@ def p_value(p: float) -> str:
 
 @TABLES.register(
     "table_model_metrics",
+    place=1,
     study="movies",
     tables=("model_metrics",),
     caption="Mean scores by system with 95 % intervals (n = {sessions} sessions per system, scenarios "
     "resampled); arrows point to where a score is better, a dagger marks what is not valid for ranking.",
 )
-def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = MODEL_METRICS) -> str:
-    """Headline metrics by system: mean with interval."""
+def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> str:
+    """Some metrics by system: mean with interval; those that declare this table where none is named."""
     require(model_metrics, ["metric", "mean", "low", "high"])
     table = model_metrics.set_index(["model", "metric"])
-    shown = [base.get(name).name for name in metrics if name in set(model_metrics["metric"])]
+    known = set(model_metrics["metric"])
+    shown = [base.get(name).name for name in metrics or base.shown_in("table_model_metrics") if name in known]
     rows = []
     for name in systems_of(model_metrics):
         cells = [table.loc[(name, metric)] for metric in shown]
@@ -88,6 +82,7 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
 
 @TABLES.register(
     "table_pairwise",
+    place=2,
     study="movies",
     tables=("results",),
     caption="Paired comparisons of item TAS over {sessions} scenarios: mean difference with 95 % interval "
@@ -127,6 +122,7 @@ _WAIT = ("restricted_mean", "low", "high")
 
 @TABLES.register(
     "table_recovery",
+    place=3,
     study="movies",
     tables=("shifts",),
     caption="Recovery after {shifts} shifts per system: share recovered within the window of the "

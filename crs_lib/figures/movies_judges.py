@@ -20,6 +20,7 @@ _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie besi
 
 @FIGURES.register(
     "judge_scatter",
+    place=11,
     study="movies",
     tables=("results",),
     caption="Item TAS of single sessions against what judges gave them ({systems} systems, {sessions} "
@@ -94,10 +95,6 @@ def _interval(row: pd.Series) -> str:
     return f"{signed(row['correlation'])} [{signed(row['low'])}, {signed(row['high'])}]"
 
 
-COMPONENTS = (
-    "satisfaction", "item_recovery_rate", "topic_interference_leakage", "copying", "cross_coherence",
-    "context_retention", "slot_f1",
-)  # fmt: skip
 SCALE = (1, 5)  # of the judges: the rubric's lowest and highest level
 _BROKEN = {"proactiveness": "proactive-\nness", "personalization": "personal-\nization"}
 _ENDS = ("mean", "low", "high")
@@ -105,17 +102,18 @@ _ENDS = ("mean", "low", "high")
 
 @FIGURES.register(
     "component_radar",
+    place=9,
     study="movies",
     tables=("model_metrics",),
     caption="Components of the adaptation scores on their declared ranges, turned so that outward is better "
     "(“1 − L” is leakage turned round). Means with 95 % intervals along the spokes (n = {sessions} sessions "
     "per system); a spoke without a mark is not defined for that system.",
 )
-def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = COMPONENTS) -> Any:
+def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small radar per system: components scaled to [0, 1], outward is better."""
     found = {
         name: part
-        for name, part in table_of(model_metrics, metrics).items()
+        for name, part in table_of(model_metrics, metrics or base.shown_in("component_radar")).items()
         if np.isfinite([base.get(name).low, base.get(name).high]).all()
     }
     if len(found) < 3:
@@ -135,6 +133,7 @@ def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = COM
 
 @FIGURES.register(
     "judge_radar",
+    place=10,
     study="movies",
     tables=("judge_means",),
     caption="What judges say of {systems} systems, on the rubric's scale from 1 (centre) to 5 (rim). Means "

@@ -13,11 +13,6 @@ from crs_lib.figures.base import FIGURES, NoDataError, require, systems_of
 from crs_lib.metrics import base
 from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, rank_biserial
 
-RELATED = (
-    "item_tas", "satisfaction_corrected", "novelty", "topic_interference_leakage", "copying",
-    "item_recovery_rate", "topic_adaptation_score", "cross_coherence", "context_retention",
-    "topic_interference", "topic_recovery_rate", "slot_f1",
-)  # fmt: skip
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
 _DIVERGING = "RdBu"  # told apart by colour-blind readers; the printed numbers carry the grey version
 
@@ -69,6 +64,7 @@ def in_words(metric: str) -> str:
 
 @FIGURES.register(
     "correlation_heatmap",
+    place=4,
     study="movies",
     tables=("results",),
     caption="Spearman correlation of session metrics, and of judges' scores where the run has them, within "
@@ -76,9 +72,10 @@ def in_words(metric: str) -> str:
     "as correlation ({systems} systems, {sessions} sessions each). Bold: the 95 % interval (sessions "
     "resampled with all their systems) leaves out 0; empty: a metric that does not vary.",
 )
-def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = RELATED) -> Any:
+def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Rank correlations of the session metrics and of judges' scores, centred within systems."""
-    shown = [name for name in (base.get(one).name for one in metrics) if name in results]
+    declared = [base.get(name).name for name in metrics or base.shown_in("correlation_heatmap")]
+    shown = [name for name in declared if name in results]
     require(results, ["session_id", *shown], sessions=3)
     results, judged = with_judges(results)
     shown += judged
@@ -145,6 +142,7 @@ def complete(results: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 @FIGURES.register(
     "effect_matrix",
+    place=5,
     study="movies",
     tables=("results",),
     caption="Paired effect sizes of item TAS: matched rank-biserial correlation of the row's system against "
@@ -181,6 +179,7 @@ _STEP = 0.45  # height of a bar, in lines of text
 
 @FIGURES.register(
     "critical_difference",
+    place=13,
     study="movies",
     tables=("results",),
     caption="Critical-difference diagram of item TAS: mean rank of each system over {sessions} scenarios, 1 "

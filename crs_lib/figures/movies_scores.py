@@ -7,16 +7,8 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, means, require, systems_of
+from crs_lib.figures.base import FIGURES, NoDataError, chosen, means, require, systems_of
 from crs_lib.metrics import base
-
-LEADERS = ("item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score")
-BARS = (
-    "item_tas", "satisfaction_corrected", "item_recovery_rate", "satisfaction", "topic_interference_leakage",
-    "copying", "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference",
-    "topic_recovery_rate", "slot_f1",
-)  # fmt: skip
-SPREAD = ("item_tas", "satisfaction_corrected", "topic_adaptation_score")
 
 
 def table_of(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -42,17 +34,19 @@ def sessions_in_words(model_metrics: pd.DataFrame) -> str:
 
 @FIGURES.register(
     "leaderboard",
+    place=6,
     study="movies",
     tables=("model_metrics",),
     caption="Mean scores of {systems} systems, ordered by item TAS (n = {sessions} sessions per system; "
     "lines: 95 % intervals, scenarios resampled). Numbers beside a panel are ranks. Plain TAS "
     "rewards repeating the user's words; the item-grounded scores give credit only for films recommended.",
 )
-def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = LEADERS) -> Any:
-    """Systems by item TAS, with the other headline scores and their ranks beside it."""
-    found = table_of(model_metrics, metrics)
-    first = next(iter(found.values()))["mean"].sort_values(ascending=False, kind="stable")
-    order = [str(name) for name in first.index]
+def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+    """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it."""
+    found = table_of(model_metrics, metrics or base.headline())
+    first, part = next(iter(found.items()))
+    ranked = part["mean"].sort_values(ascending=base.get(first).direction == base.LOWER, kind="stable")
+    order = [str(name) for name in ranked.index]
     looks = style.looks(order)
     made, axes = style.figure(0.95 + 0.26 * len(order), 1, len(found), sharey=True)
     for panel, (metric, part) in zip(axes[0], found.items(), strict=True):
@@ -86,15 +80,16 @@ def _name_rows(axes: Any, order: Sequence[str]) -> None:
 
 @FIGURES.register(
     "metric_bars",
+    place=7,
     study="movies",
     tables=("model_metrics",),
     caption="Each metric's mean by system with its 95 % interval (n = {sessions} sessions per system, "
     "scenarios resampled). Arrows point to where a metric is better; “–” marks a metric that is not defined "
     "for a system, which is not 0.",
 )
-def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = BARS) -> Any:
+def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small bar chart per metric: mean by system with its interval."""
-    found = table_of(model_metrics, metrics)
+    found = table_of(model_metrics, metrics or base.shown_in("metric_bars"))
     order = systems_of(model_metrics)
     looks = style.looks(order)
     columns = min(3, len(found))
@@ -123,15 +118,16 @@ def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = BARS) -
 
 @FIGURES.register(
     "distributions",
+    place=8,
     study="movies",
     tables=("results",),
     caption="How the scores of single sessions spread by system (n = {sessions} sessions per system). "
     "Shapes: kernel density, cut at the smallest and largest session; a bar where all sessions score the "
     "same. Dots and lines: mean with 95 % interval.",
 )
-def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = SPREAD) -> Any:
+def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Ridges of the sessions' scores by system, with mean and interval."""
-    shown = [base.get(name).name for name in metrics]
+    shown = chosen(metrics, base.shown_in("distributions"), results.columns)
     require(results, ["session_id", *shown])
     order = systems_of(results)
     looks = style.looks(order)

@@ -22,6 +22,7 @@ _MADE_BY = "python -m crs_lib sensitivity --run {run}"
 
 @FIGURES.register(
     "sensitivity_weights",
+    place=14,
     study="movies",
     tables=("sensitivity_weights",),
     caption="Rank stability over the weights of item TAS: Kendall's τ between the ranking of {n_systems} "
@@ -74,6 +75,7 @@ def _cells(panel: Any, cells: pd.DataFrame) -> Any:
 
 @FIGURES.register(
     "sensitivity_choices",
+    place=15,
     study="movies",
     tables=("sensitivity_choices",),
     caption="Rank stability over the choices of the convention: Kendall's τ between the ranking of "
@@ -103,6 +105,7 @@ def sensitivity_choices(table: pd.DataFrame) -> Any:
 
 @FIGURES.register(
     "sensitivity_catalogue",
+    place=16,
     study="movies",
     tables=("sensitivity_catalogue",),
     caption="Rank stability over the size of the catalogue: Kendall's τ between the ranking of {n_systems} "
@@ -165,6 +168,7 @@ _LOOKS = (("#56B4E9", "o", (0, (1, 1))), ("#0072B2", "s", "-"), ("#222222", "^",
 
 @FIGURES.register(
     "power_curve",
+    place=12,
     study="movies",
     tables=("power",),
     caption="Chance that one of the {n_contrasts} declared contrasts finds a difference by number of "

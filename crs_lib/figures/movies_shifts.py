@@ -14,6 +14,7 @@ from crs_lib.stats import bootstrap_estimates
 
 @FIGURES.register(
     "adaptation_profile",
+    place=17,
     study="movies",
     tables=("shifts",),
     caption="Share of shifts recovered within the window of the convention, by system and type of shift, "
@@ -83,6 +84,7 @@ def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
 
 @FIGURES.register(
     "concept_top",
+    place=18,
     study="movies",
     tables=("turns",),
     caption="Concepts that replies most often leave out of what the user said (missing) and name beyond it "

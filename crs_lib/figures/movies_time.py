@@ -7,24 +7,23 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, means, require, systems_of
+from crs_lib.figures.base import FIGURES, NoDataError, chosen, means, require, systems_of
 from crs_lib.metrics import base
 from crs_lib.stats import kaplan_meier
-
-SCORES = ("item_tas", "topic_adaptation_score")
 
 
 @FIGURES.register(
     "score_over_turns",
+    place=19,
     study="movies",
     tables=("turns",),
     caption="Item TAS and TAS at each turn, mean over sessions by system with 95 % bands (n = {sessions} "
     "sessions per system). Below: the share of sessions whose user shifts at that turn, the same for all "
     "systems ({shifts} shifts in all).",
 )
-def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = SCORES) -> Any:
+def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by turn and system with bands, above the share of sessions that shift there."""
-    shown = [base.get(name).name for name in metrics]
+    shown = chosen(metrics, base.shown_in("score_over_turns"), turns.columns)
     require(turns, ["session_id", "turn", "since_shift", *shown])
     made, axes = style.figure(
         0.9 + 2.1 * len(shown), len(shown) + 1, 1, sharex=True, height_ratios=[*[1.0] * len(shown), 0.3]
@@ -90,6 +89,7 @@ def around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
 
 @FIGURES.register(
     "score_around_shifts",
+    place=20,
     study="movies",
     tables=("turns",),
     caption="Scores aligned at the shift, the turn in which the user changes a wish. Mean "
@@ -97,10 +97,10 @@ def around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
     "A system that follows stays up; one that does not drops there.",
 )
 def score_around_shifts(
-    turns: pd.DataFrame, *, metrics: Sequence[str] = SCORES, before: int = 3, after: int = 4
+    turns: pd.DataFrame, *, metrics: Sequence[str] = (), before: int = 3, after: int = 4
 ) -> Any:
     """Mean score by system from three turns before a shift to four after it."""
-    shown = [base.get(name).name for name in metrics]
+    shown = chosen(metrics, base.shown_in("score_around_shifts"), turns.columns)
     require(turns, ["session_id", "turn", "since_shift", *shown])
     near = around_shifts(turns, before, after)
     if near.empty:
@@ -136,6 +136,7 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
 
 @FIGURES.register(
     "recovery_curves",
+    place=21,
     study="movies",
     tables=("shifts",),
     caption="Share of the shifts recovered (every wish met by one recommended item) within so many replies: "

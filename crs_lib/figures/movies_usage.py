@@ -14,6 +14,7 @@ _OTHER = style.Look(style.FAINT, "o", "-")  # a model that is no system: a user,
 
 @FIGURES.register(
     "tokens_and_time",
+    place=22,
     study="movies",
     tables=("llm_calls", "model_metrics"),
     caption="Tokens and time of a language model's call, by model and role: means over calls that were sent "

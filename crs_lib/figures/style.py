@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crs_lib.core import tables
-from crs_lib.metrics import base, composite, copying, grounded, overlap, recovery
-
-_DECLARE = (composite, copying, grounded, overlap, recovery)  # importing them fills the registry of metrics
+from crs_lib.metrics import base
 
 TEXT_WIDTH = 16 / 2.54  # inches: the width of the thesis's text
 SMALL, NORMAL = 8.0, 9.0  # points; nothing is printed smaller than SMALL

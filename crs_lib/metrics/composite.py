@@ -4,51 +4,14 @@ A composite is never shown without its parts. Sources: docs/metrics.md, sections
 """
 
 import math
-from dataclasses import dataclass
+import statistics
 
-from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
+from crs_lib.metrics import copying, grounded, overlap, recovery
+from crs_lib.metrics.base import HIGHER, LOWER, SESSION, TURN, metric
+from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
+from crs_lib.metrics.inputs import SessionRecord, TurnRecord
 
-_LOWEST, _HIGHEST = float("-inf"), float("inf")
 _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
-declare(
-    Metric("topic_adaptation_score", "TAS", "turn", -1, 2, HIGHER, _TAS, headline=True, gate=False),
-    Metric("item_tas", "item TAS", "turn", _LOWEST, 1, HIGHER, _ITEM, headline=True, gate=True),
-    Metric("context_adaptation_score", "CAS", "session", 0, 1, HIGHER, _CAS, gate=False),
-    Metric("tas_volatility", "volatility", "session", 0, _HIGHEST, LOWER, _TAS, gate=False),
-)
-
-
-@dataclass(frozen=True)
-class TasWeights:
-    """Weights of TAS = α·CC + β·CR − γ·I; all 1 in the thesis."""
-
-    alpha: float = 1.0
-    beta: float = 1.0
-    gamma: float = 1.0
-
-
-@dataclass(frozen=True)
-class ItemWeights:
-    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1.
-
-    γ is small enough that a random film is worth more than silence (docs/validity.md, section 1).
-    """
-
-    alpha: float = 0.6
-    beta: float = 0.4
-    gamma: float = 0.25
-    delta: float = 0.5
-
-
-@dataclass(frozen=True)
-class CasWeights:
-    """Weights of CAS: recovery, speed, little interference, cross coherence, context retention."""
-
-    recovery: float = 0.25
-    delay: float = 0.20
-    interference: float = 0.20
-    coherence: float = 0.20
-    retention: float = 0.15
 
 
 def tas(cc: float, cr: float, copying: float, weights: TasWeights, *, clip: bool = False) -> float:
@@ -104,3 +67,55 @@ def cas(
 
 def _clamp(value: float) -> float:
     return value if math.isnan(value) else max(0.0, min(1.0, value))
+
+
+@metric(
+    "topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, source=_TAS, gate=False, place=4, headline=4,
+    shown_in={
+        "turn_table": 4, "metric_bars": 7, "correlation_heatmap": 7, "distributions": 3,
+        "table_model_metrics": 5, "score_over_turns": 2, "score_around_shifts": 2,
+    },
+)  # fmt: skip
+def tas_of_turn(turn: TurnRecord) -> float:
+    """TAS of a turn under the convention's weights; see :func:`tas`."""
+    cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
+    return tas(cc, cr, turn.once(copying.interference), turn.rule.tas, clip=turn.rule.clip)
+
+
+@metric(
+    "item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=True, place=18, headline=1,
+    shown_in={
+        "turn_table": 6, "metric_bars": 1, "correlation_heatmap": 1, "distributions": 1,
+        "table_model_metrics": 1, "score_over_turns": 1, "score_around_shifts": 1,
+    },
+)  # fmt: skip
+def item_tas_of_turn(turn: TurnRecord) -> float:
+    """Item TAS of a turn under the convention's weights; see :func:`item_tas`."""
+    return item_tas(
+        turn.once(grounded.satisfaction_corrected),
+        turn.once(grounded.satisfaction_of_turn),
+        turn.once(grounded.novelty_of_turn),
+        turn.once(grounded.leakage_of_turn),
+        turn.once(copying.copying_without_values),
+        turn.rule.items,
+    )
+
+
+@metric("context_adaptation_score", "CAS", SESSION, 0, 1, HIGHER, source=_CAS, gate=False, place=6)
+def cas_of_session(session: SessionRecord) -> float:
+    """CAS of a session under the convention's weights; see :func:`cas`."""
+    return cas(
+        session.once(recovery.topic_recovery_rate),
+        session.once(recovery.avg_recovery_delay),
+        session.mean(grounded.leakage_of_turn),
+        session.mean(overlap.cross_coherence),
+        session.mean(overlap.context_retention),
+        session.rule.cas,
+    )
+
+
+@metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, source=_TAS, gate=False, place=7)
+def tas_volatility(session: SessionRecord) -> float:
+    """Standard deviation of TAS over the turns that define it, as a population; NaN where none does."""
+    known = [value for value in session.values(tas_of_turn) if not math.isnan(value)]
+    return statistics.pstdev(known) if known else math.nan

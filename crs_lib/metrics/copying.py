@@ -3,14 +3,10 @@
 from collections.abc import Sequence, Set
 
 from crs_lib.core.text import ngrams, words
-from crs_lib.metrics.base import LOWER, Metric, declare
+from crs_lib.metrics.base import LOWER, TURN, metric
+from crs_lib.metrics.inputs import Background, TurnRecord
 
 ORDERS = (3, 4)
-_PENALTY, _CLEAN = (f"copying {what} (docs/metrics.md, section 3)" for what in ("penalty", "without values"))
-declare(
-    Metric("topic_interference", "I", "turn", 0, 1, LOWER, _PENALTY, gate=False),
-    Metric("copying", "copying", "turn", 0, 1, LOWER, _CLEAN, gate=False),
-)
 
 
 def copy_ratio(reply: str, request: str, orders: Sequence[int] = ORDERS) -> float:
@@ -43,3 +39,33 @@ def copied_share(
             break
         largest = max(largest, len(shared) / len(said))
     return largest
+
+
+@metric(
+    "topic_interference", "I", TURN, 0, 1, LOWER, gate=False, place=3,
+    source="copying penalty (docs/metrics.md, section 3)",
+    shown_in={"turn_table": 3, "metric_bars": 10, "correlation_heatmap": 10},
+)  # fmt: skip
+def interference(turn: TurnRecord) -> float:
+    """I: :func:`copied_share` of the reply, in [0, 1]."""
+    return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders)
+
+
+@metric(
+    "copying", "copying", TURN, 0, 1, LOWER, gate=False, place=17,
+    source="copying without values (docs/metrics.md, section 3)",
+    shown_in={"metric_bars": 6, "correlation_heatmap": 5, "component_radar": 4},
+)  # fmt: skip
+def copying_without_values(turn: TurnRecord) -> float:
+    """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
+    known = turn.background.once(_words_of_values)
+    named = turn.user.concepts | turn.system.concepts
+    for code in named - known.keys():
+        known[code] = turn.background.concepts.key(code).split("=", 1)[1].split(" ")
+    ignore = frozenset(word for code in named for word in known[code])
+    return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders, ignore)
+
+
+def _words_of_values(background: Background) -> dict[int, list[str]]:
+    """The words of each concept's value by code, filled as concepts are met."""
+    return {}

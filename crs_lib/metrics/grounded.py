@@ -9,17 +9,10 @@ from collections.abc import Collection, Sequence, Set
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, Metric, declare
+from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, TURN, fact, metric
+from crs_lib.metrics.inputs import Background, TurnRecord
 
 _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
-_NEGATIVE = float("-inf")
-declare(
-    Metric("satisfaction", "S", "turn", 0, 1, HIGHER, _SOURCE, gate=True),
-    Metric("satisfaction_corrected", "S*", "turn", _NEGATIVE, 1, HIGHER, _SOURCE, headline=True, gate=True),
-    Metric("satisfaction_popular", "S* (popular)", "turn", _NEGATIVE, 1, HIGHER, _SOURCE, gate=True),
-    Metric("novelty", "N", "turn", 0, 1, NEITHER, _SOURCE, gate=False),
-    Metric("topic_interference_leakage", "L", "turn", 0, 1, LOWER, _SOURCE, gate=False),
-)
 
 
 def satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = True) -> float:
@@ -71,3 +64,97 @@ def share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
     if not wishes or not items:
         return 0.0
     return max(len(wishes & facts) for facts in items) / len(wishes)
+
+
+def uniform_share(background: Background) -> NDArray[np.float64]:
+    """The probability, by concept, that a recommendable item drawn with equal chances has it."""
+    return _share(background, np.ones(len(background.catalog)))
+
+
+def popular_share(background: Background) -> NDArray[np.float64]:
+    """The probability, by concept, that a recommendable item drawn by popularity has it."""
+    return _share(background, background.catalog.popularity)
+
+
+def _share(background: Background, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    catalog = background.catalog
+    weight = np.where(catalog.recommendable, weight, 0.0)
+    total = weight.sum()
+    sums = [weight[catalog.items_with(code)].sum() for code in range(len(catalog.vocabulary))]
+    shares: NDArray[np.float64] = np.array(sums) / total
+    return shares
+
+
+@fact("n_items", TURN, place=10)
+def n_items(turn: TurnRecord) -> int:
+    """The number of recommended items."""
+    return len(turn.items)
+
+
+@fact("n_wishes", TURN, place=11)
+def n_constraints(turn: TurnRecord) -> int:
+    """The number of constraints in force that the catalogue knows."""
+    return len(turn.constraints)
+
+
+@metric(
+    "satisfaction", "S", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True, place=12,
+    shown_in={"metric_bars": 4, "component_radar": 1},
+)  # fmt: skip
+def satisfaction_of_turn(turn: TurnRecord) -> float:
+    """S: :func:`satisfaction` of the constraints in force, in [0, 1]."""
+    return satisfaction(turn.constraints, turn.facts, asked=turn.asked)
+
+
+@metric(
+    "satisfaction_corrected", "S*", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True, place=13,
+    headline=2,
+    shown_in={
+        "turn_table": 5, "metric_bars": 2, "correlation_heatmap": 2, "distributions": 2,
+        "table_model_metrics": 2,
+    },
+)  # fmt: skip
+def satisfaction_corrected(turn: TurnRecord) -> float:
+    """S*: S beyond a uniform draw, at most 1; see :func:`beyond_chance`."""
+    expected = expected_satisfaction(turn.constraints, turn.background.once(uniform_share))
+    return beyond_chance(turn.once(satisfaction_of_turn), expected)
+
+
+@metric(
+    "satisfaction_popular", "S* (popular)", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True, place=14
+)
+def satisfaction_popular(turn: TurnRecord) -> float:
+    """S beyond a draw by popularity, at most 1; see :func:`beyond_chance`."""
+    expected = expected_satisfaction(turn.constraints, turn.background.once(popular_share))
+    return beyond_chance(turn.once(satisfaction_of_turn), expected)
+
+
+@metric(
+    "novelty", "N", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False, place=15,
+    shown_in={"correlation_heatmap": 3},
+)  # fmt: skip
+def novelty_of_turn(turn: TurnRecord) -> float:
+    """N: :func:`novelty` of the recommended items, in [0, 1]."""
+    return novelty(turn.items, turn.seen)
+
+
+@metric(
+    "topic_interference_leakage", "L", TURN, 0, 1, LOWER, source=_SOURCE, gate=False, place=16,
+    shown_in={
+        "metric_bars": 5, "correlation_heatmap": 4, "table_model_metrics": 4, "component_radar": 3,
+    },
+)  # fmt: skip
+def leakage_of_turn(turn: TurnRecord) -> float:
+    """L: :func:`leakage` of what was given up or excluded, in [0, 1]."""
+    return leakage(turn.facts, turn.constraints, turn.dropped)
+
+
+def best_share(turn: TurnRecord) -> float:
+    """The largest share of the constraints that one item without an excluded value meets, in [0, 1]."""
+    return share_met(turn.constraints, [facts for facts in turn.facts if not facts & turn.exclusions])
+
+
+@fact("n_hallucinated_titles", TURN, place=19)
+def n_hallucinated_titles(turn: TurnRecord) -> int:
+    """The number of titles outside the catalogue that the log counts in the reply."""
+    return len(turn.pair.system.meta.get("hallucinated_titles") or ())

@@ -1,23 +1,14 @@
-"""Overlap of two concept sets: Jaccard (CC), idf cosine (CR), what is missing, what was added."""
+"""Overlap of two concept sets: Jaccard (CC), idf cosine (CR), concepts missing and added, slot agreement."""
 
 import math
 from collections.abc import Mapping, Sequence, Set
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, Metric, declare
+from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, TURN, fact, metric
+from crs_lib.metrics.inputs import Background, TurnRecord
 
-EMPTY_RULES = ("skip", "zero", "one")
-_SOURCE = "concept overlap (docs/metrics.md, section 2)"
-declare(
-    Metric("cross_coherence", "CC", "turn", 0, 1, HIGHER, _SOURCE, gate=False),
-    Metric("context_retention", "CR", "turn", 0, 1, HIGHER, _SOURCE, gate=False),
-    Metric("missing_concepts", "missing", "turn", 0, float("inf"), LOWER, _SOURCE),
-    Metric("hallucinated_concepts", "added", "turn", 0, float("inf"), NEITHER, _SOURCE),
-    Metric("slot_precision", "slot P", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline", gate=False),
-    Metric("slot_recall", "slot R", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline", gate=False),
-    Metric("slot_f1", "slot F1", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline", gate=False),
-    Metric("slot_joint", "joint", "turn", 0, 1, HIGHER, "dialogue-state tracking baseline", gate=False),
-)
+BOTH_EMPTY = "no concept on either side"
+_OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
 
 
 def jaccard(user: Set[int], system: Set[int], *, empty: str = "skip") -> float:
@@ -50,18 +41,6 @@ def idf_cosine(
     return dot / math.sqrt(norms)
 
 
-class Difference(NamedTuple):
-    """Concepts of the user that the reply lacks, and concepts that only the reply has; sorted codes."""
-
-    missing: list[int]
-    hallucinated: list[int]
-
-
-def difference(user: Set[int], system: Set[int]) -> Difference:
-    """What a reply left out and what it brought in, as sorted codes."""
-    return Difference(sorted(user - system), sorted(system - user))
-
-
 class Agreement(NamedTuple):
     """Precision, recall and F1 of predicted concepts in [0, 1], and whether the sets are equal."""
 
@@ -81,3 +60,82 @@ def agreement(gold: Set[int], predicted: Set[int]) -> Agreement:
     recall = shared / len(gold) if gold else 1.0
     f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
     return Agreement(precision, recall, f1, float(gold == predicted))
+
+
+def _idf(background: Background) -> list[float]:
+    weights: list[float] = background.concepts.idf.tolist()
+    return weights
+
+
+@metric(
+    "cross_coherence", "CC", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False, place=1,
+    shown_in={"turn_table": 1, "metric_bars": 8, "correlation_heatmap": 8, "component_radar": 5},
+)  # fmt: skip
+def cross_coherence(turn: TurnRecord) -> float:
+    """CC: Jaccard overlap of the concepts of utterance and reply, in [0, 1]; see :func:`jaccard`."""
+    return jaccard(turn.user.concepts, turn.system.concepts, empty=turn.rule.empty)
+
+
+@metric(
+    "context_retention", "CR", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False, place=2,
+    shown_in={"turn_table": 2, "metric_bars": 9, "correlation_heatmap": 9, "component_radar": 6},
+)  # fmt: skip
+def context_retention(turn: TurnRecord) -> float:
+    """CR: idf cosine of the concepts of utterance and reply, in [0, 1]; see :func:`idf_cosine`."""
+    idf = turn.background.once(_idf)
+    return idf_cosine(turn.user.concepts, turn.system.concepts, idf, empty=turn.rule.empty)
+
+
+@fact("undefined", TURN, place=5)
+def undefined(turn: TurnRecord) -> str:
+    """The reason why CC is undefined; empty where it is defined."""
+    return BOTH_EMPTY if math.isnan(turn.once(cross_coherence)) else ""
+
+
+@metric("missing_concepts", "missing", TURN, 0, math.inf, LOWER, source=_OVERLAP, place=22, averaged=False)
+def missing_concepts(turn: TurnRecord) -> list[str]:
+    """The concepts of the utterance that the reply lacks, as sorted keys; the metric is their number."""
+    return turn.background.concepts.keys(turn.user.concepts - turn.system.concepts)
+
+
+@metric(
+    "hallucinated_concepts", "added", TURN, 0, math.inf, NEITHER, source=_OVERLAP, place=23, averaged=False
+)
+def hallucinated_concepts(turn: TurnRecord) -> list[str]:
+    """The concepts that only the reply names, as sorted keys; the metric is their number."""
+    return turn.background.concepts.keys(turn.system.concepts - turn.user.concepts)
+
+
+def slots(turn: TurnRecord) -> Agreement:
+    """Agreement of the reply's concepts with the logged constraints, without a log with the utterance's."""
+    return agreement(turn.constraints or turn.user.concepts, turn.system.concepts)
+
+
+_SLOT: dict[str, Any] = {"source": _SLOTS, "gate": False}
+
+
+@metric("slot_precision", "slot P", TURN, 0, 1, HIGHER, place=6, **_SLOT)
+def slot_precision(turn: TurnRecord) -> float:
+    """Precision of :func:`slots`, in [0, 1]."""
+    return turn.once(slots).precision
+
+
+@metric("slot_recall", "slot R", TURN, 0, 1, HIGHER, place=7, **_SLOT)
+def slot_recall(turn: TurnRecord) -> float:
+    """Recall of :func:`slots`, in [0, 1]."""
+    return turn.once(slots).recall
+
+
+@metric(
+    "slot_f1", "slot F1", TURN, 0, 1, HIGHER, place=8, **_SLOT,
+    shown_in={"metric_bars": 12, "correlation_heatmap": 12, "component_radar": 7},
+)  # fmt: skip
+def slot_f1(turn: TurnRecord) -> float:
+    """F1 of :func:`slots`, in [0, 1]."""
+    return turn.once(slots).f1
+
+
+@metric("slot_joint", "joint", TURN, 0, 1, HIGHER, place=9, **_SLOT)
+def slot_joint(turn: TurnRecord) -> float:
+    """1 where both sets of :func:`slots` are equal, else 0."""
+    return turn.once(slots).joint

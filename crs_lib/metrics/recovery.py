@@ -1,19 +1,14 @@
 """Recovery after shifts, as a right-censored time counted from the reply to the shift itself (0)."""
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from crs_lib.metrics.base import HIGHER, LOWER, Metric, declare
+from crs_lib.metrics import grounded, overlap
+from crs_lib.metrics.base import HIGHER, LOWER, SESSION, SHIFT, TURN, fact, metric
+from crs_lib.metrics.inputs import SessionRecord, ShiftRecord, TurnRecord
 
-_SOURCE = "recovery after shifts (docs/metrics.md, section 5)"
-declare(
-    Metric("topic_recovery_rate", "recovery (text)", "session", 0, 1, HIGHER, _SOURCE, gate=False),
-    Metric("avg_recovery_delay", "delay (text)", "session", 0, float("inf"), LOWER, _SOURCE, gate=False),
-    Metric("item_recovery_rate", "recovery", "session", 0, 1, HIGHER, _SOURCE, headline=True, gate=False),
-    Metric("item_recovery_most", "recovery (most)", "session", 0, 1, HIGHER, _SOURCE, gate=False),
-    Metric("item_recovery_delay", "delay", "session", 0, float("inf"), LOWER, _SOURCE, gate=False),
-)
+_RECOVERY: dict[str, Any] = {"source": "recovery after shifts (docs/metrics.md, section 5)", "gate": False}
 
 
 class Recovery(NamedTuple):
@@ -58,3 +53,113 @@ def mean_delay(recoveries: Sequence[Recovery]) -> float:
     """
     delays = [r.delay for r in recoveries if r.recovered]
     return sum(delays) / len(delays) if delays else math.nan
+
+
+@fact("since_shift", TURN, place=24)
+def since_shift(turn: TurnRecord) -> int | None:
+    """Turns since the last shift, 0 at the shift; None before the first."""
+    return turn.since_shift
+
+
+def met_in_text(turn: TurnRecord) -> bool:
+    """Whether the reply overlaps with the utterance as the convention's thresholds ask."""
+    rule = turn.rule
+    cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
+    return cc >= rule.recovery_cc or cr >= rule.recovery_cr
+
+
+def met_by_item(turn: TurnRecord) -> bool:
+    """Whether one recommended item meets every constraint and has no excluded value."""
+    return turn.once(grounded.best_share) == 1
+
+
+def met_by_most(turn: TurnRecord) -> bool:
+    """Whether one recommended item meets more than half of the constraints and has no excluded value."""
+    return turn.once(grounded.best_share) > 0.5
+
+
+CRITERIA: dict[str, Callable[[TurnRecord], bool]] = {
+    "text": met_in_text,
+    "item": met_by_item,
+    "most": met_by_most,
+}
+
+
+def in_window(shift: ShiftRecord) -> dict[str, Recovery]:
+    """The shift's recovery within the convention's window, by criterion."""
+    turns = shift.replies if shift.rule.within_segment else shift.rest
+    return {name: _recovery(turns, met, shift.rule.window) for name, met in CRITERIA.items()}
+
+
+def until_next(shift: ShiftRecord) -> dict[str, Recovery]:
+    """The shift's recovery until the next shift or the end, by criterion."""
+    return {name: _recovery(shift.replies, met, None) for name, met in CRITERIA.items()}
+
+
+def _recovery(turns: Sequence[TurnRecord], met: Callable[[TurnRecord], bool], window: int | None) -> Recovery:
+    return after_shifts([1], [turn.once(met) for turn in turns], window=window)[0]
+
+
+@fact("watched", SHIFT, place=1)
+def watched(shift: ShiftRecord) -> int:
+    """The number of replies until the next shift or the end."""
+    return len(shift.replies)
+
+
+def _columns(criterion: str, place: int) -> None:
+    """Register ``delay_<criterion>`` (until the next shift) and ``recovered_<criterion>`` (in the window)."""
+
+    @fact(f"delay_{criterion}", SHIFT, place=place)
+    def delay(shift: ShiftRecord) -> float:
+        return shift.once(until_next)[criterion].delay
+
+    @fact(f"recovered_{criterion}", SHIFT, place=place + 1)
+    def recovered(shift: ShiftRecord) -> bool:
+        return shift.once(in_window)[criterion].recovered
+
+
+for _place, _criterion in enumerate(CRITERIA, start=1):
+    _columns(_criterion, 2 * _place)
+
+
+def recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
+    """The recoveries of a session's shifts within the window, by one criterion ("text", "item", "most")."""
+    return [shift.once(in_window)[criterion] for shift in session.shifts]
+
+
+@metric(
+    "topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, place=1, **_RECOVERY,
+    shown_in={"metric_bars": 11, "correlation_heatmap": 11},
+)  # fmt: skip
+def topic_recovery_rate(session: SessionRecord) -> float:
+    """Share of the shifts recovered in text within the window, in [0, 1]; NaN without shifts."""
+    return rate(recoveries(session, "text"))
+
+
+@metric("avg_recovery_delay", "delay (text)", SESSION, 0, math.inf, LOWER, place=2, **_RECOVERY)
+def avg_recovery_delay(session: SessionRecord) -> float:
+    """Mean delay in turns of the shifts recovered in text; see :func:`mean_delay`."""
+    return mean_delay(recoveries(session, "text"))
+
+
+@metric(
+    "item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, place=3, headline=3, **_RECOVERY,
+    shown_in={
+        "metric_bars": 3, "correlation_heatmap": 6, "table_model_metrics": 3, "component_radar": 2,
+    },
+)  # fmt: skip
+def item_recovery_rate(session: SessionRecord) -> float:
+    """Share of the shifts recovered by an item within the window, in [0, 1]; NaN without shifts."""
+    return rate(recoveries(session, "item"))
+
+
+@metric("item_recovery_most", "recovery (most)", SESSION, 0, 1, HIGHER, place=4, **_RECOVERY)
+def item_recovery_most(session: SessionRecord) -> float:
+    """Share of the shifts after which an item meets most constraints within the window, in [0, 1]."""
+    return rate(recoveries(session, "most"))
+
+
+@metric("item_recovery_delay", "delay", SESSION, 0, math.inf, LOWER, place=5, **_RECOVERY)
+def item_recovery_delay(session: SessionRecord) -> float:
+    """Mean delay in turns of the shifts recovered by an item; see :func:`mean_delay`."""
+    return mean_delay(recoveries(session, "item"))

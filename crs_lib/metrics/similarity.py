@@ -14,12 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.metrics.base import HIGHER, NEITHER, Metric, declare
 
-declare(
-    Metric("semantic_similarity", "semantic", "turn", -1, 1, HIGHER, "sentence similarity baseline"),
-    Metric("reply_similarity", "reply", "turn", -1, 1, NEITHER, "similarity of consecutive replies"),
-)
 MAX_FEATURES = 4096
 _WORD = re.compile(r"\b\w\w+\b")
 _BREAK = "\x00"

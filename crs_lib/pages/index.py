@@ -57,7 +57,7 @@ def described(name: str) -> dict[str, Any]:
     metric = base.get(name)
     return {
         "name": name, "short": metric.short, "low": number(metric.low), "high": number(metric.high),
-        "direction": metric.direction, "source": metric.source, "headline": metric.headline,
+        "direction": metric.direction, "source": metric.source, "headline": metric.headline > 0,
     }  # fmt: skip
 
 

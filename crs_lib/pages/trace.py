@@ -16,11 +16,11 @@ from crs_lib import evaluate, runs, simulate
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.grounding.grounder import Grounder
+from crs_lib.metrics import conventions
 from crs_lib.pages.files import RunFiles, Scored
 from crs_lib.pages.index import Index
 from crs_lib.pages.page import fill, part
 from crs_lib.pages.session import SessionView, script
-from crs_lib.score import conventions
 from crs_lib.score.scorer import Scorer
 
 PAGE_SIZE = 10  # sessions in a data file

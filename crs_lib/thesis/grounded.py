@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, copying, overlap, recovery
+from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.similarity import SentenceSpace, cosines
-from crs_lib.score.conventions import Convention
 from crs_lib.score.extractors import Extractor
-from crs_lib.score.scorer import BOTH_EMPTY, Scores
+from crs_lib.score.scorer import Scores
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.summary import ALIASES, MEANS, METRICS, detail, mean_of, spread_of
 
@@ -155,7 +155,7 @@ class GroundedScorer:
             "topic_adaptation_score": tas(clip=True) if clipped else score,
             "clipped": clipped,
             "both_empty": not user and not system,
-            "undefined": BOTH_EMPTY if math.isnan(cc) else "",
+            "undefined": overlap.BOTH_EMPTY if math.isnan(cc) else "",
             "semantic_similarity": alike,
             "slot_precision": slots.precision,
             "slot_recall": slots.recall,

@@ -26,6 +26,7 @@ METRICS = (
 )  # fmt: skip
 _BASELINE = "baseline of the thesis (docs/metrics.md, section 8)"
 declare(
+    Metric("semantic_similarity", "semantic", "turn", -1, 1, HIGHER, "sentence similarity baseline"),
     Metric("recommendation_satisfaction", "rec. satisfaction", "turn", 0, 1, HIGHER, _BASELINE),
     Metric("semantic_similarity_mean", "semantic", "session", -1, 1, HIGHER, _BASELINE),
     Metric("dst_precision_mean", "DST P", "session", 0, 1, HIGHER, _BASELINE),

@@ -18,7 +18,6 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
-from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
 
 WHOLE, AFTER, BEFORE = "whole session", "after the first shift", "before the first shift"
 ABOVE, NOT_BELOW, ALIKE, RISING = "above", "not below", "alike", "rising with the dose"
@@ -128,12 +127,13 @@ def session_values(turns: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
     shifted = turns["since_shift"].notna()
     keys = ["model", "session_id"]
     parts = []
+    by_turn, of_shifts = base.scored_names(base.TURN), base.scored_names(base.SHIFT, base.SESSION)
     for scope, chosen in ((AFTER, turns[shifted]), (BEFORE, turns[~shifted])):
-        means = chosen.groupby(keys, sort=False)[list(TURN_METRICS)].mean().reset_index()
-        parts.append(means.melt(keys, TURN_METRICS, "metric", "value").assign(scope=scope))
-    whole = results[[*keys, *TURN_METRICS, *SESSION_METRICS]]
+        means = chosen.groupby(keys, sort=False)[by_turn].mean().reset_index()
+        parts.append(means.melt(keys, by_turn, "metric", "value").assign(scope=scope))
+    whole = results[[*keys, *by_turn, *of_shifts]]
     parts.append(whole.melt(keys, None, "metric", "value").assign(scope=WHOLE))
-    parts.append(whole.melt(keys, SESSION_METRICS, "metric", "value").assign(scope=AFTER))
+    parts.append(whole.melt(keys, of_shifts, "metric", "value").assign(scope=AFTER))
     frame = pd.concat(parts, ignore_index=True).astype({"value": float})
     return frame.rename(columns={"model": "system", "session_id": "scenario"})
 
@@ -214,7 +214,7 @@ def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
         passed = len(mine) - len(lost)
         mark = NOT_VALID if len(lost) else ""
         rows.append({"metric": name, "passed": passed, "asked": len(mine), "mark": mark, "failed": failed})
-    for name in (*TURN_METRICS, *SESSION_METRICS):
+    for name in base.scored_names():
         if base.get(name).direction == base.NEITHER:
             rows.append({"metric": name, "passed": 0, "asked": 0, "mark": DESCRIPTIVE, "failed": ""})
     return pd.DataFrame(rows)

@@ -13,9 +13,8 @@ from crs_lib.core.dialogue import Dialogue, Pair, Turn
 from crs_lib.core.text import fold, words
 from crs_lib.evaluate.run import score_all
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.metrics import grounded
+from crs_lib.metrics import conventions, grounded
 from crs_lib.metrics.base import HIGHER, Metric, declare
-from crs_lib.score import conventions
 from crs_lib.trust import heard
 from crs_lib.trust import heard as human_words
 

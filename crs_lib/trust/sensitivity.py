@@ -22,10 +22,8 @@ from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
 from crs_lib.figures import NoDataError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.metrics import base
-from crs_lib.metrics.composite import ItemWeights
-from crs_lib.score import conventions
-from crs_lib.score.conventions import Convention
+from crs_lib.metrics import base, conventions
+from crs_lib.metrics.conventions import Convention, ItemWeights
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import session

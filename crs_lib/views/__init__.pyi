@@ -1,6 +1,5 @@
 from .figure_tables import draw, usage
 from .movies import (
-    TURN_COLUMNS,
     batch_table,
     coverage,
     example_wishes,
@@ -34,7 +33,6 @@ from .tour import conversations, mean_scores
 from .validity import detector_figure, dose_figure, failed, human_ratings, orderings, show, verdicts
 
 __all__ = [
-    "TURN_COLUMNS",
     "assumption_table",
     "batch_table",
     "confirmatory",

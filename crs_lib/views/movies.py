@@ -14,18 +14,6 @@ from crs_lib.core.text import shorten
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base
 
-TURN_COLUMNS = (
-    "cross_coherence",
-    "context_retention",
-    "topic_interference",
-    "topic_adaptation_score",
-    "satisfaction_corrected",
-    "item_tas",
-)
-
-
-HEADLINE = ("item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score")
-
 
 def most_frequent(catalog: Catalog, field: str) -> str:
     """The value of a field that most films have; of equals the first by name."""
@@ -173,8 +161,9 @@ def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 
 def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
-    """What the turns were given: who, when, and those of the main scores that the convention gives."""
-    return turns[[c for c in ("model", "session_id", "turn", "stage", *TURN_COLUMNS) if c in turns]]
+    """The turns with their main scores: system, session, turn, stage, and each score that the run has."""
+    names = ("model", "session_id", "turn", "stage", *base.shown_in("turn_table"))
+    return turns[[name for name in names if name in turns]]
 
 
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
@@ -184,7 +173,9 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     A dagger marks the metrics that are not valid for ranking (docs/validity.md, section 1).
     """
     given = dict.fromkeys(model_metrics["metric"])
-    usual = HEADLINE if HEADLINE[0] in given else tuple(given)
+    usual = [name for name in base.headline() if name in given]
+    if base.headline()[0] not in given:
+        usual = list(given)
     names = [base.get(m).name for m in metrics or usual]
     frame = model_metrics[model_metrics["metric"].isin(names)].copy()
     frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]

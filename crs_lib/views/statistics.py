@@ -5,9 +5,9 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib import metrics
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.evaluate.run import ALL_METRICS
 from crs_lib.figures.movies_time import waiting
 from crs_lib.stats import (
     hazard_ratios,
@@ -26,9 +26,10 @@ TIMES = (0.5, 1.0, 2.0)
 
 
 def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
-    """Session scores as statistics take them: system, scenario, one column per metric."""
+    """Session scores as statistics take them: system, scenario, one column per metric that the run has."""
     frame = results.rename(columns={"model": "system", "session_id": "scenario"})
-    return frame[["system", "scenario", *ALL_METRICS]].astype(dict.fromkeys(ALL_METRICS, float))
+    names = [name for name in metrics.scored_names() if name in frame]
+    return frame[["system", "scenario", *names]].astype(dict.fromkeys(names, float))
 
 
 def plan_for(name: str, systems: Sequence[str]) -> Plan:

@@ -7,11 +7,10 @@ import pandas as pd
 from crs_lib import simulate
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.run import score_all
-from crs_lib.score.conventions import Convention
+from crs_lib.metrics.base import LOWER, get, headline
+from crs_lib.metrics.conventions import Convention
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-
-COLUMNS = ("item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score")
 
 
 def conversations(world: World, config: SimulateConfig) -> list[Dialogue]:
@@ -21,14 +20,15 @@ def conversations(world: World, config: SimulateConfig) -> list[Dialogue]:
 
 
 def mean_scores(dialogues: Sequence[Dialogue], world: World, convention: Convention) -> pd.DataFrame:
-    """Mean scores of each system, best first by item TAS: system, sessions, the four headline scores.
+    """Mean headline scores of each system with its number of sessions, best first by the first score.
 
     A session without a value is left out of a mean; a mean without any is missing.
     """
+    names = headline()
     rows = [scores.session for scores in score_all(dialogues, world.grounder, convention)]
-    frame = pd.DataFrame(rows).astype(dict.fromkeys(COLUMNS, float))
+    frame = pd.DataFrame(rows).astype(dict.fromkeys(names, float))
     grouped = frame.groupby("model", sort=False)
-    means = grouped[list(COLUMNS)].mean()
+    means = grouped[names].mean()
     means.insert(0, "sessions", grouped.size())
-    means = means.sort_values(COLUMNS[0], ascending=False, kind="stable")
+    means = means.sort_values(names[0], ascending=get(names[0]).direction == LOWER, kind="stable")
     return means.rename_axis("system").reset_index()

@@ -1,22 +1,25 @@
-"""What every declared metric must keep, and that every column we print is declared."""
+"""The promises that every metric keeps, and a made-up one of each level on its way into tables and figures."""
 
 import math
 
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, simulate
+from crs_lib import evaluate, figures, metrics, simulate, views
 from crs_lib.catalog import sources
+from crs_lib.core import tables
+from crs_lib.core.errors import InputError
+from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.metrics import base
-from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER
-from crs_lib.score import conventions
-from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
+from crs_lib.metrics import base, conventions
+from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
+from crs_lib.trust import gate
+from tests.helpers.made_up import restored
 
-OURS = (*TURN_METRICS, *SESSION_METRICS)
-EACH = pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
+OURS = base.scored_names()
+EACH = pytest.mark.parametrize("one", METRICS.values(), ids=list(METRICS))
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +36,34 @@ def scores():
 
 
 @EACH
-def test_a_metric_is_declared_whole(metric):
-    assert METRICS[metric.name] is metric
-    assert metric.low < metric.high
-    assert metric.direction in (HIGHER, LOWER, NEITHER)
-    assert metric.short
-    assert metric.source
-    assert metric.level
-    assert metric.version >= 1
+def test_a_metric_is_declared_whole(one):
+    assert METRICS[one.name] is one
+    assert one.low < one.high
+    assert one.direction in (HIGHER, LOWER, NEITHER)
+    assert one.short
+    assert one.source
+    assert one.level
+    assert one.version >= 1
+
+
+@EACH
+def test_a_metric_is_shown_only_where_something_shows_metrics(one):
+    known = {*figures.FIGURES.names(), *figures.TABLES.names(), "turn_table"}
+    assert set(one.shown_in) <= known
+    assert one.compute or not (one.shown_in or one.headline)
+
+
+@pytest.mark.parametrize("table", sorted({name for one in METRICS.values() for name in one.shown_in}))
+def test_the_metrics_of_a_table_have_places_of_their_own(table):
+    places = [one.shown_in[table] for one in METRICS.values() if table in one.shown_in]
+    assert len(set(places)) == len(places)
+
+
+@pytest.mark.parametrize("level", base.LEVELS)
+def test_columns_have_places_of_their_own(level):
+    places = [column.place for column in base.columns(level)] if level != SESSION else []
+    places += [one.place for one in base.scored(level)] if level == SESSION else []
+    assert len(set(places)) == len(places)
 
 
 def test_names_in_figures_are_told_apart():
@@ -49,29 +72,142 @@ def test_names_in_figures_are_told_apart():
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_every_metric_we_print_is_declared_at_its_level(name):
-    assert base.get(name).level == ("turn" if name in TURN_METRICS else "session")
-
-
-@pytest.mark.parametrize("name", OURS)
 def test_values_stay_in_the_declared_range(name, scores):
-    metric = base.get(name)
-    rows = [one.session for one in scores] + (
-        [row for one in scores for row in one.turns] if name in TURN_METRICS else []
-    )
+    one = base.get(name)
+    rows = [found.session for found in scores]
+    if one.level == TURN:
+        rows += [row for found in scores for row in found.turns]
     values = pd.Series([row[name] for row in rows], dtype=float)
     known = values.dropna()
     assert len(known), "no policy ever gets a value"
-    assert known.between(metric.low - 1e-9, metric.high + 1e-9).all()
+    assert known.between(one.low - 1e-9, one.high + 1e-9).all()
     assert known.map(math.isfinite).all()
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_a_metric_tells_policies_apart(name, scores):
-    frame = pd.DataFrame([one.session for one in scores])
+    frame = pd.DataFrame([found.session for found in scores])
     means = frame.groupby("model")[name].mean().dropna()
     assert means.max() - means.min() > 0.01
 
 
 def test_headlines_are_few():
-    assert 1 <= sum(METRICS[name].headline for name in OURS) <= 5
+    assert 1 <= len(base.headline()) <= 5
+    assert set(base.headline()) <= set(OURS)
+
+
+# ── made-up metrics ─────────────────────────────────────────────────────────────────────────────
+def register_three():
+    """A metric of every level, each one function."""
+
+    @metric(
+        "films_shown", "films", TURN, 0, math.inf, NEITHER, source="made up", headline=9,
+        shown_in={"turn_table": 99, "metric_bars": 99, "distributions": 99, "table_model_metrics": 99},
+    )  # fmt: skip
+    def films_shown(turn):
+        """The number of films that a reply recommends."""
+        return float(len(turn.items)) if turn.asked else math.nan
+
+    @metric("shift_answered", "answered", SHIFT, 0, 1, HIGHER, source="made up", shown_in={"metric_bars": 98})
+    def shift_answered(shift):
+        """Whether the reply to a shift meets a constraint that the shift added, 0 or 1."""
+        added = shift.replies[0].constraints - shift.before.constraints
+        return float(any(facts & added for facts in shift.replies[0].facts)) if added else math.nan
+
+    @metric("last_films", "last", SESSION, 0, math.inf, LOWER, source="made up", shown_in={"metric_bars": 97})
+    def last_films(session):
+        """The number of films in the last reply of the session."""
+        return float(len(session.turns[-1].items))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A small run scored with three made-up metrics; gone with the module."""
+    with restored(), pytest.MonkeyPatch.context() as patch:
+        register_three()
+        patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
+        patch.setenv("CRS_FIGURES", str(tmp_path_factory.mktemp("figures")))
+        systems = ("oracle", "tracker", "random", "silent")
+        config = SimulateConfig(run="made-up", systems=systems, n_sessions=2, n_turns=12)
+        simulate.simulate(config, progress=False)
+        evaluate.evaluate(EvaluateConfig(run="made-up"))
+        yield "made-up"
+
+
+MADE_UP = ("films_shown", "shift_answered", "last_films")
+
+
+def test_a_made_up_metric_is_a_column_of_its_level(run):
+    turns, shifts, results = (evaluate.read(run, name) for name in ("turns", "shifts", "results"))
+    assert list(turns.columns).index("films_shown") > list(turns.columns).index("item_tas")
+    shown = turns["films_shown"].dropna()
+    assert (shown == turns.loc[shown.index, "n_items"]).all()
+    assert turns["films_shown"].isna().any(), "turns that ask for nothing have no value"
+    assert set(shifts["shift_answered"].dropna()) <= {0.0, 1.0}
+    assert not {"films_shown", "last_films"} & set(shifts)
+    assert not {"shift_answered", "last_films"} & set(turns)
+    means = turns.groupby(["model", "session_id"], sort=False)["films_shown"].mean().to_numpy()
+    assert results["films_shown"].to_numpy() == pytest.approx(means, nan_ok=True)
+    by_shift = shifts.groupby(["model", "session_id"])["shift_answered"].mean()
+    found = results.set_index(["model", "session_id"]).loc[by_shift.index, "shift_answered"]
+    assert found.to_numpy() == pytest.approx(by_shift.to_numpy(), nan_ok=True)
+    last = turns[turns["turn"] == 12].set_index(["model", "session_id"])["n_items"]
+    keys = results.set_index(["model", "session_id"])
+    assert (keys["last_films"] == last.loc[keys.index]).all()
+
+
+def test_a_made_up_metric_has_a_mean_for_each_system(run):
+    means = evaluate.read(run, "model_metrics")
+    results = evaluate.read(run, "results")
+    assert set(MADE_UP) <= set(means["metric"])
+    assert len(means) == 4 * len(base.scored_names())
+    row = means.set_index(["model", "metric"]).loc[("oracle", "films_shown")]
+    assert row["mean"] == pytest.approx(results.loc[results["model"] == "oracle", "films_shown"].mean())
+    assert row["direction"] == NEITHER
+    record = next(iter(tables.read_jsonl(simulate.run_folder(run) / "results.jsonl")))
+    assert set(MADE_UP) <= set(record)
+    assert record["detail"]["defined_turns"]["films_shown"] <= 12
+
+
+def test_a_made_up_metric_is_in_the_tables_of_the_notebooks(run):
+    turns, means = evaluate.read(run, "turns"), evaluate.read(run, "model_metrics")
+    assert list(views.turn_table(turns))[-1] == "films_shown"
+    board = views.scoreboard(means)
+    assert list(board)[-1] == "films"
+    assert board.set_index("system").loc["silent", "films"].startswith("0.000")
+    assert set(MADE_UP) <= set(views.stats_frame(evaluate.read(run, "results")))
+    assert set(MADE_UP) <= set(metrics.describe()["metric"])
+    assert "films" in views.undefined_table(turns, ["films_shown"])
+
+
+def test_a_made_up_metric_is_drawn(run):
+    means, results = evaluate.read(run, "model_metrics"), evaluate.read(run, "results")
+    bars = figures.make("metric_bars", means)
+    titles = [panel.get_title() for panel in bars.axes]
+    assert [title for title in titles if title][-3:] == ["last ↓", "answered ↑", "films"]
+    assert figures.make("leaderboard", means).axes[-1].get_title() == "films"
+    assert figures.make("distributions", results).axes[-1].get_title() == "films"
+    assert "films" in figures.TABLES.get("table_model_metrics").make(means)
+
+
+def test_a_made_up_metric_with_a_direction_is_put_through_the_gate(run):
+    values = gate.session_values(evaluate.read(run, "turns"), evaluate.read(run, "results"))
+    assert set(MADE_UP) <= set(values["metric"])
+    assert set(values.loc[values["metric"] == "shift_answered", "scope"]) == {gate.WHOLE, gate.AFTER}
+
+
+def test_an_older_run_is_shown_without_the_metric_that_it_lacks(run):
+    lacking = evaluate.read(run, "results").drop(columns=["films_shown"])
+    means = evaluate.read(run, "model_metrics")
+    assert figures.make("distributions", lacking).axes[-1].get_title() != "films"
+    assert "films" not in views.scoreboard(means[means["metric"] != "films_shown"])
+    assert "films_shown" not in views.stats_frame(lacking)
+
+
+def test_a_name_is_taken_once_and_levels_are_known(run):
+    with pytest.raises(InputError, match="'films_shown' is declared twice"):
+        metric("films_shown", "films", TURN, 0, 1, HIGHER, source="made up")(len)
+    with pytest.raises(InputError, match="'week' is none of turn, shift, session"):
+        metric("weekly", "weekly", "week", 0, 1, HIGHER, source="made up")
+    with pytest.raises(InputError, match="'up' is none of higher is better"):
+        metric("upwards", "upwards", TURN, 0, 1, "up", source="made up")

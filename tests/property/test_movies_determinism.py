@@ -30,7 +30,7 @@ SCRIPT = """
 import hashlib, sys
 from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
-from crs_lib.score import conventions
+from crs_lib.metrics import conventions
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World

@@ -10,8 +10,8 @@ import pytest
 from crs_lib import evaluate, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.evaluate.run import ALL_METRICS, EvaluateConfig
-from crs_lib.score import conventions
+from crs_lib.evaluate.run import EvaluateConfig
+from crs_lib.metrics import base, conventions
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.thesis import legacy as thesis_legacy
 from crs_lib.views import movies as views
@@ -48,7 +48,7 @@ def test_results_are_complete_by_construction(run):
     logged = sum(len(talk.shift_turns()) for talk in simulate.dialogues("r"))
     assert len(shifts) == logged > 0
     assert set(results.columns) >= RESULT_KEYS
-    assert set(ALL_METRICS) <= set(results.columns)
+    assert set(base.scored_names()) <= set(results.columns)
 
 
 def test_missing_is_null_with_a_reason_never_zero(run):
@@ -67,7 +67,7 @@ def test_missing_is_null_with_a_reason_never_zero(run):
 def test_means_of_models_are_those_of_their_sessions(run):
     table = evaluate.read("r", "model_metrics").set_index(["model", "metric"])
     results = evaluate.read("r", "results")
-    assert len(table) == len(SYSTEMS) * len(ALL_METRICS)
+    assert len(table) == len(SYSTEMS) * len(base.scored_names())
     for (model, metric), row in table.iterrows():
         values = results.loc[results["model"] == model, metric].astype(float)
         known = values.dropna()

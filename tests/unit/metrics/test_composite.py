@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from crs_lib.metrics.composite import CasWeights, ItemWeights, TasWeights, cas, item_tas, tas
+from crs_lib.metrics.composite import cas, item_tas, tas
+from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
 
 NAN = math.nan
 

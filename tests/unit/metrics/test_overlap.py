@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import f1_score, jaccard_score, precision_score, recall_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from crs_lib.metrics.overlap import agreement, difference, idf_cosine, jaccard
+from crs_lib.metrics.overlap import agreement, idf_cosine, jaccard
 
 USER, SYSTEM = {1, 2, 3}, {2, 3, 4, 5}
 
@@ -57,11 +57,6 @@ def test_scikit_learn_agrees_on_random_sets():
         assert found.precision == pytest.approx(precision_score(a, b), abs=1e-15)
         assert found.recall == pytest.approx(recall_score(a, b), abs=1e-15)
         assert found.f1 == pytest.approx(f1_score(a, b), abs=1e-15)
-
-
-def test_difference_names_what_is_missing_and_what_is_new():
-    assert difference({7, 3, 1}, {3, 9, 8}) == ([1, 7], [8, 9])
-    assert difference(set(), set()) == ([], [])
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.judge import records as judge_records
+from crs_lib.metrics import conventions
 from crs_lib.pages import trace
 from crs_lib.pages.files import RunFiles
 from crs_lib.pages.page import Link, Mean, cell, fill, table
 from crs_lib.pages.session import SessionView, judge_notes, lean, number, pieces, script, wish_list
-from crs_lib.score import conventions
 from crs_lib.score.scorer import Scorer
 
 SYSTEMS = ("tracker", "sticky", "random")

@@ -17,7 +17,7 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import choose
-from crs_lib.score import conventions
+from crs_lib.metrics import conventions
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.grounded import ALIASES, words_of
 from crs_lib.thesis.topic_model import train

@@ -7,8 +7,7 @@ import pytest
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
-from crs_lib.score import conventions
-from crs_lib.score.scorer import SESSION_METRICS, TURN_METRICS
+from crs_lib.metrics import base, conventions
 from tests.helpers.films import grounder
 
 TEN = grounder()
@@ -239,8 +238,8 @@ def test_a_recovery_window_counts_replies_and_stops_at_the_next_shift():
 
 
 def test_every_metric_has_a_value_or_a_missing_one_in_every_row():
-    assert set(TURN_METRICS) <= set(FOUND.turns[0])
-    assert {*TURN_METRICS, *SESSION_METRICS} <= set(FOUND.session)
+    assert set(base.scored_names(base.TURN)) <= set(FOUND.turns[0])
+    assert set(base.scored_names()) <= set(FOUND.session)
 
 
 def test_an_empty_reply_text_is_scored():

@@ -93,9 +93,9 @@ def test_parts_of_a_session_are_means_over_their_turns():
     turns = pd.DataFrame(
         {"model": "oracle", "session_id": "0", "since_shift": pd.array([None, None, 0, 1], dtype="Int64")}
     )
-    turns = turns.assign(**dict.fromkeys(gate.TURN_METRICS, 0.0)).assign(item_tas=[0.2, 0.4, 1.0, None])
+    turns = turns.assign(**dict.fromkeys(base.scored_names(base.TURN), 0.0)).assign(item_tas=[0.2, 0.4, 1.0, None])
     results = pd.DataFrame([{"model": "oracle", "session_id": "0"}])
-    results = results.assign(**dict.fromkeys((*gate.TURN_METRICS, *gate.SESSION_METRICS), 0.5))
+    results = results.assign(**dict.fromkeys(base.scored_names(), 0.5))
     found = gate.session_values(turns, results).query("metric == 'item_tas'").set_index("scope")["value"]
     assert found.to_dict() == pytest.approx({BEFORE: 0.3, AFTER: 1.0, WHOLE: 0.5})
 
@@ -119,7 +119,7 @@ def test_on_real_sessions_the_item_grounded_score_passes_and_the_plain_one_does_
     assert wide.loc[RISING, "p"] < 0.001
     doses = gate.read(finished, "doses").query("metric == 'item_tas'")
     assert doses["dose"].tolist() == [0.0, 0.1, 0.3, 0.5, 0.7, 0.9]
-    assert set(marks) == {*gate.TURN_METRICS, *gate.SESSION_METRICS}
+    assert set(marks) == set(base.scored_names())
     assert gate.unlike({"item_tas": gate.NOT_VALID, "copying": gate.NOT_VALID}) == {"item_tas": ""}
     assert len(POLICIES) == 14
 

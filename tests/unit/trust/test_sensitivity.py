@@ -8,7 +8,7 @@ from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.metrics.composite import ItemWeights
+from crs_lib.metrics.conventions import ItemWeights
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 from crs_lib.trust import sensitivity

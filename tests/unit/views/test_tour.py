@@ -6,11 +6,11 @@ import nbformat
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, simulate
+from crs_lib import evaluate, metrics, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.score import conventions
+from crs_lib.metrics import conventions
 from crs_lib.systems import base as systems
 from crs_lib.systems import policies, tracker
 from crs_lib.views import tour
@@ -30,11 +30,11 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     assert made == simulate.dialogues("tour-unit")
     scores = tour.mean_scores(made, world, conventions.get("default"))
     table = evaluate.read("tour-unit", "results")
-    wanted = table.groupby("model")[list(tour.COLUMNS)].mean()
+    wanted = table.groupby("model")[metrics.headline()].mean()
     assert scores["sessions"].tolist() == [3, 3]
     assert scores["system"].tolist() == wanted.sort_values("item_tas", ascending=False).index.tolist()
     pd.testing.assert_frame_equal(
-        scores.set_index("system")[list(tour.COLUMNS)].sort_index(), wanted, check_names=False
+        scores.set_index("system")[metrics.headline()].sort_index(), wanted, check_names=False
     )
 
 

@@ -8,8 +8,41 @@ from typing import Any
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.metrics.composite import CasWeights, ItemWeights, TasWeights
-from crs_lib.metrics.overlap import EMPTY_RULES
+
+EMPTY_RULES = ("skip", "zero", "one")
+
+
+@dataclass(frozen=True)
+class TasWeights:
+    """Weights of TAS = α·CC + β·CR − γ·I; all 1 in the thesis."""
+
+    alpha: float = 1.0
+    beta: float = 1.0
+    gamma: float = 1.0
+
+
+@dataclass(frozen=True)
+class ItemWeights:
+    """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1.
+
+    γ is small enough that a random film is worth more than silence (docs/validity.md, section 1).
+    """
+
+    alpha: float = 0.6
+    beta: float = 0.4
+    gamma: float = 0.25
+    delta: float = 0.5
+
+
+@dataclass(frozen=True)
+class CasWeights:
+    """Weights of CAS: recovery, speed, little interference, cross coherence, context retention."""
+
+    recovery: float = 0.25
+    delay: float = 0.20
+    interference: float = 0.20
+    coherence: float = 0.20
+    retention: float = 0.15
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,175 @@
+"""The input of a metric: a turn, a shift or a session, prepared by the scorer (``score/scorer.py``).
+
+Concepts (``field=value``) are codes and items are numbers of the catalogue. What several metrics need is
+computed once: ``turn.once(function)`` calls ``function(turn)`` and remembers its value.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib.core.dialogue import Pair
+from crs_lib.metrics.conventions import Convention
+
+T = TypeVar("T")
+P = TypeVar("P", bound="Prepared")
+
+
+class ItemIndex(Protocol):
+    """The closed catalogue as metrics see it (:class:`crs_lib.catalog.catalog.Catalog`)."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def vocabulary(self) -> Sized:
+        """All concepts, by code."""
+
+    @property
+    def recommendable(self) -> NDArray[np.bool_]:
+        """Whether an item may be recommended, by item."""
+
+    @property
+    def popularity(self) -> NDArray[np.float64]:
+        """How well connected an item is, at least 1, by item."""
+
+    @property
+    def fact_sets(self) -> Sequence[frozenset[int]]:
+        """The concepts of every item, by item."""
+
+    def items_with(self, code: int) -> NDArray[np.int32]:
+        """The items that have a concept, ascending."""
+
+
+class ConceptIndex(Protocol):
+    """The names and weights of concepts (:class:`crs_lib.grounding.grounder.Grounder`)."""
+
+    @property
+    def idf(self) -> NDArray[np.float64]:
+        """Inverse document frequency, by code."""
+
+    def key(self, code: int) -> str:
+        """``field=value`` of a concept."""
+
+    def keys(self, codes: Iterable[int]) -> list[str]:
+        """``field=value`` of concepts, sorted."""
+
+
+@dataclass(eq=False)
+class Prepared:
+    """Remembers what was computed from it."""
+
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self: P, function: Callable[[P], T]) -> T:
+        """``function(self)``, computed at the first call; ``function`` must be named, not made anew."""
+        known = self._known
+        if function not in known:
+            known[function] = function(self)
+        value: T = known[function]
+        return value
+
+
+@dataclass(eq=False)
+class Background(Prepared):
+    """What all turns of a scoring share: the catalogue, its concepts, and the convention."""
+
+    catalog: ItemIndex
+    concepts: ConceptIndex
+    rule: Convention
+
+
+class Text(NamedTuple):
+    """An utterance or reply: its folded words, and the concepts that it names."""
+
+    words: Sequence[str]
+    concepts: frozenset[int]
+
+
+@dataclass(eq=False)
+class TurnRecord(Prepared):
+    """A USER utterance and the SYSTEM reply to it.
+
+    ``number`` counts from 1 and ``since_shift`` from the last shift (0 at the shift, None before the first).
+    ``constraints`` are the logged wishes in force, ``exclusions`` the values that the user excludes now, and
+    ``dropped`` those given up or excluded so far and not in force again. ``asked`` says whether the user
+    asks for items. ``items`` are the recommended items in the reply's order, ``facts`` the concepts of each,
+    and ``seen`` the items that earlier replies recommended. ``before`` is the previous turn.
+    """
+
+    number: int
+    pair: Pair
+    user: Text
+    system: Text
+    constraints: frozenset[int]
+    exclusions: frozenset[int]
+    dropped: frozenset[int]
+    asked: bool
+    items: Sequence[int]
+    facts: Sequence[frozenset[int]]
+    seen: frozenset[int]
+    since_shift: int | None
+    before: "TurnRecord | None"
+    background: Background
+
+    @property
+    def rule(self) -> Convention:
+        """The convention of the scoring."""
+        return self.background.rule
+
+
+@dataclass(eq=False)
+class ShiftRecord(Prepared):
+    """A change of the user's wishes: its turn (from 1) and its logged event, empty where it is only flagged.
+
+    ``before`` is the turn before the shift (None for a shift in the first turn). ``replies`` are the turns
+    from the shift until the next one, ``rest`` those from the shift until the end; the shift's own is first.
+    """
+
+    turn: int
+    event: Mapping[str, Any]
+    before: TurnRecord | None
+    replies: Sequence[TurnRecord]
+    rest: Sequence[TurnRecord]
+    background: Background
+
+    @property
+    def type(self) -> str:
+        """The logged type of the shift; empty where the log has none."""
+        return str(self.event.get("type", ""))
+
+    @property
+    def rule(self) -> Convention:
+        """The convention of the scoring."""
+        return self.background.rule
+
+
+@dataclass(eq=False)
+class SessionRecord(Prepared):
+    """A whole session: its turns and its shifts, in order."""
+
+    turns: Sequence[TurnRecord]
+    shifts: Sequence[ShiftRecord]
+    background: Background
+
+    @property
+    def rule(self) -> Convention:
+        """The convention of the scoring."""
+        return self.background.rule
+
+    def values(self, metric: Callable[[TurnRecord], float]) -> list[float]:
+        """A turn metric in every turn, NaN where it is undefined."""
+        return [turn.once(metric) for turn in self.turns]
+
+    def mean(self, metric: Callable[[TurnRecord], float]) -> float:
+        """Mean of a turn metric over the turns that define it; NaN where none does."""
+        return mean_defined(self.values(metric))
+
+
+def mean_defined(values: Iterable[float]) -> float:
+    """Mean of the defined values; NaN where there is none."""
+    known = [value for value in values if not math.isnan(value)]
+    return sum(known) / len(known) if known else math.nan

@@ -1,0 +1,25 @@
+"""Registries as they were: what a test registers is gone when the test ends."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from crs_lib.core.registry import Registry
+from crs_lib.metrics.base import METRICS
+
+
+@contextmanager
+def restored(*registries: Registry[Any]) -> Iterator[None]:
+    """The registries, and the metrics, get back the members that they have now."""
+    tables = [METRICS._metrics, METRICS._facts]
+    len(METRICS)  # what the files register is known before it is written down
+    for registry in registries:
+        len(registry)
+        tables.append(registry._entries)
+    before = [dict(table) for table in tables]
+    try:
+        yield
+    finally:
+        for table, members in zip(tables, before, strict=True):
+            table.clear()
+            table.update(members)

@@ -1,0 +1,65 @@
+"""The record of a turn: parts are computed once, and concepts are compared by key."""
+
+import math
+
+import pytest
+
+from crs_lib.core.dialogue import Pair, Turn
+from crs_lib.metrics import conventions, overlap
+from crs_lib.metrics.inputs import Background, SessionRecord, Text, TurnRecord, mean_defined
+from tests.helpers.films import grounder
+
+TEN = grounder()
+
+
+def turn(user=(), system=(), **changes):
+    """A turn whose sides name these concepts."""
+    rule = conventions.Convention(**changes)
+    return TurnRecord(
+        number=1, pair=Pair(1, Turn("USER", ""), Turn("SYSTEM", "")), user=Text((), frozenset(user)),
+        system=Text((), frozenset(system)), constraints=frozenset(), exclusions=frozenset(),
+        dropped=frozenset(), asked=True, items=(), facts=(), seen=frozenset(), since_shift=None, before=None,
+        background=Background(TEN.catalog, TEN, rule),
+    )  # fmt: skip
+
+
+def test_a_part_is_computed_once_for_each_record():
+    calls = []
+
+    def part(record):
+        calls.append(record)
+        return len(calls)
+
+    first, second = turn(), turn()
+    assert [first.once(part), first.once(part), second.once(part), first.once(part)] == [1, 1, 2, 1]
+    assert calls == [first, second]
+
+
+def test_what_is_missing_and_what_is_new_are_sorted_keys():
+    codes = [
+        TEN.catalog.code(*pair) for pair in (("genre", "Drama"), ("actor", "Ada Quill"), ("year", "1951"))
+    ]
+    drama, ada, year = codes
+    one = turn({drama, ada}, {ada, year})
+    assert overlap.missing_concepts(one) == ["genre=drama"]
+    assert overlap.hallucinated_concepts(one) == ["year=1951"]
+    assert overlap.missing_concepts(turn(codes, {year})) == ["actor=ada quill", "genre=drama"]
+    assert (overlap.missing_concepts(turn()), overlap.hallucinated_concepts(turn())) == ([], [])
+
+
+def test_a_session_averages_the_turns_that_define_a_metric():
+    turns = [turn({1}, {1}), turn(), turn({1}, {2})]
+    session = SessionRecord(turns, [], turns[0].background)
+    assert session.mean(overlap.cross_coherence) == 1 / 2
+    assert session.values(overlap.cross_coherence)[0::2] == [1, 0]
+    assert math.isnan(session.values(overlap.cross_coherence)[1])
+
+
+@pytest.mark.parametrize(("values", "mean"), [([1, math.nan, 3], 2), ([0], 0)])
+def test_the_mean_leaves_out_what_is_missing(values, mean):
+    assert mean_defined(values) == mean
+
+
+def test_the_mean_of_nothing_is_missing():
+    assert math.isnan(mean_defined([]))
+    assert math.isnan(mean_defined([math.nan]))
