@@ -1,7 +1,8 @@
-"""The commands about language models: what a run will cost, and judges over a finished one."""
+"""``estimate`` and ``judge``: the cost of a run with language models, and judges over a finished run."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -45,7 +46,7 @@ def _estimate(arguments: Namespace) -> None:
 
 
 def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Work]:
-    """What one run asks of each model: at most so many calls, failures and repetitions left aside."""
+    """The largest number of calls to each model of a run; failed and repeated calls are not counted."""
     from crs_lib.judge.run import JudgeConfig
     from crs_lib.simulate.config import SimulateConfig
 
@@ -81,8 +82,8 @@ def shown(table: pd.DataFrame) -> str:
 
 
 def judge(parser: ArgumentParser) -> None:
-    """``judge RUN --judges A,B [--samples K] [--llm JSON] [-p NAME VALUE] [--canaries A,B]``."""
-    parser.add_argument("run", help="a run whose dialogues are finished")
+    """``judge RUN --judges A,B [--samples K] [--llm JSON] [-p NAME VALUE] [--canaries A,B] [--report]``."""
+    parser.add_argument("run", help="a run whose dialogues are finished; with --report also a CSV of scores")
     parser.add_argument("--judges", metavar="A,B", help="specs of models, commas between")
     parser.add_argument("--samples", metavar="K", help="how often each judge is asked (default: 1)")
     parser.add_argument(
@@ -91,6 +92,7 @@ def judge(parser: ArgumentParser) -> None:
     parser.add_argument("--host", help="the servers, commas between (default: OLLAMA_HOST)")
     parser.add_argument("--slots", type=int, help="calls a server works on at once (default: 2)")
     parser.add_argument("--canaries", default="", metavar="A,B", help="dialogues spoilt on purpose, too")
+    parser.add_argument("--report", action="store_true", help="print how far the scores can be trusted")
     parser.add_argument(
         "-p", dest="values", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
         help=f"the same as parameters of {_NOTEBOOK}: {', '.join(_TAKEN)}",
@@ -101,6 +103,24 @@ def judge(parser: ArgumentParser) -> None:
 def _judge(arguments: Namespace) -> None:
     from crs_lib import judge as judging
 
+    asked = arguments.judges or any(name == "judges" for name, _ in arguments.values)
+    if asked or not arguments.report:
+        _ask_judges(arguments)
+    if arguments.report:
+        elsewhere = Path(arguments.run).expanduser()
+        is_file = elsewhere.is_file() or len(elsewhere.parts) > 1
+        scores = judging.read_scores(elsewhere) if is_file else judging.score_table(arguments.run)
+        for heading, table in (
+            ("Scores asked for, given and missing", judging.flag_counts(scores)),
+            ("How far the judges can be trusted", judging.summary(scores)),
+            ("Mean scores, without judges of the system's own family", judging.headline(scores)),
+        ):
+            print(f"{heading}\n{table.round(3).to_string(index=False, na_rep='–')}\n")
+
+
+def _ask_judges(arguments: Namespace) -> None:
+    from crs_lib import judge as judging
+
     values = _judges_values(arguments)
     reached = {name: getattr(arguments, name) for name in ("host", "slots")}
     settings = values.get("llm", {}) | {name: value for name, value in reached.items() if value is not None}
@@ -109,7 +129,7 @@ def _judge(arguments: Namespace) -> None:
         arguments.run, values["judges"], values.get("samples", 1), canaries=canaries, llm=settings
     )
     print(llm.usage(folder / "llm_calls.jsonl").round(2).to_string(index=False))
-    print(f"\nscores: {paths.shown(folder / judging.SCORES)}")
+    print(f"\nscores: {paths.shown(folder / judging.SCORES)}", end="\n\n" if arguments.report else "\n")
 
 
 def _judges_values(arguments: Namespace) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def score(log: str, choice: choose.Choice, out: Path, *, workers: int = 1) -> pd
     is not there or cannot be asked. Files appear whole or not at all.
     """
     if choice.asks and choice.llm:
-        found = preflight([asking.need(choice.llm, asking.read_settings(choice.llm_settings))])
+        found = preflight([asking.need(choice.llm, choice.model_settings)])
         weights = {f"weights of {choice.llm}": str(found["digest"].iloc[0])}
         choice = replace(choice, inputs={**choice.inputs, **weights}, calls=str(out))
     ready = choice.make()

@@ -25,6 +25,7 @@ from crs_lib.score.scorer import BatchScorer, Scorer, Scores
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
+    from crs_lib.llm.settings import LLMSettings
 
 SIMILARITIES = ("tfidf", "minilm")
 
@@ -42,9 +43,9 @@ class Choice:
     """Which way of scoring. Empty settings are the convention's own.
 
     ``catalog`` is a file or "sample". ``vocabulary`` fixes the features of the TF-IDF space, ``topic_model``
-    is the folder of an LDA model, ``llm`` the model of the extractors called llm, ``llm_settings`` what it
-    is told (``asking.read_settings``), ``calls`` the folder of its call cache and call log. Raises InputError
-    for unknown names, and for a setting that the convention has no use for.
+    is the folder of an LDA model, ``llm`` the model of the extractors called llm, ``llm_settings`` its
+    settings (``asking.read_settings``), ``calls`` the folder of its call cache and call log. Raises
+    InputError for unknown names, and for a setting that the convention has no use for.
     """
 
     catalog: str
@@ -111,15 +112,22 @@ class Choice:
             return self.llm
         from crs_lib.score import asking
 
-        return asking.model(self.llm, asking.read_settings(self.llm_settings), Path(self.calls))
+        return asking.model(self.llm, self.model_settings, Path(self.calls))
 
-    def told(self) -> dict[str, Any]:
-        """What the tables say of the model's settings; empty where none is asked."""
+    @cached_property
+    def model_settings(self) -> "LLMSettings":
+        """The settings of the extractors' model, read from ``llm_settings``."""
+        from crs_lib.score import asking
+
+        return asking.read_settings(self.llm_settings)
+
+    def model_columns(self) -> dict[str, Any]:
+        """The model's settings as the tables' column ``llm``; empty where no model is asked."""
         if not self.asks:
             return {}
         from crs_lib.score import asking
 
-        return {"llm": asking.what(asking.read_settings(self.llm_settings))}
+        return {"llm": asking.answer_settings(self.model_settings)}
 
 
 @dataclass(eq=False)
@@ -158,8 +166,8 @@ def _items(choice: Choice, llm: "str | LLM") -> Ready:
     scorer = ItemsScorer(grounder, rule, extractor)
     embedder = extractor.embedder if extractor else ""
     inputs = _inputs(choice, catalog)
-    told = provenance.of(rule, name, embedder, inputs, **choice.told())
-    return Ready(scorer, told, tuple(base.scored_names()))
+    origin = provenance.of(rule, name, embedder, inputs, **choice.model_columns())
+    return Ready(scorer, origin, tuple(base.scored_names()))
 
 
 def _grounded(choice: Choice, llm: "str | LLM") -> Ready:
@@ -171,8 +179,8 @@ def _grounded(choice: Choice, llm: "str | LLM") -> Ready:
     extractor = extractors.create(name, extractors.Material(catalog.space, None, llm))
     space = _space(choice, catalog)
     embedder = "; ".join(part for part in (extractor.embedder, f"sentences: {space.name}") if part)
-    told = provenance.of(rule, name, embedder, _inputs(choice), **choice.told())
-    return Ready(GroundedScorer(catalog, extractor, space, rule), told, METRICS)
+    origin = provenance.of(rule, name, embedder, _inputs(choice), **choice.model_columns())
+    return Ready(GroundedScorer(catalog, extractor, space, rule), origin, METRICS)
 
 
 def _legacy(choice: Choice, llm: "str | LLM") -> Ready:
@@ -189,8 +197,8 @@ def _legacy(choice: Choice, llm: "str | LLM") -> Ready:
     if named == "lda":
         folder = Path(choice.topic_model or topics.default_model())
         inputs["topic model"] = hashes.sha256(folder / "exp_elog_beta.npy")
-    told = provenance.of(rule, named, embedder, inputs, **choice.told())
-    return Ready(LegacyScorer(space, namer, rule), told, METRICS)
+    origin = provenance.of(rule, named, embedder, inputs, **choice.model_columns())
+    return Ready(LegacyScorer(space, namer, rule), origin, METRICS)
 
 
 def _space(choice: Choice, catalog: Any) -> Any:

@@ -94,7 +94,7 @@ def evaluate(config: EvaluateConfig) -> Path:
     with runs.stage(simulate.STUDY, config.run, "evaluate", settings, inputs, fixed=False) as stage:
         judged = judging.scores_of(config.run)  # empty where nobody judged
         scored = score_tables.stream(simulate.iter_dialogues(config.run), ready.scorer)
-        scored = (one._replace(session=judging.add(one.session, judged)) for one in scored)
+        scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
         lost = [
             unscored(row["model"], row["session_id"], choice.rule.name, ready.metrics, row["error"])
             for row in simulate.failed_sessions(config.run)

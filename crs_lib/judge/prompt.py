@@ -1,4 +1,4 @@
-"""What a judge reads: one criterion with its anchors, the user's logged wishes, the quoted conversation."""
+"""The prompt of a judge: criteria with their levels, the user's logged wishes, the quoted conversation."""
 
 import hashlib
 import json
@@ -13,9 +13,8 @@ from crs_lib.core.text import shorten
 from crs_lib.llm.base import Message
 from crs_lib.llm.limits import tokens_at_most, tokens_of
 from crs_lib.llm.text import fence, one_line
+from crs_lib.metrics import constructs
 
-CONSTRUCTS = ("proactiveness", "coherence", "personalization")
-LOWEST, HIGHEST = 1, 5
 TURN_LIMITS = (2_000, 1_000, 500, 250)  # characters of one text that a judge sees: the first that will do
 RULE = (
     "first turn, last turn, turns with a shift and the turns after them (latest first), then the others "
@@ -24,8 +23,8 @@ RULE = (
 )
 
 
-class Shown(NamedTuple):
-    """What of a dialogue a judge sees: the turns, how many there are, and how many texts were shortened.
+class Excerpt(NamedTuple):
+    """The part of a dialogue that a judge sees: its turns, out of ``total``, with ``shortened`` texts.
 
     ``limit`` is how many characters of a text are shown.
     """
@@ -80,30 +79,39 @@ def _values(wishes: Any) -> list[tuple[str, str]]:
     return found
 
 
-def system_prompt() -> str:
-    """What every judge is told first."""
-    return prompts.render("movies/judge_system", lowest=LOWEST, highest=HIGHEST)
+def scale(group: Sequence[str]) -> tuple[int, int]:
+    """The lowest and the highest level of constructs that share a call; InputError if they differ."""
+    scales = {constructs.get(name).scale for name in group}
+    if len(scales) != 1:
+        raise InputError(f"constructs {list(group)} have {len(scales)} scales; one call asks for one scale")
+    return scales.pop()
 
 
-def criteria(constructs: Sequence[str]) -> str:
-    """The definitions and the five anchors of these constructs."""
-    return "\n\n".join(prompts.render(f"movies/judge_{name}") for name in constructs)
+def system_prompt(group: Sequence[str]) -> str:
+    """The instructions that every judge gets first."""
+    lowest, highest = scale(group)
+    return prompts.render("movies/judge_system", lowest=lowest, highest=highest)
+
+
+def criteria(group: Sequence[str]) -> str:
+    """The question of each construct, with a description of its levels."""
+    return "\n\n".join(constructs.get(name).criterion for name in group)
 
 
 def digest() -> str:
     """Hex SHA-256 over all texts of the judge's prompt: the version of the rubric."""
-    names = ("judge_system", "judge_user", *(f"judge_{name}" for name in CONSTRUCTS))
-    parts = [prompts.digest(f"movies/{name}") for name in names]
+    rows = [row.prompt for row in constructs.CONSTRUCTS.values()]
+    parts = [prompts.digest(name) for name in ("movies/judge_system", "movies/judge_user", *rows)]
     return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMITS]).encode()).hexdigest()
 
 
 def least(groups: Sequence[Sequence[str]]) -> int:
     """Tokens that a judge's prompt takes at most before any word of a dialogue stands in it."""
     empty = Dialogue("", "", ())
-    return max(tokens_at_most(messages(empty, group, Shown((), 0, 0))) for group in groups)
+    return max(tokens_at_most(messages(empty, group, Excerpt((), 0, 0))) for group in groups)
 
 
-def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int) -> Shown:
+def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int) -> Excerpt:
     """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs.
 
     Chosen by :data:`RULE`. Raises InputError where not even the first and the last turn fit, or where
@@ -114,14 +122,14 @@ def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int) -> Shown
         raise InputError(
             f"session {dialogue.session_id!r} holds no reply of the system; there is nothing to judge"
         )
-    nothing = Shown((), len(pairs), 0)
+    nothing = Excerpt((), len(pairs), 0)
     frame = max(tokens_at_most(messages(dialogue, group, nothing)) for group in groups)
     spare = room - frame - tokens_of(str(len(pairs)))
     for limit in TURN_LIMITS:
         turns = _fitting(pairs, set(dialogue.shift_turns()), spare, limit)
         if len(turns) >= min(2, len(pairs)):
             said = [t for turn in turns for t in (pairs[turn - 1].user.text, pairs[turn - 1].system.text)]
-            return Shown(turns, len(pairs), sum(len(text) > limit for text in said), limit)
+            return Excerpt(turns, len(pairs), sum(len(text) > limit for text in said), limit)
     raise InputError(
         f"session {dialogue.session_id!r}: its first and last turn do not fit into {room} tokens "
         "beside the rubric; raise the judge's num_ctx"
@@ -149,21 +157,21 @@ def _gaps(turns: Sequence[int]) -> list[tuple[int, int]]:
     return [(a + 1, b - 1) for a, b in pairwise([0, *turns]) if b > a + 1]
 
 
-def messages(dialogue: Dialogue, constructs: Sequence[str], shown: Shown) -> tuple[Message, ...]:
-    """What a judge of these constructs is sent: the rules, then criteria, wishes and quoted conversation."""
+def messages(dialogue: Dialogue, group: Sequence[str], excerpt: Excerpt) -> tuple[Message, ...]:
+    """The messages to a judge of these constructs: the rules, then criteria, wishes, quoted conversation."""
     pairs, blocks = dialogue.pairs(), []
-    gaps = {last + 1: (first, last) for first, last in _gaps(shown.turns)}
-    for turn in shown.turns:
+    gaps = {last + 1: (first, last) for first, last in _gaps(excerpt.turns)}
+    for turn in excerpt.turns:
         blocks += [_gap(*gaps[turn])] if turn in gaps else []
-        blocks.append(_pair_lines(pairs[turn - 1], shown.limit))
+        blocks.append(_pair_lines(pairs[turn - 1], excerpt.limit))
     conversation = "\n".join(blocks)
     wishes = wish_summary(dialogue)
     text = prompts.render(
-        "movies/judge_user", criteria=criteria(constructs), wishes=wishes, conversation=conversation,
-        turns=f"{len(shown.turns)} of {shown.total} turns, in their order.",
-        fence=fence([conversation, wishes]), names=", ".join(constructs),
+        "movies/judge_user", criteria=criteria(group), wishes=wishes, conversation=conversation,
+        turns=f"{len(excerpt.turns)} of {excerpt.total} turns, in their order.",
+        fence=fence([conversation, wishes]), names=", ".join(group),
     )  # fmt: skip
-    return (Message("system", system_prompt()), Message("user", text))
+    return (Message("system", system_prompt(group)), Message("user", text))
 
 
 def _gap(first: int, last: int) -> str:

@@ -1,6 +1,6 @@
-"""What judges said of a run: for its results, for statistics, and what it cost."""
+"""The judges' scores of a run: read from its folder, as a table, beside the run's results."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -8,11 +8,10 @@ import pandas as pd
 from crs_lib import llm, runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.judge import judge
-from crs_lib.judge import scores as judge_scores
 from crs_lib.simulate.roles import stage_before
 
 STAGE, SCORES = "judge", "judge_scores.jsonl"
+COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
 
 
 def read_records(run: str) -> list[dict[str, Any]]:
@@ -38,7 +37,7 @@ def is_judged(run: str) -> bool:
 
 
 def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
-    """What judges gave, by (model, session_id); empty for a run that was not judged.
+    """The judges' scores of each session, by (model, session_id); empty for a run that was not judged.
 
     ``judge`` holds the mean of each construct or None, ``scores`` how many were asked for, ``missing`` how
     many of them could not be read. Canaries are left out.
@@ -53,10 +52,12 @@ def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
     }  # fmt: skip
 
 
-def add(session: Mapping[str, Any], scores: Mapping[tuple[str, str], Mapping[str, Any]]) -> dict[str, Any]:
+def add_scores(
+    session: Mapping[str, Any], scores: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> dict[str, Any]:
     """A session's result with its judges' means under ``judge``, and how many are missing in ``detail``.
 
-    Unchanged where the session was not judged.
+    ``scores`` are those of :func:`scores_of`. Unchanged where the session was not judged.
     """
     found = scores.get((str(session["model"]), str(session["session_id"])))
     if found is None:
@@ -67,7 +68,20 @@ def add(session: Mapping[str, Any], scores: Mapping[tuple[str, str], Mapping[str
 
 def score_table(run: str) -> pd.DataFrame:
     """Every single score of a judged run, as agreement, self-preference and canary reports take them."""
-    return judge.score_table(read_records(run))
+    return table_of(read_records(run))
+
+
+def table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """All single scores of judged sessions, one row each; missing scores are NaN with their flag.
+
+    ``canary`` is empty for original dialogues.
+    """
+    rows = [
+        {"model": r["model"], "session_id": r["session_id"], "canary": r.get("canary", ""), **score}
+        for r in records
+        for score in r["scores"]
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 
 def shown_scores(run: str) -> pd.DataFrame:
@@ -77,7 +91,19 @@ def shown_scores(run: str) -> pd.DataFrame:
     """
     if not is_judged(run):
         return pd.DataFrame({"note": [f"run {run!r} was not judged"]})
-    return judge_scores.flag_counts(score_table(run))
+    return flag_counts(score_table(run))
+
+
+def flag_counts(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores asked for, given and missing by reason, a row for judge and construct."""
+    flagged = scores.assign(flag=scores["flag"].fillna("given"))
+    counts = flagged.groupby(["judge", "construct", "flag"]).size()
+    counts = counts.unstack("flag", fill_value=0)  # noqa: PD010 -- it is a count already
+    counts.insert(0, "asked", counts.sum(axis=1))
+    if "given" not in counts:
+        counts.insert(1, "given", 0)
+    rest = sorted(set(counts.columns) - {"asked", "given"})
+    return counts[["asked", "given", *rest]].reset_index().rename_axis(columns=None)
 
 
 def usage(run: str) -> pd.DataFrame:

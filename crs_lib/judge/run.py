@@ -1,119 +1,36 @@
 """Judges over a finished run: resumable, every score on record, what is missing counted."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
+from crs_lib.core.hashes import fingerprint
 from crs_lib.judge import canaries as spoiling
-from crs_lib.judge import judge, prompt
-from crs_lib.judge import ledger as judge_ledger
-from crs_lib.judge import settings as judge_settings
-from crs_lib.judge.ledger import Place, Sitting, Task
-from crs_lib.judge.records import (
-    SCORES,
-    STAGE,
-    add,
-    read_records,
-    score_table,
-    scores_of,
-    shown_scores,
-    usage,
-)
-from crs_lib.judge.settings import Settings
+from crs_lib.judge import rating
+from crs_lib.judge.config import JudgeConfig, JudgeSettings
+from crs_lib.judge.records import SCORES, STAGE
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool
-from crs_lib.llm.preflight import Need, preflight
-from crs_lib.llm.settings import Service
+from crs_lib.llm.preflight import preflight
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
-from crs_lib.simulate.roles import check_spec, stage_before
+from crs_lib.simulate.roles import stage_before
 
+ORIGINAL = "original"  # in a ledger key: the dialogue as it is, not a canary
 _WEIGHTS = "weights of "
-__all__ = [
-    "SCORES",
-    "JudgeConfig",
-    "add",
-    "judge_run",
-    "read_records",
-    "score_table",
-    "scores_of",
-    "shown_scores",
-    "usage",
-]
-
-
-@dataclass(frozen=True)
-class JudgeConfig:
-    """The effective settings of a judgement, checked.
-
-    ``judges`` are specs of models, each asked ``samples`` times a dialogue; ``canaries`` are judged too,
-    for the first ``n_canaries`` sessions of each system. ``llm`` says how judges are asked and reached
-    (:func:`judge_settings.read`); what it leaves out is ``settings``'. Raises InputError naming the setting,
-    what was given and what is expected.
-    """
-
-    run: str
-    judges: Sequence[str]
-    samples: int = 1
-    settings: Settings = field(default_factory=Settings)
-    canaries: Sequence[str] = ()
-    n_canaries: int = 20
-    llm: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.judges, str) or len(set(self.judges)) < len(self.judges):
-            raise InputError(f"judges is {self.judges!r}; give a list of specs, each once")
-        for spec in self.judges:
-            check_spec(spec, "judges")
-        for name in self.canaries:
-            spoiling.CANARIES.get(name)
-        for name in ("samples", "n_canaries"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InputError(f"{name} is {value!r}; give a whole number >= 1")
-        judge_settings.read(self.llm or {}, self.settings)
-
-    @property
-    def asked(self) -> Settings:
-        """How judges are asked."""
-        return judge_settings.read(self.llm or {}, self.settings)[0]
-
-    @property
-    def service(self) -> Service:
-        """How their models are reached."""
-        return judge_settings.read(self.llm or {}, self.settings)[1]
-
-    def question(self) -> dict[str, Any]:
-        """What a judge's scores depend on beside the dialogue and its weights, as plain data."""
-        return {"samples": self.samples, "settings": asdict(self.asked), "rubric": prompt.digest()}
-
-    def parameters(self) -> dict[str, Any]:
-        """What the scores depend on, as plain data for the manifest."""
-        return {
-            "judges": list(self.judges), **self.question(),
-            "canaries": list(self.canaries), "n_canaries": self.n_canaries,
-        }  # fmt: skip
-
-    def needs(self) -> list[Need]:
-        """What the preflight checks: each judge with its options and the part of a prompt that never goes."""
-        asked, least = self.asked, prompt.least(self.asked.groups)
-        return [
-            Need("judge", spec, asked.options, least, self.service.settings_for(spec)) for spec in self.judges
-        ]
 
 
 def judge_run(
     run: str,
     judges: Sequence[str],
     samples: int = 1,
-    settings: Settings | None = None,
+    settings: JudgeSettings | None = None,
     *,
     canaries: Sequence[str] = (),
     n_canaries: int = 20,
@@ -129,7 +46,7 @@ def judge_run(
     error.
     """
     config = JudgeConfig(
-        run, tuple(judges), samples, settings or Settings(), tuple(canaries), n_canaries, llm
+        run, tuple(judges), samples, settings or JudgeSettings(), tuple(canaries), n_canaries, llm
     )
     folder = paths.run_folder(simulate.STUDY, run)
     if not config.judges:
@@ -145,16 +62,16 @@ def judge_run(
     ):
         if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
-        places = list(judge_ledger.places(folder / "dialogues.jsonl"))
-        sitting = Sitting.of(inputs["dialogues"], config.question(), places)
+        lines = list(dialogue_lines(folder / "dialogues.jsonl"))
+        judging = JudgingRound.of(inputs["dialogues"], config.question(), lines)
         try:
-            _work(config, folder, sitting, ledger, weights, progress)
+            _work(config, folder, judging, ledger, weights, progress)
         finally:
             calls.export_all(folder)
-        keys = sitting.keys(ledger, weights)
-        records = list(judge_ledger.combined(ledger, keys, sitting))
+        keys = judging.keys(ledger, weights)
+        records = list(combined(ledger, keys, judging))
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
-        stage.parameters["judges"] = sorted({task.judge for task in keys})
+        stage.parameters["judges"] = sorted({judgement.judge for judgement in keys})
         stage.counts |= {"dialogues": len(records), "missing": sum(row["missing"] for row in records)}
         stage.counts |= {"scores": sum(len(row["scores"]) for row in records)}
     return folder
@@ -162,22 +79,22 @@ def judge_run(
 
 def on_record(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> bool:
     """Whether a stage's entry in the manifest says that all this was judged: no server is needed then."""
-    told, now = before.get("parameters", {}), config.parameters()
+    earlier, now = before.get("parameters", {}), config.parameters()
     return bool(
         before.get("status") == "finished"
         and _same(config, dialogues, before)
         and {f"{_WEIGHTS}{spec}" for spec in config.judges} <= before["inputs"].keys()
-        and set(now["canaries"]) <= set(told["canaries"])
-        and (not now["canaries"] or now["n_canaries"] <= told["n_canaries"])
+        and set(now["canaries"]) <= set(earlier["canaries"])
+        and (not now["canaries"] or now["n_canaries"] <= earlier["n_canaries"])
     )
 
 
 def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> bool:
     """Whether a stage's entry is about the same dialogues, judged in the same way."""
-    told = before.get("parameters", {})
+    earlier = before.get("parameters", {})
     return bool(
         before.get("inputs", {}).get("dialogues") == dialogues
-        and {name: told.get(name) for name in config.question()} == config.question()
+        and {name: earlier.get(name) for name in config.question()} == config.question()
     )
 
 
@@ -185,35 +102,136 @@ def _weights(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> 
     """The digests of the judges, with those of earlier judges that were asked the same."""
     kept = {}
     if _same(config, dialogues, before):
-        told = {name: str(digest) for name, digest in before["inputs"].items() if name.startswith(_WEIGHTS)}
-        kept = {name.removeprefix(_WEIGHTS): digest for name, digest in told.items()}
+        kept = {
+            name.removeprefix(_WEIGHTS): str(digest)
+            for name, digest in before["inputs"].items()
+            if name.startswith(_WEIGHTS)
+        }
     if on_record(config, dialogues, before):
         return kept
     return kept | {row.model: str(row.digest) for row in preflight(config.needs()).itertuples()}
 
 
-class _Bench:
-    """The judges of a run at work: reads a dialogue, spoils it if asked, and lets one judge score it."""
+class Judgement(NamedTuple):
+    """One dialogue before one judge: its line in the file, and the canary made of it ("" is the original)."""
 
-    def __init__(self, config: JudgeConfig, folder: Path, places: Sequence[Place]) -> None:
-        self.config, self.places = config, places
+    line: int
+    judge: str
+    canary: str
+
+
+class DialogueLine(NamedTuple):
+    """The place of a dialogue in its file, in bytes, and whose dialogue it is."""
+
+    offset: int
+    model: str
+    session_id: str
+
+
+def dialogue_lines(path: Path) -> Iterator[DialogueLine]:
+    """The place of every dialogue of a file, in order."""
+    with path.open("rb") as file:
+        offset = 0
+        for line in file:
+            record = json.loads(line)
+            yield DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
+            offset += len(line)
+
+
+class JudgingRound(NamedTuple):
+    """The judgements whose scores may stand side by side: the same dialogues, judges asked the same.
+
+    ``digest`` stands for both; other dialogues, settings or samples are another round.
+    """
+
+    digest: str
+    lines: Sequence[DialogueLine]
+
+    @classmethod
+    def of(cls, dialogues: str, asked: Mapping[str, Any], lines: Sequence[DialogueLine]) -> "JudgingRound":
+        """The round of a file of dialogues (its hash) and the parameters of the question."""
+        return cls(fingerprint([dialogues, dict(asked)])[:12], lines)
+
+    def key(self, judgement: Judgement, weights: str) -> Key:
+        """The ledger's key of a judgement; another digest of the judge's weights is another key."""
+        line, judge, canary = judgement
+        return Key(f"{self._head(weights)} {canary or ORIGINAL} {judge} {self.lines[line].model}", line)
+
+    def _head(self, weights: str) -> str:
+        return f"{self.digest} {fingerprint(weights)[:12]}"
+
+    def keys(self, ledger: Ledger, weights: Mapping[str, str]) -> dict[Judgement, Key]:
+        """The finished judgements of every judge of this round, under one digest of its weights each.
+
+        Taken are the weights given here; a judge that is not named counts with those that judged all
+        dialogues, and is left out where there is no such digest, or more than one.
+        """
+        found: dict[tuple[str, str], dict[Judgement, Key]] = {}
+        for key in sorted(ledger.finished()):
+            if key.system.startswith(f"{self.digest} "):
+                digest, of_weights, canary, rest = key.system.split(" ", 3)
+                spec = rest.removesuffix(f" {self.lines[key.session].model}")
+                judgement = Judgement(key.session, spec, "" if canary == ORIGINAL else canary)
+                found.setdefault((spec, f"{digest} {of_weights}"), {})[judgement] = key
+        whole = [
+            who
+            for who, mine in found.items()
+            if len({judgement for judgement in mine if not judgement.canary}) == len(self.lines)
+        ]
+        chosen: dict[Judgement, Key] = {}
+        for spec in dict.fromkeys(spec for spec, _ in whole):
+            heads = [head for name, head in whole if name == spec]
+            known = self._head(weights[spec]) if spec in weights else ""
+            if known in heads or len(heads) == 1:
+                chosen |= found[spec, known if known in heads else heads[0]]
+        return chosen
+
+
+def combined(
+    ledger: Ledger, keys: Mapping[Judgement, Key], judging: JudgingRound
+) -> Iterator[dict[str, Any]]:
+    """One record a dialogue, canaries last: the scores of all judges, their means, and how many are missing.
+
+    Neither the order in which judges were asked nor how often plays a part.
+    """
+    judges: dict[tuple[str, int], list[str]] = {}
+    for line, spec, canary in sorted(keys, key=lambda judgement: judgement.judge):
+        judges.setdefault((canary, line), []).append(spec)
+    for canary, line in sorted(judges, key=lambda one: (bool(one[0]), one[1], one[0])):
+        mine = [keys[Judgement(line, spec, canary)] for spec in judges[canary, line]]
+        parts = [json.loads(body) for body in ledger.bodies(mine)]
+        scores = [row for part in parts for row in part["scores"]]
+        yield {
+            "model": judging.lines[line].model, "session_id": judging.lines[line].session_id,
+            "canary": canary, "judge": rating.means(scores), "scores": scores,
+            "missing": sum(row["score"] is None for row in scores),
+            **{name: parts[0][name] for name in ("trim", "rubric", "settings")},
+        }  # fmt: skip
+
+
+class JudgementMaker:
+    """Makes the judgements of a run: reads a dialogue, spoils it if asked, and lets one judge score it.
+
+    ``judgements`` gives the judgement of each ledger key. Threads share one maker.
+    """
+
+    def __init__(self, config: JudgeConfig, folder: Path, lines: Sequence[DialogueLine]) -> None:
+        self.config, self.lines = config, lines
         self.path = folder / "dialogues.jsonl"
         self.pool = Pool(folder, config.service)
-        self.tasks: dict[Key, Task] = {}
+        self.judgements: dict[Key, Judgement] = {}
         self.titles: list[str] = []
         if config.canaries:
             self.titles = [item.title for item in sources.load(folder / "catalog.parquet").items]
 
     def __call__(self, key: Key) -> str:
         """The record of one dialogue before one judge, as a line of JSON."""
-        task = self.tasks[key]
-        dialogue = self.dialogue(task.line, task.canary)
+        line, judge, canary = self.judgements[key]
+        dialogue = self.dialogue(line, canary)
         if dialogue is None:
-            raise RunError(f"the dialogue on line {task.line + 1} changed while it was judged; judge again")
-        record = judge.judge_session(
-            dialogue, [task.judge], self.config.samples, self.pool, self.config.asked
-        )
-        return tables.dumps({**record, "canary": task.canary})
+            raise RunError(f"the dialogue on line {line + 1} changed while it was judged; judge again")
+        record = rating.judge_session(dialogue, [judge], self.config.samples, self.pool, self.config.asked)
+        return tables.dumps({**record, "canary": canary})
 
     def halt(self) -> None:
         """Refuse further calls."""
@@ -222,51 +240,46 @@ class _Bench:
     def dialogue(self, line: int, canary: str) -> Dialogue | None:
         """The dialogue, spoilt if asked; None where it cannot be spoilt in this way."""
         with self.path.open("rb") as file:
-            file.seek(self.places[line].offset)
+            file.seek(self.lines[line].offset)
             found = Dialogue.from_json(json.loads(file.readline()), source=self.path.name)
         return spoiling.spoil(found, canary, self.titles, self.config.asked.seed) if canary else found
+
+    def of_judge(self, spec: str) -> Iterator[Judgement]:
+        """All judgements of a judge: every dialogue, then the canaries of each system's first sessions."""
+        seen: dict[str, int] = {}
+        for line in range(len(self.lines)):
+            yield Judgement(line, spec, "")
+        for line, place in enumerate(self.lines):
+            seen[place.model] = seen.get(place.model, 0) + 1
+            if seen[place.model] <= self.config.n_canaries:
+                for name in self.config.canaries:
+                    if self.dialogue(line, name) is not None:
+                        yield Judgement(line, spec, name)
 
 
 def _work(
     config: JudgeConfig,
     folder: Path,
-    sitting: Sitting,
+    judging: JudgingRound,
     ledger: Ledger,
     weights: Mapping[str, str],
     progress: bool,
 ) -> None:
-    """Judge what the ledger does not have, judge by judge."""
-    bench = _Bench(config, folder, sitting.places)
+    """Make the judgements that the ledger does not have, judge by judge."""
+    maker = JudgementMaker(config, folder, judging.lines)
     asked: list[Key] = []
     try:
         for spec in config.judges:
-            mine = {sitting.key(task, weights[spec]): task for task in _tasks(config, bench, spec)}
+            mine = {judging.key(one, weights[spec]): one for one in maker.of_judge(spec)}
             asked += mine
             if ledger.finished().issuperset(mine):
                 continue
-            bench.tasks |= mine
+            maker.judgements |= mine
             batch.work(
-                ledger, list(mine), _given(bench), (), threads=bench.pool.width([spec]),
-                progress=progress, label=spec,
+                ledger, list(mine), lambda: maker, (), threads=maker.pool.width([spec]), progress=progress,
+                label=spec,
             )  # fmt: skip
-            bench.pool.unload(spec)
+            maker.pool.unload(spec)
     finally:
-        bench.pool.close()
+        maker.pool.close()
     batch.check(ledger, asked)
-
-
-def _given(bench: _Bench) -> Callable[[], _Bench]:
-    return lambda: bench
-
-
-def _tasks(config: JudgeConfig, bench: _Bench, spec: str) -> Iterator[Task]:
-    """Every dialogue, then the canaries of the first sessions of each system."""
-    seen: dict[str, int] = {}
-    for line in range(len(bench.places)):
-        yield Task(line, spec, "")
-    for line, place in enumerate(bench.places):
-        seen[place.model] = seen.get(place.model, 0) + 1
-        if seen[place.model] <= config.n_canaries:
-            for name in config.canaries:
-                if bench.dialogue(line, name) is not None:
-                    yield Task(line, spec, name)

@@ -1,10 +1,11 @@
-"""What language models are asked for in the movie study, as one checked value from a notebook's ``llm``."""
+"""Settings of language models in the movie study, read from a notebook's ``llm`` into one checked value."""
 
 import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from typing import Annotated, Any
 
+from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.llm.limits import room
@@ -13,7 +14,7 @@ from crs_lib.llm.retry import Retry
 
 @dataclass(frozen=True)
 class Service:
-    """How models are reached: what never changes what is asked, so that it may differ when a run goes on.
+    """How models are reached. None of it changes a request, so it may differ when a run goes on.
 
     ``host`` is an address or several with commas between ("" is the backend's default); ``slots`` is how
     many calls each of them works on at once. ``backend`` are further keywords of backends that take them.
@@ -27,14 +28,14 @@ class Service:
 
     @property
     def at_once(self) -> int:
-        """Calls that each server gets at once: one in each of its slots, and one that waits for it there.
+        """Calls that each server gets at once: twice its slots.
 
-        A slot that comes free then finds its next call on the server, and need not wait for us.
+        One call waits on the server for each slot, so that a slot that comes free has work at once.
         """
         return 2 * self.slots
 
     def settings_for(self, spec: str) -> dict[str, Any]:
-        """Those of the settings that this spec's backend takes."""
+        """The keywords for a spec's backend: those of the settings that it takes."""
         given = {**self.backend, "timeout": self.timeout, **({"host": self.host} if self.host else {})}
         from crs_lib.llm.backends import BACKENDS  # all of them, only where one is asked for
 
@@ -44,60 +45,56 @@ class Service:
 
 _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 
+Temperature = Annotated[float, Field(ge=0, le=2, description="0 gives the likeliest words")]
+Context = Annotated[
+    int, Field(ge=1, description="tokens of a prompt and its answer; a change reloads the model")
+]
+AnswerLength = Annotated[int, Field(ge=1, description="tokens of an answer at most")]
+Thinking = Annotated[
+    bool | None, Field(description="whether an Ollama model thinks; null leaves it to the model")
+]
+
 
 @dataclass(frozen=True)
-class LLMSettings:
+class LLMSettings(Config):
     """Settings of the roles ``crs`` and ``user``.
 
-    ``structured`` asks for JSON with the ids of the films a reply recommends; without, titles are read
-    from its text. ``enforce`` asks once more for a reply that names films the catalogue does not have,
-    then cuts those sentences. ``offered`` films are given to choose from, of which a reply recommends
-    ``most``. ``num_ctx`` is the same for all calls, another one would reload the model. ``host``,
-    ``timeout`` and ``slots`` say how servers are reached and may differ when a run goes on; ``slots`` is
-    how many calls each server works on at once (it gets twice as many, see ``Service.at_once``).
-    ``send_key`` sends the key in OLLAMA_API_KEY or OPENAI_API_KEY to these servers, otherwise it stays here.
-    So many sessions as ``max_failed`` may fail and the run is finished nevertheless, without them.
+    ``host``, ``timeout``, ``slots``, ``send_key`` and ``max_failed`` may differ when a run goes on; the
+    others are part of its parameters.
     """
 
-    structured: bool = True
-    enforce: bool = False
-    offered: int = 4
-    most: int = 3
-    temperature: float = 0.7
-    num_ctx: int = 8192
-    num_predict: int = 400
-    think: bool | None = None
-    host: str = ""
-    timeout: float = 300.0
-    slots: int = 2
-    send_key: bool = False
-    max_failed: int = 0
+    _where = "llm: "
 
-    def __post_init__(self) -> None:
-        room({"num_ctx": self.num_ctx, "num_predict": self.num_predict})
-        bounds = (("offered", 1, 50), ("most", 1, 50), ("slots", 1, 1000), ("max_failed", 0, 10**6))
-        for name, low, high in bounds:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-                raise InputError(f"llm: {name} is {value!r}; give a whole number from {low} to {high}")
-        if isinstance(self.temperature, bool) or not isinstance(self.temperature, int | float):
-            raise InputError(f"llm: temperature is {self.temperature!r}; give a number from 0 to 2")
-        if not 0 <= self.temperature <= 2:
-            raise InputError(f"llm: temperature is {self.temperature}; give a number from 0 to 2")
-        for name in ("structured", "enforce", "send_key"):
-            if not isinstance(getattr(self, name), bool):
-                raise InputError(f"llm: {name} is {getattr(self, name)!r}; give true or false")
+    structured: Annotated[
+        bool, Field(description="ask for JSON with the films' ids; else titles are read from the text")
+    ] = True
+    enforce: Annotated[
+        bool, Field(description="ask again for a reply that names unknown films, then cut those sentences")
+    ] = False
+    offered: Annotated[int, Field(ge=1, le=50, description="films that a model is given to choose from")] = 4
+    most: Annotated[int, Field(ge=1, le=50, description="films that a reply recommends at most")] = 3
+    temperature: Temperature = 0.7
+    num_ctx: Context = 8192
+    num_predict: AnswerLength = 400
+    think: Thinking = None
+    host: Annotated[
+        str, Field(description="servers, with commas between; empty is the backend's default")
+    ] = ""
+    timeout: Annotated[float, Field(gt=0, description="seconds that one attempt may take")] = 300.0
+    slots: Annotated[int, Field(ge=1, le=1000, description="calls that each server works on at once")] = 2
+    send_key: Annotated[
+        bool, Field(description="send OLLAMA_API_KEY or OPENAI_API_KEY to these servers; else it stays here")
+    ] = False
+    max_failed: Annotated[
+        int, Field(ge=0, le=10**6, description="sessions that may fail before the run counts as failed")
+    ] = 0
+
+    def check(self) -> None:
+        room(self.options)
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> "LLMSettings":
         """From a plain mapping; InputError with a suggestion for an unknown name."""
-        known = [row.name for row in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise InputError(
-                    f"llm: unknown setting {name!r}{did_you_mean(str(name), known)} "
-                    f"(known: {', '.join(known)})"
-                )
         return cls(**given)
 
     @property
@@ -108,32 +105,33 @@ class LLMSettings:
         }  # fmt: skip
 
     def service(self, starts: int = 1) -> Service:
-        """How models are reached; ``starts`` times as many seeds are tried after an unusable reply."""
+        """How models are reached. Each start of a run allows more reseeded retries: starts × seeds."""
         backend = {} if self.think is None else {"think": self.think}
         backend |= {"send_key": True} if self.send_key else {}
         retry = Retry(seeds=starts * Retry().seeds)
         return Service(self.host, self.timeout, self.slots, retry, backend)
 
-    def what(self) -> dict[str, Any]:
-        """The settings that change what comes out, for the manifest."""
+    def parameters(self) -> dict[str, Any]:
+        """The settings that change the dialogues, for the manifest."""
         return {name: value for name, value in asdict(self).items() if name not in _HOW}
 
 
 _SIMULATION = ("structured", "enforce", "offered", "most", "max_failed")
 
 
-def read(
+def role_settings(
     given: Mapping[str, Any],
     who: str,
     own: Collection[str] = (),
     fixed: Collection[str] = (),
     instead: str = "",
 ) -> LLMSettings:
-    """The settings that all roles share, from a plain mapping.
+    """The settings that a role shares with all others, from a plain mapping.
 
-    ``own`` are names that only this role has: they are left to it. ``fixed`` are shared ones that it does
-    not let anybody choose. Raises InputError naming ``who`` for a setting that it does not take (``instead``
-    says what to do about one of the simulation's), and for a value that cannot be.
+    ``own`` are names of settings that only this role has; they are passed over. ``fixed`` are names of shared
+    settings that cannot be chosen for this role. Raises InputError naming ``who`` for a setting that the role
+    does not take (``instead`` says what to do about a setting of the simulation), and for a value that cannot
+    be.
     """
     shared = [row.name for row in fields(LLMSettings) if row.name not in {*_SIMULATION, *fixed}]
     known = [*own, *shared]
@@ -144,7 +142,4 @@ def read(
         if name in _SIMULATION:
             hint = f": it is the simulation's{instead}"
         raise InputError(f"llm: {who} takes no {name!r}{hint} (it takes: {', '.join(known)})")
-    chosen = LLMSettings.read({name: value for name, value in given.items() if name in shared})
-    if chosen.think is not None and not isinstance(chosen.think, bool):
-        raise InputError(f"llm: think is {chosen.think!r}; give true, false or null")
-    return chosen
+    return LLMSettings.read({name: value for name, value in given.items() if name in shared})

@@ -1,7 +1,7 @@
 """The quirk report of logs: what is odd in conversations, named and located, and nothing repaired.
 
 ``QUIRKS`` lists every kind with its meaning; the report holds one row a case. Judge scores have their own
-validity report (:func:`crs_lib.judge.scores.judge_scores`).
+validity report (:func:`crs_lib.judge.foreign.read_scores`).
 """
 
 import re

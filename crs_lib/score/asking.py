@@ -1,4 +1,4 @@
-"""One LLM call a text, all answers JSON of a given shape: what the topic and concept extractors share."""
+"""Topics and concepts named by a language model: one call a text, each answer JSON of a given shape."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,10 +9,9 @@ from crs_lib import prompts
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
-from crs_lib.llm import settings as role_settings
 from crs_lib.llm.pool import CACHE, LOG
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import LLMSettings
+from crs_lib.llm.settings import LLMSettings, role_settings
 from crs_lib.llm.text import fence
 from crs_lib.score.concepts import ConceptSpace
 
@@ -23,21 +22,21 @@ _OPTIONS = ("num_ctx", "num_predict")
 
 
 class UnansweredError(RunError):
-    """A text gets no usable answer, however often it is asked about; what else was asked is in the cache."""
+    """A text without a usable answer, however often it was asked about; the other answers are cached."""
 
 
 def read_settings(given: Mapping[str, Any]) -> LLMSettings:
-    """What the model of an extractor may be told; InputError for a setting that it does not take."""
-    return role_settings.read(given, "an extractor", fixed=("temperature",))
+    """The settings of an extractor's model; InputError for one that it does not take."""
+    return role_settings(given, "an extractor", fixed=("temperature",))
 
 
-def what(rule: LLMSettings) -> dict[str, Any]:
+def answer_settings(rule: LLMSettings) -> dict[str, Any]:
     """The settings that change an answer, for the tables; replies are sampled at temperature 0."""
     return {name: getattr(rule, name) for name in (*_OPTIONS, "think")}
 
 
 def need(spec: str, rule: LLMSettings) -> Need:
-    """What the preflight checks."""
+    """The model as the preflight checks it."""
     return Need(ROLE, spec, _options(rule), settings=rule.service().settings_for(spec))
 
 
@@ -55,11 +54,11 @@ def _options(rule: LLMSettings) -> dict[str, Any]:
 
 
 class Asker:
-    """Asks a model, given as a spec or ready made. InputError where none is named.
+    """Asks a model, given as a spec or as an ``LLM``, about many texts. InputError where none is named.
 
-    Replies are sampled at temperature 0; what does not keep the shape is asked again. A text that gets no
-    usable answer is an :class:`UnansweredError`: no other method steps in for the model. Where the calls
-    themselves fail (no server, time-out) a RunError says so.
+    Replies are sampled at temperature 0; a reply that breaks the shape is asked for again. A text without a
+    usable answer raises :class:`UnansweredError`: no other method replaces the model. RunError where the
+    calls themselves fail (no server, time-out).
     """
 
     def __init__(self, llm: str | LLM, who: str) -> None:
@@ -95,8 +94,8 @@ class Asker:
                     ) from answer
         for text in texts:
             if text in self._unusable:
-                told = f"{self.name} gave no usable answer for {text[:60]!r} ({self._unusable[text]})"
-                raise UnansweredError(f"{self._who}: {told}")
+                problem = f"{self.name} gave no usable answer for {text[:60]!r} ({self._unusable[text]})"
+                raise UnansweredError(f"{self._who}: {problem}")
         return [found[text] for text in texts]
 
 
@@ -119,11 +118,12 @@ def lists(names: Sequence[str], most: int = 20) -> dict[str, Any]:
 
 
 class LlmExtractor:
-    """One call a text. A name counts as the value it equals, else as the first that contains it or that it
-    contains (the thesis's rule); names that the catalogue lacks are dropped.
+    """Concepts that a model names, one call a text.
 
-    A text in which the model finds nothing has no concepts. (The thesis fell back on substrings there, and
-    so mixed two methods in one column.)
+    A name counts as the catalogue's value that equals the name, else as the first value that contains the
+    name or is contained in it (the thesis's rule); names that the catalogue lacks are dropped. A text in
+    which the model finds nothing has no concepts. (The thesis fell back on substrings there, and so mixed two
+    methods in one column.)
     """
 
     name = "llm"

@@ -106,5 +106,5 @@ class SimulateConfig(Config):
         for name in ("user_llm", "llm", "shard", "scheduler"):
             del values[name]
         if self.roles():
-            values |= {"user_llm": self.user_llm, "llm": self.llm_settings.what()}
+            values |= {"user_llm": self.user_llm, "llm": self.llm_settings.parameters()}
         return values | ({"shard": self.shard} if self.shard else {})

@@ -11,7 +11,6 @@ from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
-from crs_lib.judge import scores as judge_scores
 from crs_lib.stats.plan import Plan
 from crs_lib.trust import sensitivity
 from crs_lib.trust import sensitivity as sensitivity_stage
@@ -66,7 +65,7 @@ def judge_means(run: str) -> pd.DataFrame:
     if not judging.scores_of(run):
         raise NoDataError(f"run {run!r} has no judge scores")
     scores = judging.score_table(run)
-    found = judge_scores.headline(scores).rename(columns={"value": "mean"})
+    found = judging.headline(scores).rename(columns={"value": "mean"})
     order = {name: place for place, name in enumerate(dict.fromkeys(scores["model"]))}
     found = found.sort_values(["model", "construct"], key=lambda c: c.map(order) if c.name == "model" else c)
     return found.assign(n_sessions=scores["session_id"].nunique()).reset_index(drop=True)

@@ -122,3 +122,36 @@ def test_judge_refuses_what_it_would_have_to_ignore(words, message, capsys):
 def test_judge_wants_a_judge(capsys):
     assert main(["judge", "r"]) == 2
     assert "name it, e.g. --judges" in capsys.readouterr().err
+
+
+def test_the_report_says_how_far_the_judges_of_a_run_can_be_trusted(results, capsys):
+    assert main(["simulate", "-p", "run", "r", "-p", "systems", "tracker,template", *SIZE]) == 0
+    assert main(["judge", "r", "--report"]) == 2
+    assert "run 'r' was not judged" in capsys.readouterr().err
+    judges = ["--judges", "template", "--samples", "2", "--canaries", "sticky"]
+    assert main(["judge", "r", *judges, "--report"]) == 0
+    first = capsys.readouterr().out
+    assert main(["judge", "r", "--report"]) == 0
+    again = capsys.readouterr().out
+    assert first.endswith(again)
+    assert "scores: " in first and "scores: " not in again  # the second time nobody is asked
+    lines = [" ".join(line.split()) for line in again.splitlines()]
+    for row in (
+        "agreement, alpha coherence all – – – 0 fewer than two judges",
+        "preference for the own family coherence template – – – 0 no session with all four means",
+    ):
+        assert row in lines
+    assert sum(line.startswith("retest, alpha") for line in lines) == 3
+    assert sum(line.startswith("canary sticky personalization template") for line in lines) <= 1
+
+
+def test_the_report_reads_scores_that_were_made_elsewhere(tmp_path, capsys):
+    rows = ["model,proactiveness,coherence,personalization", "gemma:2b,4,5,9", "gemma:2b,3,4,2"]
+    (tmp_path / "x_judge.csv").write_text("\n".join(rows))
+    for place in (tmp_path, tmp_path / "x_judge.csv"):
+        assert main(["judge", str(place), "--report"]) == 0
+        lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+        assert "thesis personalization 2 1 1" in lines  # asked, given, out of range
+        assert any(line.startswith("gemma:2b coherence 4.5 4.0 5.0 2 thesis") for line in lines)
+    assert main(["judge", str(tmp_path / "none.csv"), "--report"]) == 2
+    assert "no judge scores in" in capsys.readouterr().err

@@ -11,12 +11,16 @@ from hypothesis import strategies as st
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
-from crs_lib.judge.judge import Settings, check_value, judge_session, read_reply, schema, score_table
-from crs_lib.judge.prompt import CONSTRUCTS
+from crs_lib.judge.config import JudgeSettings
+from crs_lib.judge.rating import check_score, judge_session, read_reply, schema
+from crs_lib.judge.records import table_of
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.errors import LLMError, Unreachable
 from crs_lib.llm.limits import room, tokens_at_most
 from crs_lib.llm.text import fence, one_line
+from crs_lib.metrics import constructs
+
+CONSTRUCTS = constructs.names()
 
 NO_WAIT = Retry(waits=0, seeds=1, first=0.0, longest=0.0)
 ATTACK = (
@@ -46,7 +50,7 @@ def judged(answer: Any, subject: Dialogue = SHORT, samples: int = 1, **settings:
     def factory(spec: str) -> LLM:
         return LLM("scripted", answers=answer, retry=NO_WAIT)
 
-    return judge_session(subject, ["ollama:llama3:instruct"], samples, factory, Settings(**settings))
+    return judge_session(subject, ["ollama:llama3:instruct"], samples, factory, JudgeSettings(**settings))
 
 
 def test_a_mean_over_samples_then_over_judges() -> None:
@@ -55,7 +59,7 @@ def test_a_mean_over_samples_then_over_judges() -> None:
     def factory(spec: str) -> LLM:
         return LLM("scripted", answers=lambda r: verdicts(r, next(scores[spec])))
 
-    record = judge_session(SHORT, ["one", "two"], 3, factory, Settings(together=True))
+    record = judge_session(SHORT, ["one", "two"], 3, factory, JudgeSettings(together=True))
     # (mean(5, 4, 3) + mean(1, 1, 2)) / 2 = (4 + 4/3) / 2 = 8/3
     assert record["judge"] == {name: pytest.approx(8 / 3) for name in CONSTRUCTS}
     assert len(record["scores"]) == 2 * 3 * 3 and record["missing"] == 0
@@ -74,7 +78,7 @@ def test_every_score_that_was_asked_for_has_a_row(together: bool) -> None:
 def test_a_call_reads_one_criterion_only_unless_they_share_it() -> None:
     for together, per_call in ((False, 1), (True, 3)):
         scripted = LLM("scripted", answers=verdicts)
-        judge_session(SHORT, ["j"], 1, lambda spec, llm=scripted: llm, Settings(together=together))
+        judge_session(SHORT, ["j"], 1, lambda spec, llm=scripted: llm, JudgeSettings(together=together))
         for request in scripted.backend.asked:  # type: ignore[attr-defined]
             levels = re.findall(r"^[1-5] - ", request.messages[1].content, re.M)
             assert len(levels) == 5 * per_call
@@ -85,7 +89,7 @@ def test_samples_differ_in_seed_and_replicate_and_runs_do_not() -> None:
     seen = []
     for _ in range(2):
         scripted = LLM("scripted", answers=verdicts)
-        judge_session(SHORT, ["j"], 3, lambda spec, llm=scripted: llm, Settings(together=True))
+        judge_session(SHORT, ["j"], 3, lambda spec, llm=scripted: llm, JudgeSettings(together=True))
         seen.append([(r.seed, r.replicate) for r in scripted.backend.asked])  # type: ignore[attr-defined]
     assert seen[0] == seen[1] and len({*seen[0]}) == 3 and [r for _, r in seen[0]] == [0, 1, 2]
 
@@ -123,12 +127,12 @@ def test_a_broken_connection_is_no_judgement() -> None:
 
 
 def test_the_given_value_decides_not_its_type() -> None:
-    assert check_value(4.0)[:2] == (4, None)
-    assert check_value(5)[:2] == (5, None)
+    assert check_score(4.0, "coherence")[:2] == (4, None)
+    assert check_score(5, "coherence")[:2] == (5, None)
     for value, flag in [(0, "out of range"), (6, "out of range"), (-1e300, "out of range"), (2.5, "not whole"),
                         (True, "not a number"), ("5", "not a number"), (None, "missing"),
                         (float("nan"), "missing"), (float("inf"), "out of range")]:  # fmt: skip
-        assert check_value(value)[:2] == (None, flag)
+        assert check_score(value, "coherence")[:2] == (None, flag)
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(
@@ -250,7 +254,7 @@ def test_a_turn_without_end_is_shortened_and_counted() -> None:
 def test_where_two_turns_do_not_fit_their_texts_are_shortened_further() -> None:
     four = "\U0001f600" * 10_000  # 4 bytes each
     subject = dialogue([("a", four), *[("b", "c")] * 3, ("d", four)])
-    settings = Settings(num_ctx=4096)
+    settings = JudgeSettings(num_ctx=4096)
     scripted = LLM("scripted", answers=verdicts)
     record = judge_session(subject, ["j"], 1, lambda spec: scripted, settings)
     # 3,696 tokens for a prompt, about 850 for the rubric: 2 x 2,000 x 4 bytes are 5,334 tokens, half of it fits
@@ -260,7 +264,7 @@ def test_where_two_turns_do_not_fit_their_texts_are_shortened_further() -> None:
 
 
 def test_what_is_sent_always_fits_the_context() -> None:
-    settings = Settings(num_ctx=4096)
+    settings = JudgeSettings(num_ctx=4096)
     scripted = LLM("scripted", answers=verdicts)
     judge_session(long(60, (7, 30)), ["j"], 1, lambda spec: scripted, settings)
     for request in scripted.backend.asked:  # type: ignore[attr-defined]
@@ -308,11 +312,11 @@ def test_nothing_to_judge_is_an_error() -> None:
 
 def test_the_table_of_scores_keeps_what_is_missing() -> None:
     spoilt = {**judged(lambda request: "no"), "canary": "sticky"}
-    table = score_table([judged(verdicts), spoilt])
+    table = table_of([judged(verdicts), spoilt])
     assert table["score"].fillna(0).tolist() == [4, 4, 4, 0, 0, 0]
     assert table["flag"].fillna("").tolist() == [""] * 3 + ["unreadable"] * 3
     assert table["canary"].tolist() == [""] * 3 + ["sticky"] * 3
-    assert score_table([]).empty
+    assert table_of([]).empty
 
 
 def test_the_rubric_has_a_version() -> None:

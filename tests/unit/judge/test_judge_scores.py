@@ -9,9 +9,11 @@ import pytest
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.judge.canaries import CANARIES, canary_report, spoil
-from crs_lib.judge.judge import judge_session, score_table
-from crs_lib.judge.scores import agreement, family, flag_counts, headline, self_preference, validate
+from crs_lib.judge.canaries import CANARIES, spoil
+from crs_lib.judge.foreign import validate
+from crs_lib.judge.rating import judge_session
+from crs_lib.judge.records import flag_counts, table_of
+from crs_lib.judge.reliability import agreement, canary_report, family, headline, self_preference, summary
 from crs_lib.llm import LLM, Request
 
 
@@ -139,6 +141,29 @@ def test_headlines_leave_out_judges_of_the_same_family() -> None:
     assert table.loc["tracker", "reason"] == "every score is missing"
 
 
+def test_the_summary_holds_every_check_and_says_what_is_missing() -> None:
+    rows = [
+        ("ollama:llama3", str(i), judge, 0, 4 + i % 2) for i in range(6) for judge in ("ollama:llama2", "b")
+    ]
+    frame = scores(rows)
+    table = summary(frame, resamples=50).set_index("check")
+    assert table.loc["agreement, alpha", "value"] == pytest.approx(1.0)
+    assert table.loc["agreement, alpha", "n"] == 6
+    assert table.loc["retest, alpha", "note"].tolist() == ["fewer than two samples"] * 2
+    assert table.loc["preference for the own family", "judge"] == "llama"
+    assert table.loc["preference for the own family", "note"] == "no session with all four means"
+    assert table.loc["canary", "note"] == "no canary was judged" and pd.isna(table.loc["canary", "value"])
+    spoilt = frame.assign(canary="shuffled", score=1.0)
+    table = summary(pd.concat([frame, spoilt]), resamples=50).set_index("check")
+    found = table.loc["canary shuffled"]
+    assert found["value"].tolist() == [1.0, 1.0] and found["note"].tolist() == ["usable", "usable"]
+    assert "canary" not in table.index  # the row that says there is none
+    others = frame.assign(judge="c")
+    assert summary(others, resamples=50).set_index("check").loc["preference for the own family", "note"] == (
+        "no judge shares a family with a system"
+    )
+
+
 def test_a_table_without_its_columns_is_named() -> None:
     with pytest.raises(InputError, match=r"columns \['construct'\] are missing"):
         agreement(scores([]).drop(columns="construct"))
@@ -219,7 +244,7 @@ def test_canaries_tell_a_judge_that_reads_from_one_that_does_not() -> None:
                 assert subject is not None
                 record = judge_session(subject, ["j"], 1, lambda spec: LLM("scripted", answers=answer))
                 records.append({**record, "canary": name})
-        return canary_report(score_table(records))
+        return canary_report(table_of(records))
 
     reads = judge(attentive)
     aimed = reads[reads["aimed"]]

@@ -116,14 +116,14 @@ def test_scores_enter_a_result_and_what_was_not_judged_stays(run, server):
         "judge": dict.fromkeys(CONSTRUCTS),
         "detail": {"n": 1},
     }
-    assert judging.add(result, judging.scores_of(run)) == result
+    assert judging.add_scores(result, judging.scores_of(run)) == result
     judge(run, server)
     scores = judging.scores_of(run)
-    added = judging.add(result, scores)
+    added = judging.add_scores(result, scores)
     assert added["judge"] == scores["tracker", "00001"]["judge"]
     assert added["detail"] == {"n": 1, "judge_scores": 3, "judge_missing": 0}
     assert result["judge"]["coherence"] is None
-    assert judging.add({**result, "model": "other"}, scores)["judge"]["coherence"] is None
+    assert judging.add_scores({**result, "model": "other"}, scores)["judge"]["coherence"] is None
 
 
 def test_scores_of_other_dialogues_are_refused(run, server):
@@ -139,6 +139,7 @@ def test_no_judges_no_work(run, tmp_path):
     judging.judge_run(run, [])
     assert judging.scores_of(run) == {}
     assert judging.shown_scores(run)["note"].tolist() == ["run 'judged' was not judged"]
+    assert judging.reliability_of(run)["note"].tolist() == ["run 'judged' has no judge scores to check"]
     assert "judge" not in runs.read_manifest("movies", run)["stages"]
 
 

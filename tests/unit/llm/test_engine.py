@@ -9,7 +9,8 @@ import pytest
 from crs_lib import prompts
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.tables import read_jsonl
-from crs_lib.judge.judge import Settings, judge_session
+from crs_lib.judge.config import JudgeSettings
+from crs_lib.judge.rating import judge_session
 from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, export
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.llm.text import fence, one_line
@@ -108,7 +109,7 @@ def test_a_session_and_its_judge(llm: LLM, engine: Engine) -> None:
         )  # fmt: skip
         turns += [Turn(USER, said, {"user_meta": {"constraints": {"genre": "drama"}}})]
         turns += [Turn(SYSTEM, llm.complete(ask(prompt, number)).text)]
-    settings = Settings(num_ctx=CONTEXT, num_predict=400, temperature=1.0)
+    settings = JudgeSettings(num_ctx=CONTEXT, num_predict=400, temperature=1.0)
     record = judge_session(Dialogue("1", llm.spec, tuple(turns)), [llm.spec], 1, lambda spec: llm, settings)
     assert len(record["scores"]) == 3
     for row in record["scores"]:

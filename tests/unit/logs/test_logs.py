@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -21,7 +20,6 @@ from crs_lib import logs
 from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.judge.scores import judge_scores
 from crs_lib.logs import quirks as log_quirks
 from crs_lib.logs.forms import dialogue_of
 from crs_lib.logs.reader import SessionKey, session_key
@@ -433,41 +431,6 @@ def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path: Path) -> Non
     assert seen == set(log_quirks.QUIRKS)
 
 
-# ── judge scores ────────────────────────────────────────────────────────────────────────────────
-
-
-def test_judge_files_are_read_in_order_and_flagged(tmp_path: Path) -> None:
-    head = "model,proactiveness,coherence,personalization\n"
-    (tmp_path / "a_judge_scores.csv").write_text(head + "a:1b,4.0,5.0,1.0\na:1b,,9.0,0\n")
-    (tmp_path / "b_judge_scores.csv").write_text(head + "b,3.5,4/5,nan\n")
-    table = judge_scores(tmp_path)
-    assert len(table) == 3 * 3
-    wide = table.assign(flag=table["flag"].fillna("")).pivot(
-        index=["model", "session_id"], columns="construct", values="flag"
-    )
-    assert wide.loc[("a:1b", 0)].tolist() == ["", "", ""]
-    assert wide.loc[("a:1b", 1)].to_dict() == {
-        "proactiveness": "missing", "coherence": "out of range", "personalization": "out of range",
-    }  # fmt: skip
-    assert wide.loc[("b", 0)].to_dict() == {
-        "proactiveness": "not whole", "coherence": "not a number", "personalization": "missing",
-    }  # fmt: skip
-    assert table["score"].notna().sum() == 3
-
-
-def test_judge_files_that_cannot_be_counted_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no judge scores in"):
-        judge_scores(tmp_path)
-    head = "model,proactiveness,coherence,personalization\n"
-    for name in ("x_judge.csv", "y_judge.csv"):
-        (tmp_path / name).write_text(head + "m,4,4,4\n")
-    with pytest.raises(InputError, match=r"y_judge\.csv: model 'm' has rows in x_judge\.csv too"):
-        judge_scores(tmp_path)
-    (tmp_path / "z.csv").write_text("model,coherence\nm,4\n")
-    with pytest.raises(InputError, match=r"columns \['proactiveness', 'personalization'\] are missing"):
-        judge_scores(tmp_path / "z.csv")
-
-
 # ── the real logs ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -529,19 +492,6 @@ def test_rated_dialogues_load_whole() -> None:
         assert dialogue.extra["annotations"]["dial_level_aggregated"] == record["dial_level_aggregated"]
         ratings = [t.meta.get("turn_level_aggregated") for t in dialogue.turns]
         assert ratings == [u.get("turn_level_aggregated") for u in record["dialogue"]]
-
-
-@pytest.mark.external
-@pytest.mark.parametrize("turns", [20, 50])
-def test_every_judge_score_outside_the_scale_is_flagged(turns: int) -> None:
-    folder = real("thesis", "reference")
-    table = judge_scores(folder, f"logs_{turns}turns_judge_*.csv")
-    files = sorted(folder.glob(f"logs_{turns}turns_judge_*.csv"))
-    plain_values = np.concatenate([pd.read_csv(f).iloc[:, 1:].to_numpy().ravel() for f in files])
-    outside = (plain_values < 1) | (plain_values > 5)
-    assert len(table) == len(plain_values)
-    assert (table["flag"] == "out of range").sum() == outside.sum()
-    assert (table["flag"] == "missing").sum() == np.isnan(plain_values).sum()
 
 
 @pytest.mark.subprocess

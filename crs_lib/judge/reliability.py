@@ -1,53 +1,17 @@
-"""What judge scores are worth: validity of foreign ones, agreement, self-preference, fair means."""
+"""The reliability of judges: agreement, preference for the own family, canaries, and means without it."""
 
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import split_spec
-from crs_lib.judge.judge import check_value
-from crs_lib.judge.prompt import CONSTRUCTS
+from crs_lib.judge import records
+from crs_lib.judge.canaries import CANARIES
 
 _NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
-
-
-def validate(records: Iterable[Mapping[str, Any]], judge: str = "given") -> pd.DataFrame:
-    """The judge scores of result records from anywhere, checked: a row for session and construct.
-
-    Reads ``model``, ``session_id`` and ``judge`` (constructs to values) of each record. ``score`` is NaN
-    where ``flag`` says why: ``missing``, ``not a number``, ``not whole``, ``out of range``; ``value`` is
-    what was given. Every construct has a row. Source: the rubric's scale, whole numbers from 1 to 5.
-    """
-    rows = []
-    for record in records:
-        given = record.get("judge")
-        values = given if isinstance(given, Mapping) else {}
-        for construct in CONSTRUCTS:
-            reading = check_value(values.get(construct))
-            rows.append({
-                "model": record.get("model"), "session_id": record.get("session_id"), "canary": "",
-                "judge": judge, "construct": construct, "sample": 0, "score": reading.score,
-                "flag": reading.flag, "value": reading.value,
-            })  # fmt: skip
-    columns = ["model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value"]
-    return pd.DataFrame(rows, columns=columns).astype({"score": float})
-
-
-def flag_counts(scores: pd.DataFrame) -> pd.DataFrame:
-    """Scores asked for, given and missing by reason, a row for judge and construct."""
-    flagged = scores.assign(flag=scores["flag"].fillna("given"))
-    counts = flagged.groupby(["judge", "construct", "flag"]).size()
-    counts = counts.unstack("flag", fill_value=0)  # noqa: PD010 -- it is a count already
-    counts.insert(0, "asked", counts.sum(axis=1))
-    if "given" not in counts:
-        counts.insert(1, "given", 0)
-    rest = sorted(set(counts.columns) - {"asked", "given"})
-    return counts[["asked", "given", *rest]].reset_index().rename_axis(columns=None)
 
 
 def family(spec: str) -> str:
@@ -173,63 +137,107 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
 
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:
-    missing = [column for column in _NEEDED if column not in scores.columns]
-    if missing:
-        raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
+    _require(scores, _NEEDED)
     return scores[scores["canary"] == ""] if "canary" in scores.columns else scores
 
 
-def judge_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "thesis") -> pd.DataFrame:
-    """Every score of judge CSV files, checked against the scale: a row for session and construct.
-
-    ``path`` is one file, or a folder whose files match ``pattern``. The files name no session: the n-th
-    row of a model is its session n, counted from 0, as the thesis wrote them; ``session_id`` is that whole
-    number. ``score`` is NaN where ``flag`` says why (missing, not a number, not whole, out of range), and
-    ``value`` is what stood there; columns as in :func:`crs_lib.judge.scores.validate`.
-
-    Raises InputError for no file, a missing column, and a model with rows in two files.
-    """
-    records: list[dict[str, Any]] = []
-    owner: dict[str, str] = {}
-    for file in _files(Path(path).expanduser(), pattern):
-        for model, part in _read(file).groupby("model", sort=False):
-            if str(model) in owner:
-                raise InputError(
-                    f"{file.name}: model {model!r} has rows in {owner[str(model)]} too, so its sessions "
-                    "cannot be counted; choose one set of files with pattern"
-                )
-            owner[str(model)] = file.name
-            for session, row in enumerate(part.to_dict("records")):
-                given = {name: _number(row[name]) for name in CONSTRUCTS}
-                records.append({"model": model, "session_id": session, "judge": given})
-    return validate(records, judge)
-
-
-def _files(path: Path, pattern: str) -> list[Path]:
-    found = [path] if path.is_file() else sorted(path.glob(pattern)) if path.is_dir() else []
-    if not found:
-        raise InputError(
-            f"no judge scores in {paths.shown(path)}; expected a CSV, or a folder with {pattern}"
-        )
-    return found
-
-
-def _read(path: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError, pd.errors.ParserError) as error:
-        raise InputError(f"{path.name} cannot be read as a CSV: {error}") from error
-    missing = [name for name in ("model", *CONSTRUCTS) if name not in frame.columns]
+def _require(scores: pd.DataFrame, columns: Sequence[str]) -> None:
+    missing = [column for column in columns if column not in scores.columns]
     if missing:
-        raise InputError(f"{path.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")
-    return frame
+        raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
 
 
-def _number(text: str) -> float | str | None:
-    """The cell's number; None for an empty one; anything else as it stands, for the report to name."""
-    if text.strip().lower() in ("", "nan", "none", "null"):
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        return text
+def canary_report(scores: pd.DataFrame, confidence: float = 0.95) -> pd.DataFrame:
+    """How often a judge scored a canary below its original, in [0, 1]; a row for judge, canary, construct.
+
+    A pair is one dialogue and its canary, each the mean of the judge's samples; a tie is not below.
+    ``low`` and ``high`` bound the share (Clopper and Pearson); ``usable`` is true where ``low`` is above
+    one half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts dialogues
+    of which one side has no score. Empty where there are no canaries.
+
+    ``scores`` is a :func:`crs_lib.judge.records.score_table` with originals and canaries.
+    """
+    from scipy.stats import binomtest
+
+    from crs_lib.stats.frames import check_level
+
+    check_level("confidence", confidence)
+    _require(scores, ("model", "session_id", "canary", "judge", "construct", "score"))
+    by = ["model", "session_id", "judge", "construct"]
+    means = scores.groupby([*by, "canary"], sort=True)["score"].mean()
+    means = means.unstack("canary")  # noqa: PD010 -- a pivot table would drop dialogues without a score
+    rows: list[Mapping[str, Any]] = []
+    for name in [column for column in means.columns if column != ""]:
+        for (judge, construct), part in means.groupby(["judge", "construct"], sort=True):
+            asked = part[_spoilt(scores, name, part.index)]
+            both = asked[[name, ""]].dropna()
+            below = int((both[name] < both[""]).sum())
+            aimed = CANARIES.get(str(name)).facts["aimed_at"] == construct
+            row = {"judge": judge, "canary": name, "construct": construct, "aimed": aimed, "n": len(both)}
+            row |= {"n_missing": len(asked) - len(both), "below": below}
+            row |= {"tied": int((both[name] == both[""]).sum())}
+            if len(both):
+                share = binomtest(below, len(both)).proportion_ci(confidence, method="exact")
+                row |= {"share": below / len(both), "low": float(share.low), "high": float(share.high)}
+            row["usable"] = bool(row.get("low", 0.0) > 0.5) if aimed else None
+            rows.append(row)
+    return pd.DataFrame(rows, columns=_REPORT)
+
+
+def _spoilt(scores: pd.DataFrame, canary: str, index: pd.MultiIndex) -> list[bool]:
+    """Whether each dialogue has this canary at all, scored or not."""
+    asked = scores[scores["canary"] == canary]
+    keys = set(zip(asked["model"], asked["session_id"], strict=True))
+    return [(key[0], key[1]) in keys for key in index]
+
+
+_REPORT = [
+    "judge", "canary", "construct", "aimed", "share", "low", "high", "below", "tied", "n", "n_missing",
+    "usable",
+]  # fmt: skip
+
+
+_CHECKS = {"alpha": "agreement, alpha", "icc": "agreement, ICC(2,k)", "retest": "retest, alpha"}
+_SUMMARY = ["check", "construct", "judge", "value", "low", "high", "n", "note"]
+
+
+def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
+    """Agreement, self-preference and canaries in one table: a row a number, with its 95 % interval.
+
+    ``judge`` is "all", a judge, or a family of judges. ``value`` is at most 1 for agreement (retest: over
+    the samples of one judge), in score points for self-preference, a share in [0, 1] for canaries (of the
+    constructs that a canary is aimed at). ``n`` counts dialogues, sessions or pairs. ``note`` says why a
+    value is missing, and whether a canary shows the judge to be usable. A check that the scores do not allow
+    has one row, which says so.
+    """
+    agreed = agreement(scores, resamples, seed)
+    agreed = agreed.assign(check=agreed["measure"].map(_CHECKS)).rename(columns={"reason": "note"})
+    own = self_preference(scores, resamples, seed)
+    own = own.assign(check="preference for the own family")
+    own = own.rename(columns={"family": "judge", "reason": "note"})
+    spoilt = canary_report(scores)
+    spoilt = spoilt[spoilt["aimed"].astype(bool)]
+    verdict = spoilt["usable"].map({True: "usable", False: "not usable"})
+    spoilt = spoilt.assign(
+        check="canary " + spoilt["canary"].astype(str), value=spoilt["share"], note=verdict
+    )
+    missing = [
+        {"check": check, "note": note}
+        for check, table, note in (
+            ("preference for the own family", own, "no judge shares a family with a system"),
+            ("canary", spoilt, "no canary was judged"),
+        )
+        if table.empty
+    ]
+    rows = [row for table in (agreed, own, spoilt) for row in table.to_dict("records")]
+    return pd.DataFrame([*rows, *missing], columns=_SUMMARY).astype({"n": "Int64"})
+
+
+def reliability_of(run: str) -> pd.DataFrame:
+    """The :func:`summary` of a run's judge scores; a note where the run was not judged.
+
+    Raises RunError for scores of older dialogues.
+    """
+    if not records.is_judged(run):
+        return pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
+    return summary(records.score_table(run))

@@ -1,0 +1,144 @@
+"""The settings of a judgement, checked before anything starts: which judges, how often, how each is asked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
+
+from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
+from crs_lib.core.errors import InputError
+from crs_lib.judge import prompt
+from crs_lib.judge.canaries import CANARIES
+from crs_lib.llm.limits import room
+from crs_lib.llm.preflight import Need
+from crs_lib.llm.settings import AnswerLength, Context, Service, Temperature, Thinking, role_settings
+from crs_lib.metrics import constructs
+from crs_lib.simulate.roles import check_spec
+
+_OWN = ("seed", "together")  # settings of judges that no other role has
+_INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
+_OPTIONS = ("temperature", "num_ctx", "num_predict")
+
+
+@dataclass(frozen=True)
+class JudgeSettings(Config):
+    """How judges are asked; part of a run's parameters and of every judgement's key.
+
+    Constructs that share a call (``together``) cost a third, and their scores lean on one another.
+    ``num_ctx`` bounds how much of a long dialogue is shown.
+    """
+
+    _where = "llm: "
+
+    seed: Annotated[Seed, Field(description="seed of the judges' replies")] = 0
+    temperature: Temperature = 0.5
+    num_ctx: Context = 8192
+    num_predict: AnswerLength = 400
+    together: Annotated[bool, Field(description="ask for all constructs of one scale in one call")] = False
+    think: Thinking = None
+
+    def check(self) -> None:
+        room(self.options)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of every judge call."""
+        return {name: getattr(self, name) for name in _OPTIONS}
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The constructs that share a call, a group a call."""
+        if not self.together:
+            return tuple((name,) for name in constructs.names())
+        scales = dict.fromkeys(row.scale for row in constructs.CONSTRUCTS.values())
+        return tuple(
+            tuple(name for name, row in constructs.CONSTRUCTS.items() if row.scale == scale)
+            for scale in scales
+        )
+
+
+def judge_settings(
+    given: Mapping[str, Any], base: JudgeSettings | None = None
+) -> tuple[JudgeSettings, Service]:
+    """How judges are asked and reached, from a notebook's ``llm``; what it leaves out is ``base``'s.
+
+    Raises InputError for a setting that judges do not take.
+    """
+    before = base or JudgeSettings()
+    shared = role_settings(given, "a judge", _OWN, instead=_INSTEAD)
+    names = asdict(before)
+    asked = replace(before, **{name: value for name, value in given.items() if name in names})
+    return asked, replace(shared, think=asked.think).service()
+
+
+def _distinct(specs: Sequence[str]) -> Sequence[str]:
+    """The specs of models if each occurs once and a backend knows it; else InputError."""
+    if len(set(specs)) < len(specs):
+        raise InputError(f"judges is {list(specs)!r}; give a list of specs, each once")
+    for spec in specs:
+        check_spec(spec, "judges")
+    return specs
+
+
+@dataclass(frozen=True)
+class JudgeConfig(Config):
+    """The effective settings of a judgement, checked.
+
+    ``settings`` holds for all that ``llm`` (see :func:`judge_settings`) does not say.
+    """
+
+    run: Annotated[RunName, Field(description="name of the run whose dialogues are judged")]
+    judges: Annotated[
+        Sequence[str], AfterValidator(_distinct), Field(description="specs of the models that judge")
+    ]
+    samples: Annotated[int, Field(ge=1, description="times that each judge is asked about a dialogue")] = 1
+    settings: Annotated[JudgeSettings, Field(description="how judges are asked")] = field(
+        default_factory=JudgeSettings
+    )
+    canaries: Annotated[
+        Sequence[Annotated[str, OneOf(CANARIES)]],
+        Field(description="dialogues spoilt on purpose, judged too"),
+    ] = ()
+    n_canaries: Annotated[
+        int, Field(ge=1, description="sessions of each system that canaries are made of")
+    ] = 20
+    llm: Annotated[
+        Mapping[str, Any] | None, Field(description="how judges are asked and reached; null is the default")
+    ] = None
+
+    def check(self) -> None:
+        _ = self._parsed  # raises for settings that judges do not take
+
+    @cached_property
+    def _parsed(self) -> tuple[JudgeSettings, Service]:
+        return judge_settings(self.llm or {}, self.settings)
+
+    @property
+    def asked(self) -> JudgeSettings:
+        """How judges are asked: ``settings`` with what ``llm`` changes."""
+        return self._parsed[0]
+
+    @property
+    def service(self) -> Service:
+        """How the judges' models are reached."""
+        return self._parsed[1]
+
+    def question(self) -> dict[str, Any]:
+        """All that a judge's scores depend on beside the dialogue and its weights, as plain data."""
+        return {"samples": self.samples, "settings": asdict(self.asked), "rubric": prompt.digest()}
+
+    def parameters(self) -> dict[str, Any]:
+        """All that the scores depend on, as plain data for the manifest."""
+        return {
+            "judges": list(self.judges), **self.question(),
+            "canaries": list(self.canaries), "n_canaries": self.n_canaries,
+        }  # fmt: skip
+
+    def needs(self) -> list[Need]:
+        """The models that the preflight checks: each judge with its options and its shortest prompt."""
+        asked, least = self.asked, prompt.least(self.asked.groups)
+        return [
+            Need("judge", spec, asked.options, least, self.service.settings_for(spec)) for spec in self.judges
+        ]

@@ -1,0 +1,76 @@
+"""The constructs that judges score, a row each: prompts, schemas, results and figures iterate over them."""
+
+from dataclasses import dataclass
+
+from crs_lib import prompts
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
+
+
+@dataclass(frozen=True)
+class Construct:
+    """A quality of a dialogue that judges score on a scale of whole numbers, higher is better.
+
+    ``prompt`` names the prompt file with its question and a description of every level. ``lowest`` and
+    ``highest`` are the ends of the scale. ``label`` is the name in figures, broken where a line may end.
+    """
+
+    name: str
+    prompt: str
+    lowest: int = 1
+    highest: int = 5
+    label: str = ""
+
+    @property
+    def scale(self) -> tuple[int, int]:
+        """The lowest and the highest level."""
+        return self.lowest, self.highest
+
+    @property
+    def criterion(self) -> str:
+        """The question and the levels as a judge reads them."""
+        return prompts.render(self.prompt)
+
+
+CONSTRUCTS: dict[str, Construct] = {}
+
+
+def declare(*rows: Construct) -> None:
+    """Register constructs, in the order in which they are asked and shown.
+
+    Raises InputError for a name that is taken or holds a "+" (which joins names that share a call), and for a
+    scale of more or fewer than five levels (which the judges' instructions speak of).
+    """
+    for row in rows:
+        if row.name in CONSTRUCTS:
+            raise InputError(f"construct {row.name!r} is declared twice")
+        if not row.name or "+" in row.name:
+            raise InputError(f"construct {row.name!r} needs a name without '+'")
+        if row.highest - row.lowest != 4:
+            raise InputError(f"construct {row.name!r} has the scale {row.scale}; give five levels, e.g. 1, 5")
+        CONSTRUCTS[row.name] = row
+
+
+def names() -> tuple[str, ...]:
+    """The names of all constructs, in their order."""
+    return tuple(CONSTRUCTS)
+
+
+def get(name: str) -> Construct:
+    """The row of a construct; InputError with a suggestion for an unknown name."""
+    if name not in CONSTRUCTS:
+        known = ", ".join(CONSTRUCTS)
+        raise InputError(f"unknown construct {name!r}{did_you_mean(name, CONSTRUCTS)} (known: {known})")
+    return CONSTRUCTS[name]
+
+
+def unjudged() -> dict[str, None]:
+    """The entry ``judge`` of a session that no judge has read: every construct with null."""
+    return dict.fromkeys(CONSTRUCTS)
+
+
+declare(
+    Construct("proactiveness", "movies/judge_proactiveness", label="proactive-\nness"),
+    Construct("coherence", "movies/judge_coherence"),
+    Construct("personalization", "movies/judge_personalization", label="personal-\nization"),
+)
