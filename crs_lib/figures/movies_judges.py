@@ -1,4 +1,4 @@
-"""Judges beside the scores: every session's score against what judges gave it."""
+"""Figures of the judges' scores: beside a metric, session by session, and as radars of their constructs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +13,7 @@ from crs_lib.figures.base import FIGURES, NoDataError, means, require, systems_o
 from crs_lib.figures.movies_pairs import PREFIX, signed, with_judges, within_correlations
 from crs_lib.figures.movies_scores import sessions_in_words, table_of
 from crs_lib.metrics import base
+from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import cluster_bootstrap_correlation
 
 _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie beside one another
@@ -34,19 +35,20 @@ def judge_scatter(results: pd.DataFrame, *, metric: str = "item_tas") -> Any:
     """A panel per construct: sessions by score and judges' mean, with rank correlations."""
     name = base.get(metric).name
     require(results, ["session_id", name], sessions=3)
-    frame, constructs = with_judges(results)
-    if not constructs:
+    frame, judged = with_judges(results)
+    if not judged:
         raise NoDataError("no session has a score by a judge")
     order = systems_of(frame)
-    made, axes = style.figure(3.5, 1, len(constructs), sharey=True)
-    for panel, construct in zip(axes[0], constructs, strict=True):
+    made, axes = style.figure(3.5, 1, len(judged), sharey=True)
+    for panel, construct in zip(axes[0], judged, strict=True):
         _sessions(panel, frame, name, construct)
         words = f"{construct.removeprefix(PREFIX)} ↑\n{_correlations(frame, name, construct)}"
         panel.set_title(words, fontsize=style.SMALL)
         panel.set_xlabel(style.titled(name))
         panel.locator_params(axis="x", nbins=4)
         panel.grid()
-    low, high = SCALE
+    scales = np.array([_row(construct.removeprefix(PREFIX)).scale for construct in judged])
+    low, high = int(scales.min()), int(scales.max())
     axes[0][0].set(ylabel="judges' mean score", ylim=(low - 0.3, high + 0.3), yticks=range(low, high + 1))
     style.legend(made, order)
     n = frame["session_id"].nunique()
@@ -95,8 +97,11 @@ def _interval(row: pd.Series) -> str:
     return f"{signed(row['correlation'])} [{signed(row['low'])}, {signed(row['high'])}]"
 
 
-SCALE = (1, 5)  # of the judges: the rubric's lowest and highest level
-_BROKEN = {"proactiveness": "proactive-\nness", "personalization": "personal-\nization"}
+def _row(construct: str) -> Construct:
+    """The declaration of a construct; of one that foreign results bring along, the usual scale."""
+    return CONSTRUCTS.get(construct, Construct(construct, ""))
+
+
 _ENDS = ("mean", "low", "high")
 
 
@@ -143,22 +148,25 @@ def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ())
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
 def judge_radar(judge_means: pd.DataFrame) -> Any:
-    """One small radar per system: the judges' constructs from 1 to 5, outward is better."""
+    """One small radar per system: the judges' constructs on their scale, outward is better."""
     require(judge_means, ["construct", *_ENDS, "n_sessions"])
     if judge_means["mean"].isna().all():
         raise NoDataError("no system has a readable score by a judge of another family")
-    spokes = [str(name) for name in dict.fromkeys(judge_means["construct"])]
-    low, high = SCALE
+    spokes = [_row(str(name)) for name in dict.fromkeys(judge_means["construct"])]
+    lowest = np.array([[row.lowest] for row in spokes])
+    levels = np.array([[row.highest - row.lowest] for row in spokes])
+    names = [row.name for row in spokes]
     ends = {
-        name: (part.set_index("construct").reindex(spokes)[[*_ENDS]].to_numpy(dtype=float) - low)
-        / (high - low)
+        name: (part.set_index("construct").reindex(names)[[*_ENDS]].to_numpy(dtype=float) - lowest) / levels
         for name, part in judge_means.groupby("model", sort=False)
     }
     made = _radars(
-        {name: ends[name] for name in systems_of(judge_means)}, [_BROKEN.get(one, one) for one in spokes]
+        {name: ends[name] for name in systems_of(judge_means)}, [row.label or row.name for row in spokes]
     )
+    scales = sorted({f"centre {row.lowest}, rim {row.highest}" for row in spokes})
     words = (
-        f"Centre {low}, rim {high}, rings between are whole scores; thick, along the spokes: 95 % interval"
+        f"{' or '.join(scales).capitalize()}, rings between are whole scores; "
+        "thick, along the spokes: 95 % interval"
     )
     n = f"n = {int(judge_means['n_sessions'].max())} sessions per system"
     style.note(made, f"{words}; no judge of the system's own family; {n}.")

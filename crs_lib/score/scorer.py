@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.text import fold
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.metrics import base
+from crs_lib.metrics import base, constructs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.inputs import (
     Background,
@@ -25,8 +25,6 @@ from crs_lib.metrics.inputs import (
     mean_defined,
 )
 from crs_lib.metrics.overlap import BOTH_EMPTY
-
-JUDGED = ("proactiveness", "coherence", "personalization")
 
 
 class Scores(NamedTuple):
@@ -164,7 +162,7 @@ class Scorer:
             **{name: mean_defined(row[name] for row in turns) for name in turn_metrics},
             **{name: mean_defined(row[name] for row in shifts) for name in shift_metrics},
             **{one.name: session.once(one.compute) for one in base.scored(base.SESSION) if one.compute},
-            "judge": dict.fromkeys(JUDGED),
+            "judge": constructs.unjudged(),
             "detail": {
                 "n_turns": len(turns),
                 "n_shifts": len(shifts),
@@ -195,7 +193,7 @@ def unscored(model: str, session_id: str, convention: str, metrics: Sequence[str
     session = {
         "model": model, "session_id": session_id, "convention": convention,
         **dict.fromkeys(metrics, math.nan),
-        "judge": dict.fromkeys(JUDGED),
+        "judge": constructs.unjudged(),
         "detail": {**dict.fromkeys(_COUNTS, 0), "defined_turns": {}, "failed": reason},
     }  # fmt: skip
     return Scores([], [], session)

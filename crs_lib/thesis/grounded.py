@@ -15,7 +15,7 @@ from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
-from crs_lib.metrics import composite, copying, overlap, recovery
+from crs_lib.metrics import composite, constructs, copying, overlap, recovery
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.score.extractors import Extractor
@@ -222,7 +222,7 @@ class GroundedScorer:
         scores = [turn["topic_adaptation_score"] for turn in turns]
         known_scores = [score for score in scores if not math.isnan(score)]
         record["tas_volatility"] = spread_of(known_scores)
-        record["judge"] = dict.fromkeys(("proactiveness", "coherence", "personalization"))
+        record["judge"] = constructs.unjudged()
         record["detail"] = detail(turns, len(found["combined"]))
         return record
 

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
-from crs_lib.metrics import composite
+from crs_lib.metrics import composite, constructs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.score.scorer import Scores
@@ -173,7 +173,7 @@ class LegacyScorer:
             "cross_coherence": cc,
             "context_retention": cr,
             "context_adaptation_score": score,
-            "judge": dict.fromkeys(("proactiveness", "coherence", "personalization")),
+            "judge": constructs.unjudged(),
             "detail": {
                 "n_turns": len(cross),
                 "n_shifts": len(shifts),

@@ -14,7 +14,7 @@ from crs_lib.cli.notebooks import READERS
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import style
-from crs_lib.metrics import base, evidence
+from crs_lib.metrics import base, constructs, evidence
 
 pytestmark = pytest.mark.slow
 FEW = ("tracker", "echo", "random")
@@ -28,7 +28,7 @@ TURN_METRICS = (
     "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "slot_f1",
 )  # fmt: skip
 RECOVERY = ("item_recovery_rate", "topic_recovery_rate")
-CONSTRUCTS = ("proactiveness", "coherence", "personalization")
+CONSTRUCTS = constructs.names()
 N_SESSIONS, N_TURNS, SHIFTS = 8, 10, (3, 7)
 
 
