@@ -1,0 +1,62 @@
+"""Made-up members of registries, each taken all the way: registered here alone, used by the commands."""
+
+import pytest
+
+from crs_lib import evaluate, figures, simulate
+from crs_lib.__main__ import main
+from crs_lib.evaluate.run import EvaluateConfig
+from crs_lib.figures import style
+from crs_lib.simulate.config import SimulateConfig
+from tests.helpers.made_up import restored
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Results and figures of their own."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("CRS_FIGURES", str(tmp_path / "figures"))
+    return tmp_path
+
+
+# ── made-up figures ─────────────────────────────────────────────────────────────────────────────
+def films_per_reply(turns, *, colour="#0072B2"):
+    """Points: films in a reply by system."""
+    made, axes = style.figure(2.0)
+    means = turns.groupby("model", sort=False)["n_items"].mean()
+    axes[0][0].plot(means.to_numpy(), range(len(means)), "o", color=colour)
+    axes[0][0].set_yticks(range(len(means)), style.labels(list(means.index)))
+    axes[0][0].set(xlabel="films per reply", ylabel="system")
+    style.note(made, f"n = {turns['session_id'].nunique()} sessions per system.")
+    return made
+
+
+def test_a_made_up_figure_is_drawn_by_the_command_and_listed(folder, monkeypatch, capsys):
+    folder = folder / "figures" / "movies-test"
+    simulate.simulate(
+        SimulateConfig(run="test", systems=("tracker", "silent"), n_sessions=2, n_turns=8), progress=False
+    )
+    evaluate.evaluate(EvaluateConfig(run="test"))
+    capsys.readouterr()
+    with restored(figures.FIGURES):
+        figures.FIGURES.register(
+            "films_per_reply", study="movies", tables=("turns",), place=5.5,
+            caption="Films per reply of {systems} systems, mean over {sessions} sessions each.",
+        )(films_per_reply)  # fmt: skip
+        assert main(["figures", "--run", "test", "--only", "films_per_reply"]) == 0
+        names = sorted(path.name for path in folder.iterdir())
+        assert names == ["films_per_reply.pdf", "films_per_reply.png"]
+        assert (folder / "films_per_reply.png").read_bytes().startswith(b"\x89PNG")
+        assert "films_per_reply.png" in capsys.readouterr().out
+        order = figures.names("movies")
+        assert order.index("films_per_reply") == order.index("effect_matrix") + 1
+        listed = figures.FIGURES.describe().set_index("name")
+        assert listed.loc["films_per_reply", "summary"] == "Points: films in a reply by system."
+        monkeypatch.setattr(style, "data", lambda made, kind, dpi: b"drawn")
+        assert main(["figures", "--run", "test"]) == 0
+        captions = (folder / "captions.md").read_text()
+        assert "**films_per_reply.** Films per reply of 2 systems, mean over 2 sessions each." in captions
+        assert captions.index("**effect_matrix.") < captions.index("**films_per_reply.")
+        assert captions.index("**films_per_reply.") < captions.index("**leaderboard.")
+        assert main(["figures", "--run", "test", "--only", "films_per_replies"]) == 2
+        assert "did you mean 'films_per_reply'?" in capsys.readouterr().err
+    assert "films_per_reply" not in figures.names()
