@@ -1,0 +1,129 @@
+"""A judge construct is one row and one prompt file: a made-up one goes all the way from prompt to figure."""
+
+import json
+import shutil
+
+import pytest
+
+from crs_lib import evaluate, figures, simulate
+from crs_lib import judge as judging
+from crs_lib.cli import models
+from crs_lib.judge import prompt
+from crs_lib.judge.config import JudgeConfig, JudgeSettings
+from crs_lib.llm.template import answer as template_answer
+from crs_lib.metrics import constructs
+from crs_lib.metrics.constructs import Construct
+from crs_lib.prompts import templates
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.views import figure_tables
+from tests.helpers.ollama_server import OllamaServer
+
+SHIPPED = ("proactiveness", "coherence", "personalization")
+CRITERION = """warmth: is the recommender kind?
+0 - It insults the user.
+1 - It is curt.
+2 - It is neutral.
+3 - It is friendly.
+4 - It is warm throughout."""
+SCORES = {"proactiveness": 2, "coherence": 4, "personalization": 3, "warmth": 0}
+
+
+@pytest.fixture
+def warmth(tmp_path, monkeypatch):
+    """A fourth construct with a scale of its own, declared as a user would: a row, and a prompt file."""
+    folder = tmp_path / "prompts"
+    shutil.copytree(templates._FOLDER, folder)
+    (folder / "movies" / "judge_warmth.txt").write_text(CRITERION + "\n", encoding="utf-8")
+    monkeypatch.setattr(templates, "_FOLDER", folder)
+    before = prompt.digest()
+    constructs.declare(Construct("warmth", "movies/judge_warmth", lowest=0, highest=4, label="warm-\nth"))
+    yield before
+    del constructs.CONSTRUCTS["warmth"]
+    templates.source.cache_clear()
+    templates._read.cache_clear()
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch, warmth):
+    """A run of two systems, judged by a model that gives SCORES, and evaluated."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+
+    def answer(text, schema, seed):
+        if not schema or schema.get("title") != "Judgement":
+            return template_answer(text, schema, seed)
+        return json.dumps(
+            {name: {"evidence": "turn 1", "score": SCORES[name]} for name in schema["properties"]}
+        )
+
+    config = SimulateConfig("kind", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
+    simulate.simulate(config, progress=False)
+    with OllamaServer({"j:1": "a" * 64}, answer=answer) as server:
+        judging.judge_run("kind", ["ollama:j:1"], llm={"host": server.url}, progress=False)
+        assert server.chats == 6 * 4  # dialogues x constructs
+        prompts = [body["messages"] for body in server.bodies]
+        schemas = [body["format"] for body in server.bodies]
+    evaluate.evaluate(evaluate.EvaluateConfig("kind"))
+    mine = [place for place, (_, user) in enumerate(prompts) if CRITERION in user["content"]]
+    assert len(mine) == 6
+    assert all("a whole number from 0 to 4" in prompts[place][0]["content"] for place in mine)
+    assert sum("a whole number from 1 to 5" in system["content"] for system, _ in prompts) == 18
+    for place in mine:
+        assert schemas[place]["$defs"]["Verdict"]["properties"]["score"] == {
+            "maximum": 4, "minimum": 0, "title": "Score", "type": "integer",
+        }  # fmt: skip
+    return "kind"
+
+
+def test_it_goes_from_prompt_to_reply_to_scores(run):
+    for found in judging.scores_of(run).values():
+        assert found["judge"] == {name: float(score) for name, score in SCORES.items()}
+        assert found["scores"] == 4
+    table = judging.score_table(run)
+    assert table.groupby("construct")["score"].mean().to_dict() == {k: float(v) for k, v in SCORES.items()}
+    assert list(judging.shown_scores(run)["construct"]) == sorted(SCORES)
+    assert {*judging.reliability_of(run)["construct"].dropna()} == {*SCORES}
+
+
+def test_it_is_in_the_results_and_null_where_nobody_judged(run, warmth):
+    path = simulate.run_folder(run) / "results.jsonl"
+    for line in path.read_text(encoding="utf-8").splitlines():
+        assert json.loads(line)["judge"] == {name: float(score) for name, score in SCORES.items()}
+    config = SimulateConfig("silent", systems=["tracker"], n_sessions=1, n_turns=2)
+    simulate.simulate(config, progress=False)
+    evaluate.evaluate(evaluate.EvaluateConfig("silent"))
+    record = json.loads((simulate.run_folder("silent") / "results.jsonl").read_text(encoding="utf-8"))
+    assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
+
+
+def test_it_is_a_row_of_the_table_and_a_spoke_of_the_radar_on_its_own_scale(run):
+    means = figure_tables.read(run, "judge_means")
+    assert {*means["construct"]} == {*SCORES}
+    made = figures.make("judge_radar", means)
+    panel = next(axes for axes in made.axes if axes.get_visible())
+    labels = [text.get_text() for text in panel.get_xticklabels()]
+    assert len(labels) == 4 and "warm-\nth" in labels
+    heights = dict(zip(labels, panel.lines[0].get_ydata(), strict=False))
+    assert heights["warm-\nth"] == 0.0  # 0 is the lowest level of 0 to 4
+    assert heights["coherence"] == pytest.approx((4 - 1) / 4)
+    results = evaluate.read(run, "results")
+    scatter = figures.make("judge_scatter", results)
+    assert any("warmth ↑" in axes.get_title() for axes in scatter.axes)
+    assert scatter.axes[0].get_ylim()[0] < 0  # the axis begins at the lowest level of all constructs
+
+
+def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_only(warmth):
+    assert prompt.digest() != warmth
+    assert JudgeSettings().groups == tuple((name,) for name in SCORES)
+    assert JudgeSettings(together=True).groups == (SHIPPED, ("warmth",))
+    asked = JudgeConfig("x", ["template"], llm={"together": True})
+    assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
+    arguments = models.ArgumentParser()
+    models.estimate(arguments)
+    given = arguments.parse_args(["--judges", "template"])
+    (work,) = models.planned({"systems": ["tracker"], "n_sessions": 2, "n_turns": 3}, given)
+    assert work.calls == 2 * 4
+
+
+def test_without_it_all_is_as_before():
+    assert constructs.names() == SHIPPED
+    assert prompt.digest() == "0661669fb3a782b20fb3f95f1cf9bffc9b338bd3a2f654f2e22dcb5edbfde91f"
