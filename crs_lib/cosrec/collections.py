@@ -10,8 +10,7 @@ from typing import Any
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec.catalogue_files import DamagedError, Watched, decoder, ending, read_records
-from crs_lib.retrieval.base import Fused, Retriever
-from crs_lib.retrieval.build import build
+from crs_lib.retrieval.base import Fused, Retriever, build
 
 _PRODUCT = ("parent_asin", "title", "description", "details", "categories", "price", "valid_reviews")
 _PASSAGE = ("docid", "title", "headings", "segment")

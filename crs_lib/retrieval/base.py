@@ -1,9 +1,10 @@
-"""One interface for every collection: products or passages, lexical or dense."""
+"""One interface for every collection, products or passages, lexical or dense; a retriever by its spec."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.retrieval.fusion import FUSIONS, fuse
 from crs_lib.retrieval.hits import Hit
@@ -23,7 +24,20 @@ class SavedRetriever(Retriever, Protocol):
         """Write it; the folder appears whole or not at all."""
 
 
-RETRIEVERS: Registry[SavedRetriever] = Registry("retriever")
+# Each member: a class whose ``texts`` map ids to texts, and whose class method ``load`` reads a saved folder.
+RETRIEVERS: Registry[SavedRetriever] = Registry("retriever", room="crs_lib.retrieval")
+
+
+def build(spec: str, texts: Mapping[str, str]) -> SavedRetriever:
+    """A retriever (``bm25``, ``dense:minilm``, ``tantivy`` …) over texts by id.
+
+    Raises InputError for an unknown spec, or an id that is empty or holds blanks (run files could not
+    carry it).
+    """
+    bad = next((name for name in texts if len(name.split()) != 1), None)
+    if bad is not None:
+        raise InputError(f"document id {bad!r} is empty or holds blanks; run files cannot carry it")
+    return RETRIEVERS.create(spec, texts=texts)
 
 
 class Fused:

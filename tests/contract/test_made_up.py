@@ -4,8 +4,14 @@ import pytest
 
 from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
+from crs_lib.cosrec import retrieve
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.figures import style
+from crs_lib.retrieval.base import RETRIEVERS, build
+from crs_lib.retrieval.hits import ranked
+from crs_lib.retrieval.trec import read_run
 from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.made_up import restored
 
@@ -60,3 +66,34 @@ def test_a_made_up_figure_is_drawn_by_the_command_and_listed(folder, monkeypatch
         assert main(["figures", "--run", "test", "--only", "films_per_replies"]) == 2
         assert "did you mean 'films_per_reply'?" in capsys.readouterr().err
     assert "films_per_reply" not in figures.names()
+
+
+class Shortest:
+    """The shortest texts first, whatever the query."""
+
+    def __init__(self, texts):
+        self.lengths = {name: -len(text) for name, text in texts.items()}
+
+    def search(self, query, k=10):
+        return ranked(self.lengths, k)
+
+
+def test_a_made_up_retriever_serves_the_retrieval_stage_by_its_spec(folder):
+    with restored(RETRIEVERS):
+        RETRIEVERS.register("shortest")(Shortest)
+        assert [hit.id for hit in build("shortest", {"b": "of two", "a": "one"}).search("two")] == ["a", "b"]
+        specs = ("shortest", "bm25", "bm25+shortest")
+        config = retrieve.RetrieveConfig(
+            run="made-up", router="tfidf", retrievers=specs, rewriters=("last turn",), mapping="", depth=20
+        )
+        done = retrieve.retrieve(config)
+        runs = {spec: read_run(done / "runs" / f"{paths.slug(f'{spec}, last turn')}.run") for spec in specs}
+        shortest = {topic: [hit.id for hit in hits] for topic, hits in runs["shortest"].items()}
+        assert len({tuple(ids) for ids in shortest.values()}) <= 2, "one order of products, one of passages"
+        lexical = {topic: [hit.id for hit in hits] for topic, hits in runs["bm25"].items()}
+        fused = {topic: {hit.id for hit in hits} for topic, hits in runs["bm25+shortest"].items()}
+        assert all(fused[topic] & set(ids[:3]) for topic, ids in shortest.items())
+        assert all(fused[topic] & set(ids[:3]) for topic, ids in lexical.items() if ids)
+        assert shortest != lexical
+    with pytest.raises(InputError, match="unknown retriever 'shortest'"):
+        build("shortest", {})

@@ -1,4 +1,4 @@
-"""One contract for every retriever, and the re-rankers."""
+"""One contract for every retriever."""
 
 import sys
 from pathlib import Path
@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.retrieval.base import RETRIEVERS, Fused
-from crs_lib.retrieval.build import build
-from crs_lib.retrieval.hits import Hit
+from crs_lib.retrieval.base import RETRIEVERS, Fused, build
 from crs_lib.retrieval.lexical import Lexical
-from crs_lib.retrieval.rerank import RERANKERS, Coverage, rerank
 from crs_lib.retrieval.vectors import Dense
 
 TEXTS = {
@@ -19,7 +16,6 @@ TEXTS = {
     "lamp": "Reading lamp with a warm light",
     "kettle": "Steel kettle for the camping stove",
 }
-build("bm25", {})  # registers all members
 PACKAGES = {"tantivy": "tantivy", "faiss": "faiss"}
 
 
@@ -82,38 +78,10 @@ def test_fused_retriever() -> None:
     assert {hit.id for hit in both.search("camping stove", 2)} == {"stove", "kettle"}
 
 
-@pytest.mark.parametrize("name", [e.name for e in RERANKERS if not e.facts.get("argument")])
-def test_every_reranker_scores_each_text(name: str) -> None:
-    scores = RERANKERS.create(name).score("camping stove", list(TEXTS.values()))
-    assert len(scores) == 4
-    assert max(range(4), key=lambda i: scores[i]) in (1, 3)
-
-
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("sentence_transformers", "tantivy", "faiss"):
+    for module in ("tantivy", "faiss"):
         monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(InputError, match="pip install sentence-transformers"):
-        RERANKERS.create("cross-encoder:any")
     with pytest.raises(InputError, match=r"crs-lib\[retrieval\]"):
         build("tantivy", TEXTS)
     with pytest.raises(InputError, match=r"crs-lib\[faiss\]"):
         build("faiss:hashing", TEXTS)
-
-
-def test_rerank_moves_only_the_head() -> None:
-    hits = [Hit("lamp", 3), Hit("kettle", 2), Hit("stove", 1), Hit("tent", 0.5)]
-    found = rerank("gas stove for camping", hits, TEXTS, Coverage(), depth=3)
-    # coverage of the four words: lamp 0, kettle 3/4, stove 1; the tent stays where it was
-    assert found == [Hit("stove", 1), Hit("kettle", 1 / 2), Hit("lamp", 1 / 3), Hit("tent", 1 / 4)]
-
-
-def test_rerank_refuses_what_does_not_fit() -> None:
-    class Short:
-        def score(self, query: str, texts: object) -> list[float]:
-            return []
-
-    with pytest.raises(InputError, match="no text for 1 documents"):
-        rerank("x", [Hit("unknown", 1)], TEXTS, Coverage())
-    with pytest.raises(InputError, match="0 scores for 1 texts"):
-        rerank("x", [Hit("lamp", 1)], TEXTS, Short())
-    assert rerank("x", [], TEXTS, Short()) == []
