@@ -19,9 +19,8 @@ _PLAIN = str.maketrans(
     {"ø": "o", "ł": "l", "ı": "i", "đ": "d", "ð": "d", "ħ": "h", "ŧ": "t", "æ": "ae", "œ": "oe", "þ": "th"}
 )
 _RUN = re.compile(r"\S+")
-_BETWEEN = "\ue001"
 BREAK = "\ue000"  # a private character: no white space to split(), and no text's own after folding
-LONG, UNKNOWN = 0xFFFFFFFF, 0xFFFFFFFE
+_LONG, _UNKNOWN = 0xFFFFFFFF, 0xFFFFFFFE
 _LOOKUP: list[NDArray[np.uint32]] = []
 
 
@@ -112,37 +111,50 @@ def words_of_many(texts: Sequence[str]) -> list[list[str]]:
 
 def folded_codes(texts: Sequence[str]) -> NDArray[np.uint32]:
     """The code points of all texts folded, with ``BREAK`` between them (a word of its own)."""
-    joined = f" {_BETWEEN} ".join(texts)
-    if BREAK in joined or joined.count(_BETWEEN) != max(0, len(texts) - 1):
-        joined = f" {_BETWEEN} ".join(t.replace(_BETWEEN, " ").replace(BREAK, " ") for t in texts)
-    joined = joined.replace(_BETWEEN, BREAK)
-    codes = code_points(joined)
-    folded = fold_table(codes)[codes]
-    if (folded == LONG).any():  # few characters fold to several letters: ß, ligatures, fractions
-        for character in sorted({joined[i] for i in np.flatnonzero(folded == LONG).tolist()}):
-            joined = joined.replace(character, _TABLE[ord(character)])
-        codes = code_points(joined)
-        folded = fold_table(codes)[codes]
-    return folded if folded.all() else folded[folded != 0]
+    return folded_with_places(texts)[0]
 
 
-def fold_table(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The lookup table of all code points, filled in for these: folded code point, 0 for an accent.
+def folded_with_places(texts: Sequence[str]) -> tuple[NDArray[np.uint32], NDArray[np.int64] | None]:
+    """:func:`folded_codes`, and the place of each code point's character in the texts joined by " | ".
 
-    ``LONG`` marks a character that folds to several, ``UNKNOWN`` (the next smaller number) one that was not
-    asked for yet: the table fills itself as texts come by.
+    The places are None where every character folds to exactly one: then a place is its own.
     """
-    if not len(_LOOKUP):
-        _LOOKUP.append(np.full(0x110000, UNKNOWN, dtype=np.uint32))
+    between = f" {BREAK} "
+    joined = between.join(texts)
+    if joined.count(BREAK) != max(0, len(texts) - 1):
+        joined = between.join(text.replace(BREAK, " ") for text in texts)
+    codes = code_points(joined)
+    folded, places = _folded(codes), None
+    if folded.max(initial=0) == _LONG:  # few characters fold to several letters: ß, ligatures, fractions
+        sizes = np.ones(len(codes), dtype=np.int64)
+        for code in np.unique(codes[folded == _LONG]).tolist():
+            sizes[codes == code] = len(_TABLE[code])
+            joined = joined.replace(chr(code), _TABLE[code])
+        folded, places = _folded(code_points(joined)), np.repeat(np.arange(len(codes)), sizes)
+    if folded.all():
+        return folded, places
+    kept = np.flatnonzero(folded)
+    return folded[kept], kept if places is None else places[kept]
+
+
+def _folded(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """The folded code point of each, 0 for an accent, ``_LONG`` for a character that folds to several.
+
+    The table of all code points fills itself: characters that it lacks are folded and added.
+    """
+    if not _LOOKUP:
+        _LOOKUP.append(np.full(0x110000, _UNKNOWN, dtype=np.uint32))
         _LOOKUP[0][ord(BREAK)] = ord(BREAK)
     table = _LOOKUP[0]
-    missing = codes[table[codes] == UNKNOWN]
-    for code in np.unique(missing).tolist():
-        folded = _TABLE[code]
-        if folded and not folded.strip():
-            folded = " "  # an ellipsis is three points, and no word
-        table[code] = LONG if len(folded) > 1 else ord(folded) if folded else 0
-    return table
+    folded: NDArray[np.uint32] = table.take(codes, mode="clip")  # no code point is out of bounds
+    if (folded == _UNKNOWN).any():
+        for code in np.unique(codes[folded == _UNKNOWN]).tolist():
+            letters = _TABLE[code]
+            if letters and not letters.strip():
+                letters = " "  # an ellipsis is three points, and no word
+            table[code] = _LONG if len(letters) > 1 else ord(letters) if letters else 0
+        folded = table.take(codes, mode="clip")
+    return folded
 
 
 def code_points(text: str) -> NDArray[np.uint32]:

@@ -1,8 +1,8 @@
-"""Grounding: the catalogue concepts and titles that a text names, with spans, reasons and vectors.
+"""Grounding: the catalogue concepts and titles that a text names, with places, reasons and vectors.
 
-Matching is by whole words on folded text (``crs_lib.core.text``): case and accents do not matter, "ger" is
-not found in "danger". All overlapping matches are kept. Everyday words count under declared rules
-(``movies/evidence.py``). Source: docs/metrics.md, section 1.
+Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and accents do not matter, and
+"ger" is not found in "danger". All overlapping matches are kept. Everyday words count under declared rules
+(:mod:`crs_lib.grounding.rules`). Source: docs/metrics.md, section 1.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,17 +17,19 @@ from crs_lib.catalog import fields, lexicon
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, TAS_FIELDS
 from crs_lib.core.dialogue import Dialogue, Mark
-from crs_lib.core.text import batches, words
+from crs_lib.core.text import batches
 from crs_lib.grounding import rules
-from crs_lib.grounding.forms import Forms
-from crs_lib.grounding.grounded import Grounded, joined
+from crs_lib.grounding.forms import Forms, Grounded, joined
 from crs_lib.grounding.titles import Mention, Titles
 
 PLOT = "plot"
 
 
 class Match(NamedTuple):
-    """A concept found in a text: character range, field, value, code; ``rejected`` says why not."""
+    """A concept found in a text: half-open character range, field, value, code.
+
+    ``rejected`` is the reason why the match does not count, empty where it counts.
+    """
 
     start: int
     end: int
@@ -38,11 +40,11 @@ class Match(NamedTuple):
 
 
 class Grounder:
-    """Finds a catalogue's concepts and titles in text; built once per catalogue.
+    """Finds a catalogue's concepts and titles in texts; built once per catalogue.
 
-    ``active_fields`` are the fields that count (default: those of TAS); ``plot_keywords`` adds the
-    content words of the plots as a field ``plot`` (off by default: any word of four letters counts).
-    ``compiled=False`` leaves the extra ``fast`` aside; what is found is the same.
+    ``active_fields`` are the fields that count (default: the fields of TAS); ``plot_keywords`` adds the
+    content words of the plots as a field ``plot`` (any word of four letters that is no everyday word).
+    Raises InputError for an unknown field.
     """
 
     def __init__(
@@ -51,13 +53,12 @@ class Grounder:
         active_fields: Sequence[str] = TAS_FIELDS,
         *,
         plot_keywords: bool = False,
-        compiled: bool = True,
     ) -> None:
         self.catalog = catalog
         self.active_fields = tuple(fields.get(name).name for name in active_fields)
         self._plot_words = sorted(catalog.plot_keywords) if plot_keywords else []
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
-        self._forms = Forms(self._spellings(), self._everyday, len(self._keys), compiled=compiled)
+        self._forms = Forms(self._spellings(), self._everyday, len(self._keys))
 
     def _spellings(self) -> dict[str, list[tuple[int, rules.Rule]]]:
         """The codes that a folded spelling stands for, each with its rule."""
@@ -93,10 +94,11 @@ class Grounder:
     # ── concepts ───────────────────────────────────────────────────────────────────────────────
     def concepts(self, text: str) -> frozenset[int]:
         """The concept codes of one text; the empty set where nothing is named."""
-        return frozenset(self._forms.ground([text]).codes.tolist())
+        judged = self._forms.judged(rules.Context(text))
+        return frozenset(code for _, _, code, reason in judged if not reason)
 
     def ground(self, texts: Sequence[str]) -> Grounded:
-        """The concept codes of many texts; equal to :meth:`concepts` of each, one pass over all."""
+        """The concept codes of many texts: :meth:`concepts` of each, found in numpy passes over batches."""
         unique = list(dict.fromkeys(texts))
         found = joined([self._forms.ground(unique[first:last]) for first, last in batches(unique)])
         if len(unique) == len(texts):
@@ -106,7 +108,7 @@ class Grounder:
 
     def audit(self, text: str) -> list[Match]:
         """Every match of a text, in order, with the reason for those that were rejected."""
-        near = rules.Context(text, words(text))
+        near = rules.Context(text)
         found = []
         for start, end, code, reason in self._forms.judged(near):
             name, value = self.key(code).split("=", 1)

@@ -5,7 +5,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 
-class Hit(NamedTuple):
+class FormMatch(NamedTuple):
     """A form found in a word list: half-open range of word positions, and the form's number."""
 
     start: int
@@ -14,11 +14,11 @@ class Hit(NamedTuple):
 
 
 class Matcher:
-    """Forms (folded word sequences) compiled for lookup; a form's number is its place in the input.
+    """Finds forms (folded word sequences) in word lists; a form's number is its place in the input.
 
-    Every form is looked up where its rarest word stands: a word costs one dictionary lookup, whatever
-    the number of forms. ``everyday`` words stand in for it only where nothing rarer is left.
-    Works the same for eight thousand and for a million forms.
+    A form is looked up under its rarest word, so that each word of a text costs one dictionary lookup,
+    whatever the number of forms. A form is looked up under an everyday word (``everyday``) only where it has
+    no other.
     """
 
     def __init__(self, forms: Sequence[str], everyday: Container[str] = ()) -> None:
@@ -36,7 +36,7 @@ class Matcher:
             word: shared.setdefault(key := tuple(sorted(pairs)), key) for word, pairs in places.items()
         }
 
-    def find(self, words: Sequence[str]) -> list[Hit]:
+    def find(self, words: Sequence[str]) -> list[FormMatch]:
         """All forms in a list of folded words, overlaps included, by position, then length."""
         found = []
         for position, word in enumerate(words):
@@ -46,8 +46,8 @@ class Matcher:
                 if start < 0 or end > len(words):
                     continue
                 form = self.forms.get(word if length == 1 else " ".join(words[start:end]))
-                if form is not None and self.offsets[form] == offset:  # else another word of it tells
-                    found.append(Hit(start, end, form))
+                if form is not None and self.offsets[form] == offset:  # else it is found at another word
+                    found.append(FormMatch(start, end, form))
         return sorted(found)
 
 

@@ -4,13 +4,13 @@ Each rule looks at the original text around a match and gives a reason to reject
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 
 from crs_lib.catalog import lexicon
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.core.text import fold, spans
+from crs_lib.core.text import fold, spans, words
 from crs_lib.grounding.matcher import cued
 
 _OPEN = "\"'“‘«*_`[("
@@ -30,11 +30,19 @@ _GENRE_WORDS = frozenset(
 
 
 class Context:
-    """A text, its folded words, and (worked out when first asked for) where the words stand."""
+    """A text with its folded words and their places, each worked out when a rule first asks for it.
 
-    def __init__(self, text: str, tokens: Sequence[str]) -> None:
+    ``ranges`` holds character ranges of word runs that are known already.
+    """
+
+    def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = tokens
+        self.ranges: dict[tuple[int, int], tuple[int, int]] = {}
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """The folded words."""
+        return words(self.text)
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
@@ -43,7 +51,8 @@ class Context:
 
     def span(self, first: int, last: int) -> tuple[int, int]:
         """The character range of the words ``first`` to ``last - 1``."""
-        return self.spans[first][0], self.spans[last - 1][1]
+        known = self.ranges.get((first, last))
+        return known or (self.spans[first][0], self.spans[last - 1][1])
 
 
 Rule = Callable[[Context, int, int], str]

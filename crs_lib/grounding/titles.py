@@ -4,13 +4,12 @@ from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core.text import words
 from crs_lib.grounding import rules
 from crs_lib.grounding.matcher import Matcher
 
 
 class Mention(NamedTuple):
-    """A title found in a text: character range, the item it resolves to, and how sure that is."""
+    """A title found in a text: half-open character range, the item, and how many items bear the title."""
 
     start: int
     end: int
@@ -19,7 +18,7 @@ class Mention(NamedTuple):
 
 
 class Titles:
-    """The titles of a catalogue, compiled for lookup; ``everyday`` words need more than their letters."""
+    """Finds a catalogue's titles in text; those of ``everyday`` words count under ``rules.title_rule``."""
 
     def __init__(self, catalog: Catalog, everyday: frozenset[str]) -> None:
         self.catalog = catalog
@@ -30,12 +29,12 @@ class Titles:
         self._matcher = Matcher(forms, everyday)
 
     def find(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
-        """The titles a text names, in text order; of two that overlap the longer.
+        """The titles that a text names, in text order; of two that overlap the longer.
 
-        Of films with one title the year in brackets after it decides, then ``prefer`` (the candidates
-        that a system was given), then the first in the catalogue.
+        Among films of one title the year in brackets after it decides, then ``prefer`` (the candidates
+        that a system was given), then the order of the catalogue.
         """
-        near = rules.Context(text, words(text))
+        near = rules.Context(text)
         hits = [
             hit
             for hit in self._matcher.find(near.tokens)

@@ -1,7 +1,7 @@
-"""Titles that a reply names and the catalogue does not have: found by how titles are written.
+"""Titles that a reply names and the catalogue lacks: found by how titles are written.
 
-A stretch counts as a title when it stands in quotation or emphasis marks, or right before a year in
-brackets, and is written like one. A bare name in running text is not found, so counts are lower bounds.
+A stretch counts as a title when it is written like one and stands in quotation or emphasis marks, or right
+before a year in brackets. A bare name in running text is not found, so counts are lower bounds.
 """
 
 import re
@@ -41,9 +41,9 @@ class Foreign(NamedTuple):
 def find(grounder: Grounder, text: str, named: Sequence[tuple[int, int]], said: str = "") -> list[Foreign]:
     """The titles outside the catalogue that a text names, in order, each stretch once.
 
-    ``named`` are the character ranges of the catalogue titles in the text. Stretches that are one of them,
-    a catalogue value (a genre, a person), or the user's own words (``said``) are none. Looks at the first
-    50,000 characters.
+    ``named`` are the character ranges of the catalogue titles in the text. These do not count, nor do
+    catalogue values (a genre, a person) and the user's own words (``said``). Only the first 50,000 characters
+    are read.
     """
     found: list[Foreign] = []
     heard = f" {fold(said)} "
