@@ -47,6 +47,9 @@ COMMANDS = (
     Command("score-human", "score rated conversations with people", "crs_lib.cli.trust:score_human"),
     Command("realtalk-compare", "one lever set in different ways", "crs_lib.cli.realtalk:compare"),
     Command("cosrec-catalogue", "products from metas and reviews", "crs_lib.cli.cosrec:add_arguments"),
+    Command("cosrec-index", "index products and passages for search", "crs_lib.cli.cosrec_study:index"),
+    Command("cosrec-generate", "make conversations about products", "crs_lib.cli.cosrec_study:generate"),
+    Command("cosrec-intents", "predict what user turns ask for", "crs_lib.cli.cosrec_study:intents"),
     Command("data", "list, get or verify the external files", "crs_lib.cli.datasets:data"),
     Command("refresh", "run the committed notebooks afresh and store them", "crs_lib.cli.notebooks:refresh"),
 )

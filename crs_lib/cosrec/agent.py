@@ -10,14 +10,13 @@ from typing import NamedTuple
 import pandas as pd
 
 from crs_lib.core.text import words
-from crs_lib.cosrec.collections import CatalogueProduct, Passage
+from crs_lib.cosrec.index import Stock
 from crs_lib.cosrec.intents import IntentModel, turns
 from crs_lib.cosrec.linking import linked_intents
 from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
 from crs_lib.retrieval.base import Retriever
 from crs_lib.retrieval.hits import Hit
-from crs_lib.retrieval.lexical import Lexical
 from crs_lib.retrieval.trec import Run
 
 Routes = dict[tuple[str, int], list[str]]
@@ -38,15 +37,14 @@ class Agent:
     def __init__(
         self,
         router: IntentModel,
-        products: Mapping[str, CatalogueProduct],
-        passages: Mapping[str, Passage],
+        stock: Stock,
         recommend: Retriever,
         search: Retriever,
         rewriter: str = "first and last",
     ) -> None:
-        self.router, self.products, self.passages = router, products, passages
+        self.router, self.products, self.passages = router, stock.products, stock.passages
         self.recommend, self.search, self.rewriter = recommend, search, rewriter
-        self._titles = Lexical({asin: product.title for asin, product in products.items()})
+        self._titles = stock.title_search()
 
     def routes(self, partition: Partition) -> Routes:
         """The modules of every user turn of a partition; a turn may go to several or none."""

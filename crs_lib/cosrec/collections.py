@@ -1,19 +1,18 @@
 """What a conversation is made of: the catalogue's products and the passages, read and put into words."""
 
+import gzip
 import json
 import re
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, TypeVar, cast
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec.catalogue_files import DamagedError, Watched, decoder, ending, read_records
-from crs_lib.retrieval.base import Fused, Retriever, build
 
-_PRODUCT = ("parent_asin", "title", "description", "details", "categories", "price", "valid_reviews")
-_PASSAGE = ("docid", "title", "headings", "segment")
+T = TypeVar("T")
 _SPACES = re.compile(r"\s+")
 
 
@@ -53,79 +52,105 @@ class Passage:
     title: str
     text: str
 
+    def search_text(self) -> str:
+        """What the passage is found by: title and text."""
+        return f"{self.title} {self.text}"
+
     def block(self) -> str:
         """The passage as a prompt shows it."""
         return _SPACES.sub(" ", f"{self.title}: {self.text}" if self.title else self.text)
 
 
-def _records(path: Path, fields: tuple[str, ...]) -> Iterator[Any]:
+def lines(path: Path) -> Iterator[bytes]:
+    """The lines of a plain, ``.gz`` or ``.zst`` file as they stand, without their ends; blank ones left out.
+
+    Raises RunError where there is no file, InputError where it breaks off.
+    """
     if not path.is_file():
-        raise RunError(f"no file {paths.shown(path)}; make it with: python -m crs_lib cosrec-catalogue")
-
-    def bad(line: int, why: str, raw: bytes) -> None:
-        raise InputError(f"{path.name}, line {line}: {why}")
-
-    raw = Watched(path)
+        raise RunError(
+            f"no file {paths.shown(path)}; products are made by: python -m crs_lib cosrec-catalogue"
+        )
+    number = 0
     try:
-        for _, record in read_records(path, decoder(fields), raw, bad):
-            yield record
-    except DamagedError as error:
-        raise InputError(f"{path.name} breaks off after line {error.line}: {error.why}") from error
-    finally:
-        raw.close()
+        with _opened(path) as file:
+            for line in file:
+                number += 1
+                if line.strip():
+                    yield line.rstrip(b"\r\n")
+    except (EOFError, OSError, zlib.error) as error:
+        raise InputError(f"{path.name} breaks off after line {number}: {error}") from error
 
 
-def _file(folder: Path, name: str) -> Path:
-    found = [path for path in sorted(folder.glob(f"{name}.jsonl*")) if ending(path)]
-    return found[0] if found else folder / f"{name}.jsonl"
+def _opened(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if path.suffix == ".zst":
+        try:
+            import zstandard
+        except ImportError as error:
+            raise InputError('files that end in .zst need zstandard: pip install "crs-lib[data]"') from error
+        return cast(IO[bytes], zstandard.open(path, "rb"))
+    return path.open("rb")
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    record = json.loads(line)
+    if not isinstance(record, dict):
+        raise ValueError("not an object")
+    return record
+
+
+def product(line: bytes) -> CatalogueProduct:
+    """The product of a line of JSON; ValueError (or KeyError, TypeError) where the line holds none."""
+    row = _object(line)
+    return CatalogueProduct(
+        str(row["parent_asin"]),
+        str(row["title"]),
+        tuple(row["description"]),
+        float(row["price"]),
+        tuple(row["categories"]),
+        tuple(row["valid_reviews"] or ()),
+    )
+
+
+def passage(line: bytes) -> Passage:
+    """The passage of a line of JSON (``docid, title, segment``); else ValueError, KeyError or TypeError."""
+    row = _object(line)
+    return Passage(str(row["docid"]), str(row.get("title") or ""), str(row["segment"]))
+
+
+def read_lines(path: Path, read: Callable[[bytes], T]) -> Iterator[tuple[bytes, T]]:
+    """Each line of a file with what ``read`` makes of it; InputError naming the line that is broken."""
+    for number, line in enumerate(lines(path), start=1):
+        try:
+            found = read(line)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path.name}, line {number}: {type(error).__name__} {error}") from error
+        yield line, found
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """``products.jsonl`` of a folder, or the same with ``.gz`` or ``.zst``."""
+    found = [folder / f"{name}.jsonl{ending}" for ending in ("", ".gz", ".zst")]
+    return next((path for path in found if path.is_file()), found[0])
 
 
 def read_products(folder: Path) -> dict[str, CatalogueProduct]:
     """The products of ``products.jsonl`` (.gz, .zst), by id; InputError for a broken line."""
-    return {
-        row.parent_asin: CatalogueProduct(
-            row.parent_asin,
-            row.title,
-            tuple(row.description),
-            float(row.price),
-            tuple(row.categories),
-            tuple(row.valid_reviews or ()),
-        )
-        for row in _records(_file(folder, "products"), _PRODUCT)
-    }
+    return {row.asin: row for _, row in read_lines(file_of(folder, "products"), product)}
 
 
 def read_passages(folder: Path) -> dict[str, Passage]:
     """The passages of ``passages.jsonl`` (.gz, .zst), by id: ``docid, title, headings, segment``."""
-    return {
-        row.docid: Passage(row.docid, row.title or "", row.segment)
-        for row in _records(_file(folder, "passages"), _PASSAGE)
-    }
+    return {row.id: row for _, row in read_lines(file_of(folder, "passages"), passage)}
 
 
-def product_search(products: Mapping[str, CatalogueProduct], retrievers: list[str], fusion: str) -> Retriever:
-    """A retriever over products, fused where several are named (``bm25``, ``dense:minilm`` …)."""
-    return _search({asin: product.text() for asin, product in products.items()}, retrievers, fusion)
-
-
-def passage_search(passages: Mapping[str, Passage], retrievers: list[str], fusion: str) -> Retriever:
-    """A retriever over passages, as :func:`product_search`."""
-    return _search({name: f"{p.title} {p.text}" for name, p in passages.items()}, retrievers, fusion)
-
-
-def _search(texts: Mapping[str, str], retrievers: list[str], fusion: str) -> Retriever:
-    if not retrievers:
-        raise InputError("no retriever named; give at least one, e.g. bm25")
-    parts = [build(spec, texts) for spec in retrievers]
-    return parts[0] if len(parts) == 1 else Fused(parts, fusion)
-
-
-def users_of(products: Mapping[str, CatalogueProduct]) -> dict[str, list[Mapping[str, Any]]]:
-    """The reviews of each user over all products, newest first; each with the product's title."""
+def users_of(products: Iterable[CatalogueProduct]) -> dict[str, list[Mapping[str, Any]]]:
+    """The reviews of each user over the products, newest first; each with the product's title."""
     found: dict[str, list[Mapping[str, Any]]] = {}
-    for product in products.values():
-        for review in product.reviews:
-            found.setdefault(review["user"], []).append({**review, "product": product.title})
+    for bought in products:
+        for review in bought.reviews:
+            found.setdefault(review["user"], []).append({**review, "product": bought.title})
     for reviews in found.values():
         reviews.sort(key=lambda r: (-r["timestamp"], r["product"], json.dumps(r, sort_keys=True)))
     return dict(sorted(found.items()))

@@ -1,26 +1,30 @@
-"""What a buyer cares about: a summary and keywords from their reviews, by template or by a model."""
+"""What a buyer cares about: summary and keywords from reviews, by rule or read from a model's answer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crs_lib import prompts
 from crs_lib.core.errors import InputError
-from crs_lib.core.rng import address_seed
 from crs_lib.cosrec import template
 
 MOST_REVIEWS, MOST_KEYWORDS = 10, 5
 
 
 def review_texts(reviews: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Up to ten reviews, newest first, each as title and text."""
+    """Up to ten reviews, in the order given, each as title and text."""
     return [f"{review['title']}. {review['text']}" for review in reviews[:MOST_REVIEWS]]
 
 
-def busiest(users: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """The user with most reviews, of equals the first by id; InputError where there is none."""
-    if not users:
-        raise InputError("no product has a review; profiles need at least one")
-    return min(users, key=lambda user: (-len(users[user]), user))
+def numbered(texts: Sequence[str]) -> str:
+    """The reviews as a prompt shows them: one a line, counted from 1."""
+    return "\n".join(f"{n}. {' '.join(text.split())}" for n, text in enumerate(texts, start=1))
+
+
+def read_summary(reply: str) -> str:
+    """A summary on one line; InputError for an empty reply."""
+    found = " ".join(reply.split())
+    if not found:
+        raise InputError("expected a description, got an empty reply")
+    return found
 
 
 def read_keywords(reply: str) -> list[str]:
@@ -35,32 +39,11 @@ def read_keywords(reply: str) -> list[str]:
     return found[:MOST_KEYWORDS]
 
 
-def profile(
-    user: str, reviews: Sequence[Mapping[str, Any]], llm: Any = None, seed: int = 0
-) -> dict[str, Any]:
-    """Summary and keywords of one user, with the writer's name.
-
-    ``llm`` is an ``crs_lib.llm.LLM``; None takes the template. Raises InputError for a user without
-    reviews or a reply without keywords, LLMError where a call fails.
-    """
-    texts = review_texts(reviews)
+def by_rule(user: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Summary and keywords without a model; InputError for a user without reviews."""
     if not texts:
         raise InputError(f"user {user!r} has no reviews; a profile needs at least one")
-    if llm is None:
-        summary, keywords, writer = template.summary(texts), template.keywords(texts), "template"
-    else:
-        from crs_lib.llm import Request
-
-        numbered = "\n".join(f"{n}. {text}" for n, text in enumerate(texts, start=1))
-
-        def ask(name: str) -> str:
-            prompt = prompts.render(f"cosrec/{name}", reviews=numbered)
-            request = Request.ask(f"cosrec {name}", prompt, seed=address_seed(seed, "cosrec", name, user))
-            return str(llm.complete(request).text)
-
-        summary, keywords, writer = (
-            " ".join(ask("user_summary").split()),
-            read_keywords(ask("user_keywords")),
-            llm.spec,
-        )
-    return {"user": user, "summary": summary, "keywords": keywords, "reviews": len(texts), "writer": writer}
+    return {
+        "user": user, "summary": template.summary(texts), "keywords": template.keywords(texts),
+        "reviews": len(texts), "writer": "template",
+    }  # fmt: skip

@@ -1,6 +1,6 @@
 """The stages around retrieval as checked configs and files: audit of a corpus, scores of a run."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,8 +8,7 @@ import pandas as pd
 
 from crs_lib import runs
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.rng import check_seed
+from crs_lib.core.errors import RunError
 from crs_lib.cosrec import (
     agreement,
     corpus,
@@ -22,23 +21,9 @@ from crs_lib.cosrec import (
     rewriting,
     statistics,
 )
-from crs_lib.cosrec.records import MAPPINGS, Partition
-from crs_lib.metrics.ranking import measure
+from crs_lib.cosrec.config import STUDY, CorpusConfig, CosrecEvaluateConfig
+from crs_lib.cosrec.records import Partition
 from crs_lib.retrieval.hits import Ranking
-
-STUDY = "cosrec"
-
-
-@dataclass(frozen=True)
-class CorpusConfig:
-    """Which corpus to read: ``sample``, ``cosrec`` (the release) or a folder; raw only where it is there."""
-
-    run: str = "smoke"
-    source: str = "sample"
-
-    def __post_init__(self) -> None:
-        """Raise InputError for a run name that cannot be a folder."""
-        paths.run_folder(STUDY, self.run)
 
 
 class Audit(NamedTuple):
@@ -74,29 +59,6 @@ def audit(config: CorpusConfig) -> Audit:
         tables.write_csv(work.path("judgments.csv"), judged)
         work.counts.update(quirks=len(odd), conversations=sum(len(p.conversations) for p in found.values()))
     return Audit(found, odd, claims)
-
-
-@dataclass(frozen=True)
-class CosrecEvaluateConfig:
-    """What to score. ``runs`` is a folder of TREC run files; empty for those of ``13_cosrec_retrieve``."""
-
-    run: str = "smoke"
-    source: str = "sample"
-    runs: str = ""
-    measure: str = "nDCG@10"
-    mapping: str = "zero_is_generic"
-    resamples: int = 1000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Raise InputError for an unknown measure or mapping, or too few resamples."""
-        measure(self.measure)
-        check_seed(self.seed)
-        if self.mapping not in MAPPINGS:
-            raise InputError(f"mapping {self.mapping!r} is not known; use one of {', '.join(MAPPINGS)}")
-        if self.resamples < 1:
-            raise InputError(f"resamples is {self.resamples}; at least 1 is needed, 1000 is usual")
-        paths.run_folder(STUDY, self.run)
 
 
 class Evaluation(NamedTuple):

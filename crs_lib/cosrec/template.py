@@ -14,6 +14,29 @@ from crs_lib.cosrec.collections import CatalogueProduct, Passage
 from crs_lib.cosrec.rewriting import content_words
 
 T = TypeVar("T")
+# Preference -> the words (folded, with commas between) by which buyers speak of it.
+PREFERENCES = {
+    "durable": "durable, durability, lasts, lasting, lasted, sturdy, robust, solid, tough, broke, broken",
+    "cheap": "cheap, cheaper, inexpensive, affordable, budget, bargain, low price, expensive, overpriced",
+    "good value": "value, worth, money, price",
+    "light": "light, lightweight, weighs, weight, heavy, grams",
+    "compact": "compact, small, folds, pocket, packs, bulky, tiny",
+    "spacious": "spacious, roomy, room, large, big, space",
+    "comfortable": "comfortable, comfort, comfy, soft, cosy, fits, cushioned",
+    "quiet": "quiet, silent, noise, noisy, loud, hum",
+    "easy to clean": "clean, cleans, cleaning, washable, wash, dishwasher, wipes",
+    "easy to use": "easy, simple, intuitive, instructions, straightforward, fiddly",
+    "fast": "fast, quick, quickly, speed, slow",
+    "waterproof": "waterproof, rain, dry, wet, leak, leaks, leaked",
+    "warm": "warm, warmth, cold, insulated, insulation",
+    "safe": "safe, safety, secure, stable, wobbles",
+    "beautiful": "beautiful, pretty, looks, design, colour, color, stylish, elegant",
+    "natural": "natural, organic, wood, wooden, cotton, recycled, sustainable",
+    "precise": "precise, accurate, exact, precision, sharp",
+    "powerful": "powerful, power, strong, bright",
+    "long battery": "battery, charge, charges, charging, runtime",
+    "quality": "quality, well made, finish, workmanship",
+}
 _OPENINGS = (
     "Hi, I am looking for {query}. Can you help me?",
     "Hello! I need {query}, and I do not know where to start.",
@@ -99,15 +122,20 @@ def _told(target: CatalogueProduct) -> str:
 
 
 def summary(reviews: Sequence[str]) -> str:
-    """A profile without a model: which plain words come back in a user's reviews."""
-    return f"This buyer often writes about: {', '.join(keywords(reviews))}."
+    """A profile without a model: the preferences that the reviews show most often."""
+    return f"This buyer cares about: {', '.join(keywords(reviews))}."
 
 
 def keywords(reviews: Sequence[str], most: int = 5) -> list[str]:
-    """The content words that occur in most of a user's reviews, of equals the longer, then by alphabet."""
-    counts: dict[str, int] = {}
-    for text in reviews:
-        for word in set(content_words(text)):
-            counts[word] = counts.get(word, 0) + 1
-    order = sorted(counts, key=lambda word: (-counts[word], -len(word), word))
-    return order[:most]
+    """Preferences that most of a user's reviews speak of, of equals in the order of ``PREFERENCES``.
+
+    A preference is spoken of where one of its words stands. Reviews that show none give
+    ``quality``, which every buyer wants.
+    """
+    said = [f" {' '.join(words(text))} " for text in reviews]
+    counts = {
+        name: sum(any(f" {cue} " in text for cue in cues.split(", ")) for text in said)
+        for name, cues in PREFERENCES.items()
+    }
+    found = sorted((name for name in counts if counts[name]), key=lambda name: -counts[name])
+    return found[:most] or ["quality"]

@@ -8,8 +8,8 @@ import pandas as pd
 from crs_lib import figures
 from crs_lib.core.text import shorten
 from crs_lib.cosrec import figure_tables
+from crs_lib.cosrec.config import RetrieveConfig
 from crs_lib.cosrec.records import Conversation, Partition
-from crs_lib.cosrec.retrieve import RetrieveConfig
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
 
 
@@ -61,10 +61,14 @@ def generated(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def system_table(config: RetrieveConfig) -> pd.DataFrame:
-    """One row a system: retriever, rewriter, router."""
+    """One row a system: retriever, rewriter, router, whether the user's keywords join the query."""
     rows = [
-        {"system": n, "retriever": r, "rewriter": w, "router": config.router} for n, r, w in config.systems()
-    ]
+        {
+            "system": system.name, "retriever": system.retriever, "rewriter": system.rewriter,
+            "router": config.router, "keywords": "yes" if system.personal else "",
+        }
+        for system in config.systems()
+    ]  # fmt: skip
     return pd.DataFrame(rows).set_index("system")
 
 

@@ -24,30 +24,33 @@ def names(study: str | None = None) -> list[str]:
 
 
 @cache
-def source(name: str) -> str:
+def source(name: str, folder: str = "") -> str:
     """The text of a prompt file as it is written, without the line end that closes it.
 
-    Raises InputError for an unknown name.
+    ``folder`` is one of a user's own prompts: ``conversation.txt`` there replaces
+    ``cosrec/conversation``; what it lacks is the shipped text. Raises InputError for an unknown name.
     """
     known = names()
     if name not in known:
         raise InputError(
             f"unknown prompt {name!r}{did_you_mean(name, known)} (known: {', '.join(known) or 'none'})"
         )
-    return (_FOLDER / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
+    own = Path(folder).expanduser() / f"{name.rpartition('/')[2]}.txt"
+    path = own if folder and own.is_file() else _FOLDER / f"{name}.txt"
+    return path.read_text(encoding="utf-8").removesuffix("\n")
 
 
-def digest(name: str) -> str:
+def digest(name: str, folder: str = "") -> str:
     """Hex SHA-256 of a prompt's text: two runs with equal digests used the same words."""
-    return hashlib.sha256(source(name).encode()).hexdigest()
+    return hashlib.sha256(source(name, folder).encode()).hexdigest()
 
 
-def wanted(name: str) -> list[str]:
+def wanted(name: str, folder: str = "") -> list[str]:
     """The names a prompt must be given, in the order in which they first occur.
 
     Raises InputError for a file with a stray dollar sign.
     """
-    return list(_read(name).names)
+    return list(_read(name, folder).names)
 
 
 class _Prompt(NamedTuple):
@@ -56,21 +59,22 @@ class _Prompt(NamedTuple):
 
 
 @cache
-def _read(name: str) -> _Prompt:
-    template = Template(source(name))
+def _read(name: str, folder: str = "") -> _Prompt:
+    template = Template(source(name, folder))
     if not template.is_valid():
         raise InputError(f"prompt {name!r} has a '$' that starts no name; write '$$' for a dollar sign")
     return _Prompt(template, tuple(template.get_identifiers()))
 
 
-def render(name: str, **values: str | int | float) -> str:
-    """The prompt with its names filled in.
+def render(name: str, folder: str = "", /, **values: str | int | float) -> str:
+    """The prompt with its names filled in; ``folder`` as in :func:`source`.
 
-    Raises InputError naming what is missing, and what was given but stands nowhere in the file.
+    Raises InputError naming what is missing, and what was given but stands nowhere in a shipped file; a
+    user's own prompt may leave out what it does not need.
     """
-    template, needs = _read(name)
+    template, needs = _read(name, folder)
     missing = [key for key in needs if key not in values]
-    unused = [key for key in values if key not in needs]
+    unused = [] if folder else [key for key in values if key not in needs]
     if missing or unused:
         said = [f"missing: {', '.join(missing)}"] if missing else []
         said += [f"not in the file: {', '.join(unused)}"] if unused else []

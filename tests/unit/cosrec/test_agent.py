@@ -6,23 +6,27 @@ import pytest
 
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus, evaluate, linking, retrieve
+from crs_lib.cosrec.config import RetrieveConfig
 from crs_lib.cosrec.intents import MODELS, training
+from crs_lib.cosrec.records import topic
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> retrieve.RetrieveConfig:
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RetrieveConfig:
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    return retrieve.RetrieveConfig(run="a", router="tfidf", retrievers=("bm25",))
+    return RetrieveConfig(run="a", router="tfidf", retrievers=("bm25",))
 
 
-def test_end_to_end_on_the_sample(config: retrieve.RetrieveConfig) -> None:
+def test_end_to_end_on_the_sample(config: RetrieveConfig) -> None:
     folder = retrieve.retrieve(config)
     curated = corpus.load(corpus.locate("sample"), "curated")
     runs, routes = retrieve.read_runs(folder / "runs"), retrieve.read_routes(folder / "routes.jsonl")
-    assert set(runs) == set(routes) == {"bm25-last-turn", "bm25-first-and-last"}
+    wishes = "bm25-first-and-last-with-wishes"
+    assert set(runs) == set(routes) == {"bm25-last-turn", "bm25-first-and-last", wishes}
     scores = evaluate.score(curated, runs)
-    assert len(scores) == 2 * len(curated.qrels)
-    assert not scores["missing"].any()
+    assert len(scores) == 3 * len(curated.qrels)
+    carried = scores[scores["system"] != "bm25-last-turn"]  # "Could it stay outside?" alone finds nothing
+    assert not carried["missing"].any()
     means = evaluate.joint_means(evaluate.joint(scores, routes)).set_index(["system", "kind"])
     assert (means["routed"] <= means["oracle"]).all()
     # a rewrite that carries the opening request finds products that the last turn does not name
@@ -31,34 +35,37 @@ def test_end_to_end_on_the_sample(config: retrieve.RetrieveConfig) -> None:
         > (means.loc[("bm25-last-turn", "recommendation"), "oracle"])
     )
     links = linking.score_links(curated, retrieve.read_runs(folder / "links")).set_index("system")
-    assert links.loc["bm25-last-turn", "P@1"] == 1.0  # every question of the sample spells the title
+    spelt = links.loc["bm25-last-turn", "P@1"]  # some questions say "the first one"
+    assert 0.5 < spelt < 1
 
 
-def test_the_agent_answers_what_was_asked(config: retrieve.RetrieveConfig) -> None:
+def test_the_agent_answers_what_was_asked(config: RetrieveConfig) -> None:
     agent = next(iter(retrieve.agents(config).values()))
-    answer = agent.answer(["What do the IPX numbers mean?"], "", ["search"])
-    assert "IPX" in answer.text
+    answer = agent.answer(["How should a tent be stored?"], "", ["search"])
+    assert "tent" in answer.text
     assert list(answer.found) == ["search"]
-    both = agent.answer(
-        ["Tell me about the Quillon Lite On-Ear Headphones"], "", ["product_details", "recommendation"]
-    )
-    assert agent.products[both.found["product_details"][0].id].title == "Quillon Lite On-Ear Headphones"
+    title = agent.products["BS00000777"].title
+    both = agent.answer([f"Tell me about the {title}"], "", ["product_details", "recommendation"])
+    assert agent.products[both.found["product_details"][0].id].title == title
     assert "You could look at" in both.text
     assert agent.answer(["Thanks"], "", []).text == "You are welcome."
 
 
-def test_wishes_of_a_resolved_user_join_the_query(config: retrieve.RetrieveConfig) -> None:
+def test_wishes_of_a_resolved_user_join_the_query(config: RetrieveConfig) -> None:
     agent = next(iter(retrieve.agents(config).values()))
     curated = corpus.load(corpus.locate("sample"), "curated")
     plain = agent.run(curated)
     for mapping in ("as_documented", "zero_is_generic"):
         mapped = agent.run(curated, mapping=mapping)
         assert {t for t in plain if "#" not in t and plain[t] != mapped[t]} == set()
-        generic = "#0" if mapping == "zero_is_generic" else "#2"
-        assert all(plain[t] == mapped[t] for t in plain if t.endswith(generic))
+        top = {name: f"#{len(users)}" for name, users in curated.users.items()}  # no user has this rank
+        for name in (name for name in plain if "#" in name):
+            generic = "#0" if mapping == "zero_is_generic" else top[topic(name).conversation]
+            assert (plain[name] == mapped[name]) or not name.endswith(generic)
+        assert sum(plain[name] != mapped[name] for name in plain) > 100
 
 
-def test_the_conversation_as_the_agent_serves_it(config: retrieve.RetrieveConfig) -> None:
+def test_the_conversation_as_the_agent_serves_it(config: RetrieveConfig) -> None:
     agent = next(iter(retrieve.agents(config).values()))
     curated = corpus.load(corpus.locate("sample"), "curated")
     table = agent.converse(curated, "Sample-Curated_1")
@@ -79,7 +86,7 @@ def test_the_router_learns_from_the_crowd_alone() -> None:
 )
 def test_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        retrieve.RetrieveConfig(**settings)
+        RetrieveConfig(**settings)
 
 
 def test_no_run_files(tmp_path: Path) -> None:

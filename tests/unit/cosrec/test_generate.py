@@ -17,12 +17,13 @@ from crs_lib.cosrec import budget, corpus, drafts, profiles, template
 from crs_lib.cosrec.collections import (
     CatalogueProduct,
     Passage,
-    product_search,
     read_passages,
     read_products,
-    users_of,
 )
-from crs_lib.cosrec.generate import GenerateConfig, Writer, generate, read_generated
+from crs_lib.cosrec.config import PROMPTS, GenerateConfig
+from crs_lib.cosrec.generate import generate, read_generated
+from crs_lib.cosrec.index import StockInMemory
+from crs_lib.cosrec.writing import Writer
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."
@@ -131,14 +132,12 @@ def test_at_most_three_growing_contexts(contexts: tuple[int, ...]) -> None:
 
 
 class Scripted:
-    """A model that answers from the prompt and keeps what it was asked."""
-
-    spec = "scripted"
+    """Models that answer from the prompt and keep what they were asked."""
 
     def __init__(self, answer: Callable[[Any], str]) -> None:
         self.answer, self.asked = answer, []
 
-    def complete(self, request: Any) -> Any:
+    def complete(self, spec: str, request: Any) -> Any:
         self.asked.append(request)
         return type("Reply", (), {"text": self.answer(request), "digest": "scripted"})()
 
@@ -146,6 +145,10 @@ class Scripted:
 def obedient(request: Any) -> str:
     if request.role == "cosrec product_query":
         return '"Light Tent?"'
+    if request.role == "cosrec user_summary":
+        return " This buyer  likes light things. "
+    if request.role == "cosrec user_keywords":
+        return "{Light; cheap ;light}"
     title = request.messages[0].content.partition('names "')[2].partition('"')[0]
     return (
         f"U: I need something new {request.seed}\nS: What for?\nU: For home\nS: I see\nU: What do you suggest?\nS: Wait\nU: Yes?\n"
@@ -154,9 +157,9 @@ def obedient(request: Any) -> str:
 
 
 def writer(answer: Callable[[Any], str], **settings: Any) -> tuple[Writer, Scripted]:
-    config = GenerateConfig(writer="scripted", conversations=3, **settings)
+    config = GenerateConfig(writer="ollama:tiny", conversations=3, **settings)
     model = Scripted(answer)
-    return Writer(config, str(corpus.locate("sample")), model), model
+    return Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
 
 
 def test_a_scripted_model_leaves_all_its_evidence() -> None:
@@ -164,14 +167,18 @@ def test_a_scripted_model_leaves_all_its_evidence() -> None:
     record = made.record(1)
     assert record["query"] == "light tent"
     assert record["target"] in record["products"]
-    assert len(record["products"]) == 6
-    assert len(record["passages"]) == 5
+    assert len(record["products"]) == 10
+    assert len(record["passages"]) == 10
     facts = record["prompts"]["conversation"]
     assert facts["prompt"] == model.asked[1].messages[0].content
     assert record["target_title"] in facts["prompt"]
-    assert all(made.products[asin].title in facts["prompt"] for asin in record["products"])
+    assert all(made.stock.products[asin].title in facts["prompt"] for asin in record["products"])
     assert facts["seed"] == model.asked[1].seed is not None
     assert model.asked[1].options["num_ctx"] in made.config.contexts
+    assert [user["keywords"] for user in record["users"]] == [["light", "cheap"]] * len(record["users"])
+    assert record["users"][0]["summary"] == "This buyer likes light things."
+    assert {request.role.split()[1] for request in model.asked} == set(PROMPTS)
+    assert len({(request.role, request.seed) for request in model.asked}) == len(model.asked)
     assert json.dumps(made.record(1)) == json.dumps(record)
 
 
@@ -179,7 +186,7 @@ def test_every_attempt_has_a_seed_of_its_own_and_the_last_failure_is_told() -> N
     made, model = writer(lambda request: "tent" if "query" in request.role else "U: hello")
     with pytest.raises(RunError, match=r"no attempt of 3 .* keeps the rules: 1 user turns"):
         made.record(0)
-    assert len({request.seed for request in model.asked}) == 4
+    assert len({request.seed for request in model.asked}) == 4  # a query and three drafts
     long, _ = writer(lambda request: "one two three four five six seven eight")
     with pytest.raises(RunError, match="8 words, expected 1 to 7"):
         long.record(0)
@@ -235,10 +242,11 @@ def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest
     assert len(read_generated("c")) == 4
 
 
+@pytest.mark.subprocess
 def test_hash_seed_changes_nothing() -> None:
     code = (
-        "from crs_lib.cosrec import corpus, generate\n"
-        "w = generate.Writer(generate.GenerateConfig(conversations=3), str(corpus.locate('sample')))\n"
+        "from crs_lib.cosrec import config, corpus, writing\n"
+        "w = writing.Writer(config.GenerateConfig(conversations=3), str(corpus.locate('sample')))\n"
         "print([w.record(i) for i in range(3)])\n"
     )
     seen = {
@@ -257,9 +265,9 @@ def test_hash_seed_changes_nothing() -> None:
 def test_collections_of_the_sample() -> None:
     folder = corpus.locate("sample")
     products, passages = read_products(folder), read_passages(folder)
-    assert (len(products), len(passages)) == (36, 36)
-    asin, wanted = next((a, p) for a, p in products.items() if "Espresso Machine" in p.title)
-    assert product_search(products, ["bm25"], "stratum").search("espresso machine", 1)[0].id == asin
+    assert (len(products), len(passages)) == (1591, 3120)
+    asin, wanted = next(iter(products.items()))
+    assert StockInMemory(folder).product_search(["bm25"], "stratum").search(wanted.text(), 1)[0].id == asin
     assert wanted.text().startswith(wanted.title)
     block = wanted.block(2)
     assert block.count("a buyer:") == min(2, len(wanted.reviews))
@@ -267,20 +275,18 @@ def test_collections_of_the_sample() -> None:
         read_products(folder / "crowd")
 
 
-def test_profiles_by_template_and_by_model() -> None:
-    users = users_of(read_products(corpus.locate("sample")))
-    name = max(users, key=lambda user: len(users[user]))
-    found = profiles.profile(name, users[name])
-    assert 1 <= len(found["keywords"]) <= 5
-    assert profiles.profile(name, users[name]) == found
-    answers = {
-        "cosrec user_summary": " This buyer  likes light things. ",
-        "cosrec user_keywords": "{Light; cheap ;light}",
-    }
-    asked = profiles.profile(name, users[name], Scripted(lambda request: answers[request.role]))
-    assert (asked["summary"], asked["keywords"]) == ("This buyer likes light things.", ["light", "cheap"])
+def test_profiles_by_rule_say_what_the_reviews_speak_of() -> None:
+    texts = [
+        "Worth it. It is light and packs small.",
+        "Light! Half the weight of my old one.",
+        "It broke. Not sturdy.",
+    ]
+    found = profiles.by_rule("A", texts)
+    assert found["keywords"] == ["light", "durable", "good value", "compact"]
+    assert found["summary"] == "This buyer cares about: light, durable, good value, compact."
+    assert profiles.by_rule("A", ["Xyzzy."])["keywords"] == ["quality"]
     with pytest.raises(InputError, match="no reviews"):
-        profiles.profile("A", [])
+        profiles.by_rule("A", [])
 
 
 @pytest.mark.parametrize("reply", ["light; cheap", "{}", "{a} {b}", "}a{"])
@@ -305,4 +311,4 @@ def test_settings_are_checked(settings: dict[str, Any]) -> None:
 
 def test_more_conversations_than_products() -> None:
     with pytest.raises(InputError, match="need as many target products"):
-        Writer(GenerateConfig(conversations=99), str(corpus.locate("sample")))
+        Writer(GenerateConfig(conversations=9999), str(corpus.locate("sample")))

@@ -8,12 +8,10 @@ import pytest
 from crs_lib import runs
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec import corpus, generate, retrieve, stages
-from crs_lib.llm import LLM
+from crs_lib.cosrec import corpus, generate, stages
+from crs_lib.cosrec.config import CorpusConfig, CosrecEvaluateConfig, RetrieveConfig
 from crs_lib.retrieval.hits import ranked
 from crs_lib.retrieval.trec import write_run
-
-from .test_generate import obedient
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +21,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_audit_is_written() -> None:
-    found = stages.audit(stages.CorpusConfig(run="a"))
+    found = stages.audit(CorpusConfig(run="a"))
     folder = paths.run_folder("cosrec", "a")
     assert len(pd.read_csv(folder / "quirks.csv")) == len(found.quirks) > 0
     assert set(pd.read_csv(folder / "claims.csv")["verdict"]) == {"another corpus", "not verifiable"}
@@ -42,7 +40,7 @@ def test_runs_of_anybody_are_scored(results: Path) -> None:
     }
     write_run(results / "mine" / "best.run", best, "best")
     write_run(results / "mine" / "worst.run", worst, "worst")
-    config = stages.CosrecEvaluateConfig(run="b", runs=str(results / "mine"), resamples=50)
+    config = CosrecEvaluateConfig(run="b", runs=str(results / "mine"), resamples=50)
     found = stages.score(config)
     means = found.means[found.means["measure"] == "nDCG@10"].set_index(["kind", "system"])["mean"]
     assert means["search", "best"] == means["recommendation", "best"] == 1.0
@@ -57,20 +55,20 @@ def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
     curated = corpus.load(corpus.locate("sample"), "curated")
     run = {topic: ranked(dict.fromkeys(grades, 1.0)) for topic, grades in curated.qrels.items()}
     write_run(results / "mine" / "one.run", run, "one")
-    found = stages.score(stages.CosrecEvaluateConfig(run="c", runs=str(results / "mine"), resamples=20))
+    found = stages.score(CosrecEvaluateConfig(run="c", runs=str(results / "mine"), resamples=20))
     assert found.differences.empty
     assert set(found.by_reader["reader"]) == {"generic", "user"}
 
 
 def test_the_order_of_stages_is_told() -> None:
     with pytest.raises(RunError, match="13_cosrec_retrieve -p run d"):
-        stages.score(stages.CosrecEvaluateConfig(run="d"))
+        stages.score(CosrecEvaluateConfig(run="d"))
     with pytest.raises(RunError, match="12_cosrec_generate"):
         generate.read_generated("d")
 
 
 def test_people_on_the_sample() -> None:
-    found = stages.people(stages.CosrecEvaluateConfig(run="e", resamples=20))
+    found = stages.people(CosrecEvaluateConfig(run="e", resamples=20))
     assert set(found.intents["model"]) == {"majority", "position", "tfidf", "views"}
     assert found.rewriting["system"].iloc[-1] == "one annotator"
     assert (paths.run_folder("cosrec", "e") / "people_noise.csv").is_file()
@@ -81,22 +79,11 @@ def test_people_on_the_sample() -> None:
 )
 def test_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        stages.CosrecEvaluateConfig(**settings)
-
-
-def test_a_real_client_writes_conversations_and_the_same_bytes_again() -> None:
-    texts = []
-    for name in ("f", "g"):
-        config = generate.GenerateConfig(run=name, writer="scripted", conversations=3)
-        folder = generate.generate(config, arguments=(LLM("scripted", answers=obedient),))
-        texts.append((folder / "generated.jsonl").read_bytes())
-    assert texts[0] == texts[1]
-    records = generate.read_generated("f")
-    assert all(record["prompts"]["conversation"]["model"] == "scripted" for record in records)
-    assert all(record["attempt"] == 1 for record in records)
+        CosrecEvaluateConfig(**settings)
 
 
 def test_systems_have_names_of_their_own() -> None:
-    config = retrieve.RetrieveConfig()
-    names = [paths.slug(name) for name, _, _ in config.systems()]
-    assert len(set(names)) == len(config.retrievers) * len(config.rewriters)
+    config = RetrieveConfig()
+    names = [paths.slug(system.name) for system in config.systems()]
+    assert len(set(names)) == len(config.retrievers) * (len(config.rewriters) + 1)
+    assert not any(system.personal for system in RetrieveConfig(mapping="").systems())

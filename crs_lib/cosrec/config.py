@@ -1,0 +1,250 @@
+"""The settings of the study's notebooks 11 to 14, checked before anything starts."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator
+
+from crs_lib import prompts
+from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
+from crs_lib.cosrec import budget
+from crs_lib.cosrec.intents import MODELS
+from crs_lib.cosrec.records import MAPPINGS
+from crs_lib.cosrec.rewriting import REWRITERS
+from crs_lib.llm import BACKENDS, LLMSettings, Retry
+from crs_lib.llm.estimate import Work
+from crs_lib.llm.preflight import Need
+from crs_lib.llm.settings import Service
+from crs_lib.metrics import ranking
+from crs_lib.retrieval.fusion import FUSIONS
+
+STUDY, TEMPLATE = "cosrec", "template"
+PROMPTS = ("product_query", "conversation", "user_summary", "user_keywords")
+_SERVICE = ("host", "timeout", "slots", "send_key", "think")
+_FREE = ("run", "workers", "scheduler", "llm", "retries", "index")
+
+Run = Annotated[RunName, Field(description="name of the run, its folder under results/cosrec")]
+Source = Annotated[str, Field(description="sample, cosrec (the release), or a corpus's folder")]
+Retrievers = tuple[str, ...]
+Fusion = Annotated[str, OneOf(FUSIONS), Field(description="how several rankings become one")]
+Index = Annotated[str, Field(description="folder made by cosrec-index; empty: the source's own files")]
+K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
+B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
+WISHES = "with wishes"
+AnySeed = Annotated[Seed, Field(description="seed of every random choice")]
+
+
+@dataclass(frozen=True)
+class CorpusConfig(Config):
+    """Which corpus is read; its raw partition only where it is there."""
+
+    run: Run = "smoke"
+    source: Source = "sample"
+
+
+class RetrievalSystem(NamedTuple):
+    """One system: its name, retriever and rewriter, and whether the user's keywords join the query."""
+
+    name: str
+    retriever: str
+    rewriter: str
+    personal: bool
+
+
+@dataclass(frozen=True)
+class RetrieveConfig(Config):
+    """The systems to run: one for each rewriter and retriever, all with the same router.
+
+    With a ``mapping`` each retriever runs once more with the last rewriter and the keywords of the topic's
+    user in the query.
+    """
+
+    run: Run = "smoke"
+    source: Source = "sample"
+    index: Index = ""
+    retrievers: Annotated[
+        Retrievers, Field(min_length=1, description="specs, e.g. bm25; + fuses several: bm25+dense:hashing")
+    ] = ("bm25", "dense:hashing", "bm25+dense:hashing")
+    rewriters: Annotated[
+        tuple[Annotated[str, OneOf(REWRITERS)], ...],
+        Field(min_length=1, description="how a turn becomes a query"),
+    ] = ("last turn", "first and last")
+    fusion: Fusion = "stratum"
+    k1: K1 = 1.2
+    b: B = 0.75
+    router: Annotated[str, OneOf(MODELS), Field(description="model that routes turns to modules")] = "views"
+    mapping: Annotated[
+        str, OneOf(("", *MAPPINGS)), Field(description="whose keywords a user index adds; empty adds none")
+    ] = "zero_is_generic"
+    depth: Annotated[int, Field(ge=1, description="items of a ranking")] = 100
+
+    def systems(self) -> list[RetrievalSystem]:
+        """Every system; those with the user's keywords last."""
+        plain = [RetrievalSystem(f"{r}, {w}", r, w, False) for r in self.retrievers for w in self.rewriters]
+        last = self.rewriters[-1]
+        twins = [RetrievalSystem(f"{r}, {last}, {WISHES}", r, last, True) for r in self.retrievers]
+        return plain + (twins if self.mapping else [])
+
+
+def _known_measure(spec: str) -> str:
+    """The spec of a measure itself; InputError with a suggestion for an unknown one."""
+    return ranking.measure(spec).spec
+
+
+@dataclass(frozen=True)
+class CosrecEvaluateConfig(Config):
+    """Which runs are scored, by which measure, and how sure the means are."""
+
+    run: Run = "smoke"
+    source: Source = "sample"
+    runs: Annotated[
+        str, Field(description="folder of TREC run files; empty: those of 13_cosrec_retrieve")
+    ] = ""
+    measure: Annotated[str, AfterValidator(_known_measure), Field(description="the main measure")] = "nDCG@10"
+    mapping: Annotated[str, OneOf(MAPPINGS), Field(description="whose wishes a user index stands for")] = (
+        "zero_is_generic"
+    )
+    resamples: Annotated[int, Field(ge=1, description="resamples of an interval; 1000 is usual")] = 1000
+    seed: AnySeed = 0
+
+
+@dataclass(frozen=True)
+class GenerateConfig(Config):
+    """The settings of a generation. The defaults are those of the published design."""
+
+    run: Annotated[RunName, Field(description="name of the run")] = "smoke"
+    source: Annotated[str, Field(description="sample, or a folder with products and passages")] = "sample"
+    index: Annotated[str, Field(description="folder made by cosrec-index, instead of the source's files")] = (
+        ""
+    )
+    writer: Annotated[str, Field(description="template, or the model of conversations and profiles")] = (
+        TEMPLATE
+    )
+    query_writer: Annotated[str, Field(description="template or model of queries; empty: the writer")] = ""
+    conversations: Annotated[int, Field(ge=1, description="how many, each about another product")] = 12
+    users: Annotated[int, Field(ge=0, description="buyers of the target who get a profile")] = 2
+    products: Annotated[int, Field(ge=1, description="products shown to the writer, the target too")] = 10
+    passages: Annotated[int, Field(ge=0, description="documents shown to the writer")] = 10
+    reviews: Annotated[int, Field(ge=0, description="reviews of each product")] = 3
+    query_words: Annotated[int, Field(ge=1, description="longest query, in words")] = 7
+    fewest_turns: Annotated[int, Field(ge=1, description="fewest turns of the user")] = 6
+    most_turns: Annotated[int, Field(ge=1, description="most turns of the user")] = 8
+    product_retrievers: Annotated[tuple[str, ...], Field(description="specs, fused")] = (
+        "bm25", "dense:hashing",
+    )  # fmt: skip
+    passage_retrievers: Annotated[tuple[str, ...], Field(description="specs, fused")] = ("bm25",)
+    fusion: Fusion = "stratum"
+    k1: K1 = 1.2
+    b: B = 0.75
+    attempts: Annotated[int, Field(ge=1, description="drafts with seeds of their own, then it failed")] = 3
+    retries: Annotated[int, Field(ge=0, description="repetitions of a call that broke off")] = 5
+    temperature: Annotated[float, Field(ge=0, le=2, description="of the models")] = 0.8
+    answer_tokens: Annotated[int, Field(ge=1, description="longest conversation, in tokens")] = 1000
+    query_tokens: Annotated[int, Field(ge=1, description="longest query or profile, in tokens")] = 200
+    contexts: Annotated[tuple[int, ...], Field(description="context sizes, one to three")] = budget.CONTEXTS
+    prompts: Annotated[str, Field(description="folder of own prompts; empty: the shipped ones")] = ""
+    seed: Annotated[Seed, Field(description="of targets, orders and, by default, of the models")] = 0
+    writer_seed: Annotated[int | None, Field(description="of the models, where another one is wanted")] = None
+    workers: Annotated[int, Field(ge=1, description="processes; models take threads")] = 1
+    scheduler: Annotated[str, Field(description="Dask scheduler: local, or an address")] = ""
+    llm: Annotated[Mapping[str, Any], Field(description="host, timeout, slots, send_key, think")] = field(
+        default_factory=dict
+    )
+
+    def check(self) -> None:
+        """Whether the fields fit one another; InputError if not."""
+        if self.fewest_turns > self.most_turns:
+            raise InputError(f"user turns from {self.fewest_turns} to {self.most_turns}: give a rising range")
+        for name, spec in (("writer", self.writer), ("query_writer", self.asked_for_queries)):
+            if spec != TEMPLATE:
+                _known(name, spec)
+        for name in self.llm:
+            if name not in _SERVICE:
+                hint = did_you_mean(str(name), _SERVICE)
+                raise InputError(f"llm: a writer takes no {name!r}{hint} (it takes: {', '.join(_SERVICE)})")
+        LLMSettings(**self.llm)
+        if self.prompts:
+            check_prompts(Path(self.prompts))
+
+    @property
+    def asked_for_queries(self) -> str:
+        """Who writes queries: a model's spec or ``template``."""
+        return self.query_writer or self.writer
+
+    @property
+    def model_seed(self) -> int:
+        """The seed from which the seeds of all calls follow."""
+        return self.seed if self.writer_seed is None else self.writer_seed
+
+    def models(self) -> list[str]:
+        """The specs of the models that take part, each once; empty where rules do everything."""
+        return list(dict.fromkeys(s for s in (self.writer, self.asked_for_queries) if s != TEMPLATE))
+
+    def service(self) -> Service:
+        """How the models are reached."""
+        found = LLMSettings(**self.llm).service()
+        return replace(found, retry=Retry(waits=self.retries))
+
+    def parameters(self) -> dict[str, Any]:
+        """What the conversations depend on, as plain data for the manifest."""
+        kept = {name: value for name, value in asdict(self).items() if name not in _FREE}
+        if self.prompts:
+            kept["prompts"] = {name: prompts.digest(f"{STUDY}/{name}", self.prompts) for name in PROMPTS}
+        return kept
+
+    def needs(self) -> list[Need]:
+        """What the preflight checks: each model in its roles, with the largest context it is asked for."""
+        service, found = self.service(), []
+        for name, spec, answer in self._roles():
+            options = {"num_ctx": max(self.contexts), "num_predict": answer}
+            found.append(Need(f"cosrec {name}", spec, options, 0, service.settings_for(spec)))
+        return found
+
+    def work(self) -> list[Work]:
+        """What the run asks of each model: calls by role, repetitions left aside."""
+        calls = {
+            "product_query": 1,
+            "conversation": 1,
+            "user_summary": self.users,
+            "user_keywords": self.users,
+        }
+        at_once = self.service().at_once
+        return [
+            Work(f"cosrec {name}", spec, calls[name] * self.conversations, at_once)
+            for name, spec, _ in self._roles()
+        ]
+
+    def _roles(self) -> list[tuple[str, str, int]]:
+        """Prompt, model and longest answer of everything that a model is asked for."""
+        rows = [("product_query", self.asked_for_queries, self.query_tokens)]
+        rows.append(("conversation", self.writer, self.answer_tokens))
+        if self.users:
+            rows += [(name, self.writer, self.query_tokens) for name in PROMPTS[2:]]
+        return [row for row in rows if row[1] != TEMPLATE]
+
+
+def _known(name: str, spec: str) -> None:
+    try:
+        BACKENDS.get(spec)
+    except InputError as error:
+        raise InputError(f"{name}: {error}; or take 'template', which needs no model") from None
+
+
+def check_prompts(folder: Path) -> None:
+    """Raise InputError for a folder without a prompt of ours, or a prompt that holds an unknown name."""
+    mine = [name for name in PROMPTS if (folder / f"{name}.txt").is_file()]
+    if not mine:
+        raise InputError(
+            f"no prompt in {folder.name!r}; put in one or more of: {', '.join(f'{n}.txt' for n in PROMPTS)}"
+        )
+    for name in mine:
+        full = f"{STUDY}/{name}"
+        unknown = [key for key in prompts.wanted(full, str(folder)) if key not in prompts.wanted(full)]
+        if unknown:
+            raise InputError(
+                f"{name}.txt holds ${', $'.join(unknown)}; it may hold ${', $'.join(prompts.wanted(full))}"
+            )
