@@ -31,8 +31,6 @@ from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
 COMPILED = 4.06  # multiples of the speed of ahocorasick_rs, on the logs of the thesis
-    4.06  # speed of the numba pass that was removed, in multiples of ahocorasick_rs on the thesis's logs
-)
 LEAST = {"in, substrings": 90.0, "ahocorasick_rs": 1.5}  # how many times faster than these ours must be
 
 
