@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.catalog.catalog import Catalog, Constraints
-from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.fields import FIELDS, GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.text import shorten
 from crs_lib.grounding.grounder import Grounder
@@ -83,16 +83,17 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
 
 
 def example_wishes(catalog: Catalog) -> list[Constraints]:
-    """Queries to try on a catalogue: a genre, an actor, and both in an early year, there to be relaxed.
+    """Queries to try on a catalogue: a genre, a person, and both in an early year, there to be relaxed.
 
-    Fields that the catalogue lacks are left out; empty without genres and actors.
+    The person is one of the first person field (actors). Fields that the catalogue lacks are left out; empty
+    without genres and persons.
     """
     genres = catalog.genres() or catalog.genres(min_items=1)
-    cast = any(item.values["actor"] for item in catalog.items)
-    found: dict[str, str] = {"genre": genres[0]} if genres else {}
-    found |= {"actor": most_frequent(catalog, "actor")} if cast else {}
+    person = PERSON_FIELDS[0]
+    found: dict[str, str] = {GOAL_FIELD: genres[0]} if genres else {}
+    found |= {person: most_frequent(catalog, person)} if catalog.values(person) else {}
     singles: list[Constraints] = [{name: value} for name, value in found.items()]
-    return [*singles, {**found, "year": "1900"}] if found else []
+    return [*singles, {**found, YEAR_FIELD: "1900"}] if found else []
 
 
 def query_table(catalog: Catalog, queries: Sequence[Constraints]) -> pd.DataFrame:

