@@ -1,4 +1,5 @@
-from .registry import RECORDED, REGISTRY, Dataset, describe, get, locate
+from .base import RECORDED, Dataset
+from .registry import REGISTRY, describe, get, locate
 
 __all__ = [
     "RECORDED",

@@ -21,7 +21,7 @@ from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar
 from crs_lib.datasets import package, registry, verify
-from crs_lib.datasets.registry import Dataset, File
+from crs_lib.datasets.base import Dataset, File
 
 TIMEOUT = 30.0  # seconds without a byte
 _CHUNK = 1 << 16

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crs_lib.core import hashes, paths
 from crs_lib.core.errors import RunError
-from crs_lib.datasets.registry import Dataset, File
+from crs_lib.datasets.base import Dataset, File
 
 
 def command() -> str | None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crs_lib.core import hashes, paths
 from crs_lib.core.errors import RunError
-from crs_lib.datasets.registry import Dataset
+from crs_lib.datasets.base import Dataset
 
 OK, DIFFERS, MISSING, ABSENT = "ok", "differs", "missing", "absent"
 

@@ -1,12 +1,15 @@
 """Made-up members of registries, each taken all the way: registered here alone, used by the commands."""
 
+import hashlib
+
 import pytest
 
-from crs_lib import evaluate, figures, simulate
+from crs_lib import datasets, evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import retrieve
+from crs_lib.datasets.base import Dataset, Origin, files
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.figures import style
 from crs_lib.retrieval.base import RETRIEVERS, build
@@ -97,3 +100,31 @@ def test_a_made_up_retriever_serves_the_retrieval_stage_by_its_spec(folder):
         assert shortest != lexical
     with pytest.raises(InputError, match="unknown retriever 'shortest'"):
         build("shortest", {})
+
+
+def test_a_made_up_data_set_is_listed_located_in_a_mirror_and_verified(tmp_path, monkeypatch, capsys):
+    talks = b'{"talks": 2}\n'
+    row = Dataset(
+        name="small-talk", study="movies", summary="two talks", origin=Origin("a/b", 40 * "0", "CC0"),
+        files=files("talk", "data", f"{hashlib.sha256(talks).hexdigest()} {len(talks)} talks.json"),
+        folder="talk",
+    )  # fmt: skip
+    monkeypatch.setitem(datasets.REGISTRY, row.name, row)
+    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CRS_MIRROR", str(tmp_path / "mirror"))
+    assert main(["data", "list"]) == 0
+    assert any(
+        line.split()[:3] == ["small-talk", "movies", "-"] for line in capsys.readouterr().out.splitlines()
+    )
+    with pytest.raises(RunError, match="python -m crs_lib data get small-talk"):
+        datasets.locate("small-talk")
+    (tmp_path / "mirror/talk").mkdir(parents=True)
+    (tmp_path / "mirror/talk/talks.json").write_bytes(talks)
+    assert datasets.locate("small-talk") == tmp_path / "mirror/talk"
+    assert main(["data", "verify", "small-talk"]) == 0
+    assert capsys.readouterr().out.split()[-6:] == ["small-talk", "mirror", "1", "0", "0", "0"]
+    assert main(["data", "list", "small-talk"]) == 0
+    assert hashlib.sha256(talks).hexdigest() in capsys.readouterr().out
+    (tmp_path / "mirror/talk/talks.json").write_bytes(talks[:-1])
+    assert main(["data", "verify", "small-talk"]) == 2
+    assert "talk/talks.json differs (mirror)" in capsys.readouterr().err

@@ -23,16 +23,24 @@ from crs_lib import __main__ as command_line
 from crs_lib import datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.datasets import fetch, package, registry, verify
-from crs_lib.datasets.registry import Dataset, File, Origin
-from crs_lib.datasets.sums import SUMS, Sum
+from crs_lib.datasets import base, fetch, package, registry, verify
+from crs_lib.datasets.base import Dataset, File, Origin, files
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
 ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
-FILMS = Dataset("films", "movies", "a file", ORIGIN, (File("t/films.json", "data/films.json"),))
+
+
+def known(path: str, source: str, body: bytes) -> File:
+    """A file with the checksum and the size of a body."""
+    return File(path, source, hashlib.sha256(body).hexdigest(), len(body))
+
+
+FILM = known("t/films.json", "data/films.json", BODY)
+FILMS = Dataset("films", "movies", "a file", ORIGIN, (FILM,))
 PAIR = Dataset(
-    "pair", "movies", "two files", ORIGIN, (File("p/a.json", "a.json"), File("p/b.json", "b.json")), "p"
-)
+    "pair", "movies", "two files", ORIGIN,
+    (known("p/a.json", "a.json", b"[1]"), known("p/b.json", "b.json", b"[2]")), "p",
+)  # fmt: skip
 NEW = Dataset("new", "movies", "no known checksum", ORIGIN, (File("t/new.json", "data/new.json"),))
 LOGS = Dataset("logs", "movies", "members", ORIGIN, (), "t/logs", r"logs/([^/]+_session_\d+\.json)", "*.json")
 CHATS = Dataset("chats", "movies", "members", ORIGIN, (), "t/chats", r"chats/([^/]+\.json)", "*.json")
@@ -78,10 +86,6 @@ def send(handler: BaseHTTPRequestHandler, body: bytes, length: int | None = None
     handler.wfile.flush()
 
 
-def known(path: str, body: bytes) -> tuple[str, Sum]:
-    return path, Sum(hashlib.sha256(body).hexdigest(), len(body))
-
-
 def zipped(members: dict[str, bytes]) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -97,12 +101,10 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("CRS_DATA", str(tmp_path))
     monkeypatch.delenv("CRS_MIRROR", raising=False)
-    monkeypatch.setattr(registry, "RAW", found.base + "/{repository}/{commit}/{path}")
-    monkeypatch.setattr(registry, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
+    monkeypatch.setattr(base, "RAW", found.base + "/{repository}/{commit}/{path}")
+    monkeypatch.setattr(base, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
     rows = {row.name: row for row in (FILMS, PAIR, NEW, LOGS, CHATS, ONLY)}
     monkeypatch.setattr(registry, "REGISTRY", rows)
-    for path, total in (known("t/films.json", BODY), known("p/a.json", b"[1]"), known("p/b.json", b"[2]")):
-        monkeypatch.setitem(SUMS, path, total)
     yield found
     found.http.shutdown()
     found.http.server_close()
@@ -139,7 +141,7 @@ def test_a_damaged_download_is_reported_and_mended(
 
 def test_a_wrong_checksum_is_refused_and_nothing_is_kept(server: Server, tmp_path: Path) -> None:
     server.answers[server.raw("data/films.json")] = BODY.replace(b"two", b"tow")
-    expected = SUMS["t/films.json"].sha256
+    expected = FILM.sha256
     with pytest.raises(RunError, match=rf"t/films.json has another checksum: .*expected {expected}"):
         fetch.fetch(FILMS)
     assert left(tmp_path / "external") == []
@@ -219,7 +221,7 @@ def test_without_a_network_the_message_says_what_else_there_is(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    monkeypatch.setattr(registry, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
+    monkeypatch.setattr(base, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
     with pytest.raises(RunError, match=r"no connection to 127\.0\.0\.1.*CRS_MIRROR"):
         fetch.fetch(FILMS)
     assert left(tmp_path / "external") == []
@@ -229,10 +231,10 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 from crs_lib.core.errors import RunError
-from crs_lib.datasets import fetch, registry
-registry.RAW = registry.ARCHIVE = sys.argv[1]
-row = registry.Dataset("films", "movies", "", registry.Origin("a/b", "c", ""),
-                       (registry.File("t/films.json", "f.json"),))
+from crs_lib.datasets import base, fetch
+base.RAW = base.ARCHIVE = sys.argv[1]
+row = base.Dataset("films", "movies", "", base.Origin("a/b", "c", ""),
+                   (base.File("t/films.json", "f.json"),))
 try:
     fetch.fetch(row)
 except RunError as error:
@@ -419,7 +421,7 @@ def test_commands_name_what_is_unknown_or_absent(server: Server, capsys: pytest.
     assert command_line.main(["data", "list", "films"]) == 0
     shown = capsys.readouterr().out
     assert server.base + server.raw("data/films.json") in shown
-    assert SUMS["t/films.json"].sha256 in shown
+    assert FILM.sha256 in shown
 
 
 def test_a_missing_package_is_named_with_its_extra(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,10 +457,21 @@ def test_every_row_is_documented(row: Dataset) -> None:
     assert f"| `{row.name}` | {row.study} |" in (paths.ROOT / "docs/data.md").read_text(encoding="utf-8")
 
 
-def test_every_checksum_belongs_to_a_row() -> None:
-    rows = [file.path for row in datasets.REGISTRY.values() for file in row.files]
-    assert len(rows) == len(set(rows))
-    assert set(SUMS) <= set(rows)
+def test_a_file_belongs_to_one_row_and_its_checksum_is_one() -> None:
+    found = [file for row in datasets.REGISTRY.values() for file in row.files]
+    assert len(found) == len({file.path for file in found})
+    assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in found if file.sha256)
+    assert sum(file.sha256 is not None for file in found) > 40
+
+
+def test_the_files_of_a_folder_are_read_from_their_sums() -> None:
+    sums = f"""
+    {64 * "a"} 12 one.json
+    {64 * "b"} 3 two.json
+    """
+    both = files("d/here", "there", sums)
+    assert both[0] == File("d/here/one.json", "there/one.json", 64 * "a", 12)
+    assert files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
 
 
 @pytest.mark.parametrize(
@@ -487,6 +500,7 @@ def test_the_mirror_has_the_files_of_the_table() -> None:
     assert sum(check.status == "ok" for check in checks) > 0
 
 
+@pytest.mark.subprocess
 def test_a_package_gives_its_files_whole_or_not_at_all(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -499,7 +513,7 @@ def test_a_package_gives_its_files_whole_or_not_at_all(
     npm.write_text(f'#!/bin/sh\n[ "$2" = "@t/films@1.0.0" ] && cp {tmp_path}/made.tgz t-films-1.0.0.tgz\n')
     npm.chmod(0o755)
     monkeypatch.setattr(package, "command", lambda: str(npm))
-    good = File("t/films.json", "dist/films.json")
+    good = known("t/films.json", "dist/films.json", BODY)
     row = replace(FILMS, folder="t", files=(good,), package="@t/films@1.0.0")
     assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
     (paths.external() / "t/films.json").unlink()
