@@ -1,4 +1,4 @@
-"""What our own code costs per LLM call, and whether it keeps a server busy.
+"""The cost of our own code per LLM call, and whether it keeps a server busy.
 
 ``python benchmarks/bench_llm.py`` starts the test server in a process of its own (no model: it waits 0 or
 50 ms and answers by rule) and prints milliseconds per call and the share of time in which 8 slots work, for

@@ -1,4 +1,4 @@
-"""What our own code costs per turn of a worded dialogue, and whether whole sessions keep a server busy.
+"""The cost of our own code per turn of a worded dialogue, and whether whole sessions keep a server busy.
 
 ``python benchmarks/bench_llm_sessions.py`` prints CPU milliseconds per turn of everything but the model
 (user, tracker, candidates, prompt, reading the reply, cache, log), without and with the HTTP client, beside

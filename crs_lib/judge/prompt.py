@@ -95,7 +95,7 @@ def system_prompt(group: Sequence[str]) -> str:
 
 def criteria(group: Sequence[str]) -> str:
     """The question of each construct, with a description of its levels."""
-    return "\n\n".join(constructs.get(name).criterion for name in group)
+    return "\n\n".join(prompts.render(constructs.get(name).prompt) for name in group)
 
 
 def digest() -> str:

@@ -65,6 +65,8 @@ def _alpha(frame: pd.DataFrame, rater: str, resamples: int, seed: int) -> dict[s
 def _icc(frame: pd.DataFrame) -> dict[str, Any]:
     from crs_lib.stats import icc
 
+    if frame["judge"].nunique() < 2:
+        return {"value": float("nan"), "n": 0, "reason": "fewer than two judges"}
     try:
         table = icc(frame, rater="judge", value="score").set_index("type")
     except InputError as error:
@@ -230,7 +232,8 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
         if table.empty
     ]
     rows = [row for table in (agreed, own, spoilt) for row in table.to_dict("records")]
-    return pd.DataFrame([*rows, *missing], columns=_SUMMARY).astype({"n": "Int64"})
+    table = pd.DataFrame([*rows, *missing], columns=_SUMMARY).astype({"n": "Int64"})
+    return table.fillna(dict.fromkeys(("construct", "judge", "note"), ""))
 
 
 def reliability_of(run: str) -> pd.DataFrame:

@@ -1,5 +1,4 @@
-from .backends import BACKENDS
-from .base import Backend, Message, Reply, Request
+from .base import BACKENDS, Backend, Message, Reply, Request
 from .cache import Cache
 from .calls import Recorder, export, usage
 from .client import LLM

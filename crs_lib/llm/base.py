@@ -1,4 +1,4 @@
-"""The protocol of every backend: a request goes in, a reply comes out, anything else is an LLMError."""
+"""Request, reply, and the protocol of every backend; a call without a reply is an LLMError."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Message:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a model.
+    """One question to a model.
 
     ``options`` are Ollama's names (temperature, num_ctx, num_predict, …); ``schema`` is a JSON schema the
     reply must keep; ``replicate`` tells apart calls that are repeated on purpose (k samples of a judge).
@@ -58,11 +58,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a model answered.
+    """A model's answer.
 
     ``stop`` is the server's word ("stop", "length"); token counts are None where the server says nothing;
     ``seconds`` is the time of the attempt that succeeded, 0 from the cache; ``digest`` identifies the
-    weights; ``thinking`` was taken out of ``text``; ``attempts`` is 0 when nothing was sent.
+    weights; ``thinking`` was taken out of ``text``; ``attempts`` is 0 for a reply from the cache; ``tried``
+    holds the kinds of the attempts that failed before.
     """
 
     text: str
@@ -108,4 +109,4 @@ class Backend(Protocol):
         ...
 
 
-BACKENDS: Registry[Backend] = Registry("LLM backend")
+BACKENDS: Registry[Backend] = Registry("LLM backend", "crs_lib.llm")

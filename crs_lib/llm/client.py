@@ -11,8 +11,7 @@ from typing import Any
 from crs_lib.core.errors import InputError
 from crs_lib.llm import cache as caches
 from crs_lib.llm import calls
-from crs_lib.llm.backends import BACKENDS
-from crs_lib.llm.base import Backend, Reply, Request
+from crs_lib.llm.base import BACKENDS, Backend, Reply, Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.limits import DEFAULTS, check_fits
 from crs_lib.llm.retry import Attempts, Retry, persist

@@ -1,5 +1,5 @@
 # ruff: noqa: N818  -- the names are the words of the log; all of them are LLMErrors
-"""What can go wrong with a call, and what is done about it: each class says whether it is tried again."""
+"""Failures of a call, a class each: its word in logs, and whether and how the call is tried again."""
 
 from typing import Literal
 
@@ -7,7 +7,7 @@ Remedy = Literal["no", "wait", "other seed", "more room"]
 
 
 class LLMError(RuntimeError):
-    """A call that gave no usable reply. ``kind`` is the word in logs and counts, ``remedy`` what is tried.
+    """A call without a usable reply. ``kind`` is the word in logs and counts, ``remedy`` the next attempt.
 
     ``wait``: the same request again after a growing pause. ``other seed``: at once, with the next seed of
     a fixed sequence. ``more room``: once, with twice ``num_predict``. ``no``: not tried again.

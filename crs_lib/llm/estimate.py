@@ -1,4 +1,4 @@
-"""Before a run: how many calls, tokens and hours it will take, from a few calls or from an earlier log."""
+"""Estimates before a run: calls, tokens and hours, from a few trial calls or from an earlier log."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from crs_lib.llm.client import LLM
 
 @dataclass(frozen=True)
 class Work:
-    """What a run asks of one model in one role: so many calls, of which ``at_once`` are under way."""
+    """The calls of one model in one role of a run, of which ``at_once`` are under way at any time."""
 
     role: str
     spec: str
@@ -24,7 +24,7 @@ class Work:
 
 
 class Cost(NamedTuple):
-    """What one call takes on average: tokens read and written, and seconds till its answer is there.
+    """The mean cost of a call: tokens read and written, and seconds until the answer is there.
 
     ``at_once`` is how many calls were under way on average when that was measured, 1 or more: a server that
     works on one call at a time lets the others wait, so seconds alone say nothing about its speed.

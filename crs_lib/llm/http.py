@@ -143,10 +143,10 @@ class Deadline:
 def watch_deadline(response: httpx.Response) -> None:
     """An answer begins: its deadline is watched while its pieces are read."""
     if isinstance(response.stream, httpx.SyncByteStream):
-        response.stream = _Watched(response.stream, response.request.extensions["deadline"])
+        response.stream = _TimedAnswer(response.stream, response.request.extensions["deadline"])
 
 
-class _Watched(httpx.SyncByteStream):
+class _TimedAnswer(httpx.SyncByteStream):
     """The pieces of an answer until its deadline; ReadTimeout after it."""
 
     def __init__(self, stream: httpx.SyncByteStream, deadline: float) -> None:
@@ -176,14 +176,14 @@ def from_transport(error: Exception, address: str, timeout: float) -> LLMError:
 
 def from_status(status: int, said: str, address: str, model: str, pause: float = 0.0) -> LLMError:
     """The error of an HTTP status as one of ours; ``said`` is the server's own text."""
-    told = f"{address} said: {shorten(str(said).strip() or 'nothing', 300)}"
+    answered = f"{address} said: {shorten(str(said).strip() or 'nothing', 300)}"
     if status == 404:
-        return ModelMissing(f"{told}; get the model with: ollama pull {model}")
+        return ModelMissing(f"{answered}; get the model with: ollama pull {model}")
     if status in (408, 429) or status >= 500 or status < 0:
-        return Busy(f"{told} (HTTP {status})", pause=pause)
+        return Busy(f"{answered} (HTTP {status})", pause=pause)
     if status == 400 and "context" in str(said).lower():
-        return PromptTooLong(f"{told}; raise num_ctx, or shorten the prompt")
-    return Refused(f"{told} (HTTP {status})")
+        return PromptTooLong(f"{answered}; raise num_ctx, or shorten the prompt")
+    return Refused(f"{answered} (HTTP {status})")
 
 
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:

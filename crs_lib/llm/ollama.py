@@ -72,9 +72,9 @@ class Ollama:
             if not self._digest:
                 found = {address: self._digest_at(address) for address in self._endpoints}
                 if len(set(found.values())) > 1:
-                    told = ", ".join(f"{address}: {value[:12]}" for address, value in found.items())
+                    shown = ", ".join(f"{address}: {value[:12]}" for address, value in found.items())
                     raise Refused(
-                        f"the servers hold different weights of {self.model} ({told}); pull it on all "
+                        f"the servers hold different weights of {self.model} ({shown}); pull it on all "
                         "of them, or name one server"
                     )
                 self._digest = next(iter(found.values()))

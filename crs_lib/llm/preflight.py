@@ -1,4 +1,4 @@
-"""Before the first session: servers reachable, models present, contexts long enough; one message if not."""
+"""Checks before the first session: servers reachable, models present, contexts long enough."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm.backends import BACKENDS
-from crs_lib.llm.base import Backend
+from crs_lib.llm.base import BACKENDS, Backend
 from crs_lib.llm.errors import LLMError, ModelMissing
 from crs_lib.llm.limits import DEFAULTS, room
 from crs_lib.llm.ollama import Ollama
@@ -19,9 +18,9 @@ OLDEST_OLLAMA = (0, 5, 0)  # JSON schemas; whole prompts counted
 
 @dataclass(frozen=True)
 class Need:
-    """A model that a run will use: in which role, with which options, and its longest prompt.
+    """A model that a run will use: its role, its options, and its longest prompt.
 
-    ``prompt`` is in tokens (``limits.tokens_at_most``), 0 where it is not known yet. ``settings`` are
+    ``prompt`` is in tokens (``limits.tokens_at_most``), 0 where the length is not known yet. ``settings`` are
     those of the backend (host, …).
     """
 

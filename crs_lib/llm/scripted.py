@@ -15,7 +15,7 @@ Answer = str | LLMError | Callable[[Request], str]
 class Scripted:
     """Answers from a list: texts, errors to raise, or functions of the request. For tests and rehearsals.
 
-    ``answers`` may be one function, which then answers every call. What was asked is kept in ``asked``.
+    ``answers`` may be one function, which then answers every call. ``asked`` keeps the requests.
     """
 
     spec = "scripted"

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.limits import room
 from crs_lib.llm.retry import Retry
 
@@ -37,8 +38,6 @@ class Service:
     def settings_for(self, spec: str) -> dict[str, Any]:
         """The keywords for a spec's backend: those of the settings that it takes."""
         given = {**self.backend, "timeout": self.timeout, **({"host": self.host} if self.host else {})}
-        from crs_lib.llm.backends import BACKENDS  # all of them, only where one is asked for
-
         takes = inspect.signature(BACKENDS.get(spec).make).parameters
         return {name: value for name, value in given.items() if name in takes}
 

@@ -1,4 +1,4 @@
-"""What stands around a reply: thinking aloud, code fences, JSON that must keep a schema."""
+"""Texts from and to models: thinking and code fences taken off, JSON checked by its schema, quotations."""
 
 import hashlib
 import json

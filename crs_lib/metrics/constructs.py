@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from crs_lib import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 
@@ -25,11 +24,6 @@ class Construct:
     def scale(self) -> tuple[int, int]:
         """The lowest and the highest level."""
         return self.lowest, self.highest
-
-    @property
-    def criterion(self) -> str:
-        """The question and the levels as a judge reads them."""
-        return prompts.render(self.prompt)
 
 
 CONSTRUCTS: dict[str, Construct] = {}

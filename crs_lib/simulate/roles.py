@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from crs_lib import runs
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
-from crs_lib.llm.backends import BACKENDS
+from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import worded

@@ -22,8 +22,7 @@ from crs_lib.core.text import listing, shorten
 from crs_lib.grounding import unknown_titles
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.grounding.unknown_titles import Foreign
-from crs_lib.llm.backends import BACKENDS
-from crs_lib.llm.base import Message, Request
+from crs_lib.llm.base import BACKENDS, Message, Request
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import fence, one_line

@@ -142,7 +142,7 @@ def test_what_a_front_door_may_load_when_everything_behind_it_is_used(front, loa
     assert {room(name) for name in loaded[front]} & MAY_NOT_LOAD[front] == set()
     if front == "evaluate":
         backends = {
-            f"crs_lib.llm.{name}" for name in ("ollama", "openai", "client", "pool", "backends", "http")
+            f"crs_lib.llm.{name}" for name in ("ollama", "openai", "client", "pool", "http")
         }
         assert loaded[front] & backends == set()
 
