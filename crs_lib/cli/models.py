@@ -47,7 +47,7 @@ def _estimate(arguments: Namespace) -> None:
 
 def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Work]:
     """The largest number of calls to each model of a run; failed and repeated calls are not counted."""
-    from crs_lib.judge.run import JudgeConfig
+    from crs_lib.judge.config import JudgeConfig
     from crs_lib.simulate.config import SimulateConfig
 
     config = SimulateConfig(**simulate.of_simulate(dict(cell)))

@@ -7,8 +7,8 @@ from crs_lib import judge as judging
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.hashes import fingerprint
+from crs_lib.judge.config import JudgeConfig
 from crs_lib.judge.records import STAGE
-from crs_lib.judge.run import JudgeConfig
 from crs_lib.llm.preflight import Need, preflight
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import STUDY, SimulateConfig

@@ -42,10 +42,12 @@ _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
 class OneOf:
     """Marks a text that names a member of a registry (a spec), or one of other known names.
 
-    ``known`` may be a function that returns the names, for names that are costly to list.
+    ``known`` may be a function that returns the names, for names that are costly to list. With ``optional``
+    the text may be empty.
     """
 
     known: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]
+    optional: bool = False
 
     @property
     def kinds(self) -> str:
@@ -60,6 +62,8 @@ class OneOf:
 
     def check(self, given: str) -> str:
         """The text itself; InputError from a registry, ValueError for any other unknown name."""
+        if self.optional and not given:
+            return given
         if isinstance(self.known, Registry):
             self.known.get(given)
         elif given not in self.names():

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import hashes
+from crs_lib.core.config import Config, Field, OneOf
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import words_of_many
 from crs_lib.evaluate import provenance
 from crs_lib.grounding.grounder import Grounder
@@ -38,37 +38,54 @@ class Ready(NamedTuple):
     metrics: tuple[str, ...]
 
 
+def _topic_extractors() -> list[str]:
+    from crs_lib.thesis.topics import TOPICS
+
+    return TOPICS.names()
+
+
+ConventionName = Annotated[
+    str, OneOf(conventions.CONVENTIONS), Field(description="every choice that changes a score, by name")
+]
+Extractor = Annotated[
+    str,
+    OneOf(extractors.EXTRACTORS, optional=True),
+    Field(description="finds concepts; empty: the convention's own"),
+]
+Vocabulary = Annotated[str, Field(description="file of the TF-IDF space's features, one a line")]
+TopicModel = Annotated[str, Field(description="folder of an LDA model")]
+
+
 @dataclass(frozen=True)
-class Choice:
-    """Which way of scoring. Empty settings are the convention's own.
+class Choice(Config):
+    """The way of scoring. Raises InputError for a setting that the convention has no use for."""
 
-    ``catalog`` is a file or "sample". ``vocabulary`` fixes the features of the TF-IDF space, ``topic_model``
-    is the folder of an LDA model, ``llm`` the model of the extractors called llm, ``llm_settings`` its
-    settings (``asking.read_settings``), ``calls`` the folder of its call cache and call log. Raises
-    InputError for unknown names, and for a setting that the convention has no use for.
-    """
+    catalog: Annotated[str, Field(description="a catalogue, or 'sample'")]
+    convention: ConventionName = "default"
+    extractor: Extractor = ""
+    similarity: Annotated[
+        str,
+        OneOf(SIMILARITIES, optional=True),
+        Field(description="of sentences; empty: the convention's own"),
+    ] = ""
+    vocabulary: Vocabulary = ""
+    topics: Annotated[
+        str,
+        OneOf(_topic_extractors, optional=True),
+        Field(description="topic extractor; empty: the convention's own"),
+    ] = ""
+    topic_model: TopicModel = ""
+    llm: Annotated[str, Field(description="spec of the model of the extractors called llm")] = ""
+    inputs: Annotated[Mapping[str, str], Field(description="names and hashes of what is scored")] = field(
+        default_factory=dict
+    )
+    llm_settings: Annotated[
+        Mapping[str, Any], Field(description='settings of that model, e.g. {"slots": 8}')
+    ] = field(default_factory=dict)
+    calls: Annotated[str, Field(description="folder of the model's call cache and call log")] = ""
 
-    catalog: str
-    convention: str = "default"
-    extractor: str = ""
-    similarity: str = ""
-    vocabulary: str = ""
-    topics: str = ""
-    topic_model: str = ""
-    llm: str = ""
-    inputs: Mapping[str, str] = field(default_factory=dict)
-    llm_settings: Mapping[str, Any] = field(default_factory=dict)
-    calls: str = ""
-
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         rule = self.rule
-        if self.extractor:
-            extractors.EXTRACTORS.get(self.extractor)
-        if self.similarity and self.similarity not in SIMILARITIES:
-            hint = did_you_mean(self.similarity, SIMILARITIES)
-            raise InputError(
-                f"unknown similarity {self.similarity!r}{hint} (known: {', '.join(SIMILARITIES)})"
-            )
         useless = {
             "extractor": self.extractor and not rule.extractor,
             "similarity": self.similarity and not rule.similarity,

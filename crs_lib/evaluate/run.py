@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 
@@ -13,10 +13,11 @@ from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, tables
+from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate import tables as score_tables
-from crs_lib.evaluate.choose import Choice, ItemsScorer
+from crs_lib.evaluate.choose import Choice, ConventionName, Extractor, ItemsScorer, TopicModel, Vocabulary
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, conventions
 from crs_lib.score.scorer import Scores, unscored
@@ -30,20 +31,16 @@ _FILES = {
 
 
 @dataclass(frozen=True)
-class EvaluateConfig:
-    """The effective settings of an evaluation, checked; InputError for an unknown convention.
+class EvaluateConfig(Config):
+    """The effective settings of an evaluation, checked."""
 
-    ``extractor``, ``vocabulary`` and ``topic_model`` override the convention's own where they are given.
-    """
+    run: Annotated[RunName, Field(description="a run whose dialogues are finished")] = "smoke"
+    convention: ConventionName = "default"
+    extractor: Extractor = ""
+    vocabulary: Vocabulary = ""
+    topic_model: TopicModel = ""
 
-    run: str = "smoke"
-    convention: str = "default"
-    extractor: str = ""
-    vocabulary: str = ""
-    topic_model: str = ""
-
-    def __post_init__(self) -> None:
-        paths.run_folder(simulate.STUDY, self.run)
+    def check(self) -> None:
         self.choice("")
 
     @property

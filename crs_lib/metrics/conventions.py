@@ -4,87 +4,87 @@ A table carries the name of its convention, so that two ways of counting cannot 
 """
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 
-EMPTY_RULES = ("skip", "zero", "one")
-
 
 @dataclass(frozen=True)
-class TasWeights:
+class TasWeights(Config):
     """Weights of TAS = α·CC + β·CR − γ·I; all 1 in the thesis."""
 
-    alpha: float = 1.0
-    beta: float = 1.0
-    gamma: float = 1.0
+    alpha: Annotated[float, Field(description="of cross coherence, CC")] = 1.0
+    beta: Annotated[float, Field(description="of context retention, CR")] = 1.0
+    gamma: Annotated[float, Field(description="of interference, I, subtracted")] = 1.0
 
 
 @dataclass(frozen=True)
-class ItemWeights:
+class ItemWeights(Config):
     """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1.
 
     γ is small enough that a random film is worth more than silence (docs/validity.md, section 1).
     """
 
-    alpha: float = 0.6
-    beta: float = 0.4
-    gamma: float = 0.25
-    delta: float = 0.5
+    alpha: Annotated[float, Field(description="of corrected satisfaction, S*")] = 0.6
+    beta: Annotated[float, Field(description="of new films that satisfy, N·S")] = 0.4
+    gamma: Annotated[float, Field(description="of leakage, L, subtracted")] = 0.25
+    delta: Annotated[float, Field(description="of copying, subtracted")] = 0.5
 
 
 @dataclass(frozen=True)
-class CasWeights:
-    """Weights of CAS: recovery, speed, little interference, cross coherence, context retention."""
+class CasWeights(Config):
+    """Weights of CAS."""
 
-    recovery: float = 0.25
-    delay: float = 0.20
-    interference: float = 0.20
-    coherence: float = 0.20
-    retention: float = 0.15
+    recovery: Annotated[float, Field(description="of the recovery rate")] = 0.25
+    delay: Annotated[float, Field(description="of the speed of recovery")] = 0.20
+    interference: Annotated[float, Field(description="of little interference")] = 0.20
+    coherence: Annotated[float, Field(description="of cross coherence")] = 0.20
+    retention: Annotated[float, Field(description="of context retention")] = 0.15
 
 
 @dataclass(frozen=True)
-class Convention:
+class Convention(Config):
     """How dialogues are scored.
 
-    ``empty`` is the value of a turn in which neither side names a concept ("skip" leaves it out and
-    counts it). A shift is recovered in text if CC ≥ ``recovery_cc`` or CR ≥ ``recovery_cr`` within
-    ``window`` replies, the reply to the shift being number 0; ``within_segment`` stops at the next shift.
-
-    ``scorer`` is "items" (ours), "grounded" or "legacy" (the thesis's two versions); ``catalog`` says whose
-    cleaning the concepts come from, "cleaned" or "thesis". ``shift_source`` is "log", or "similarity" where
-    a shift is whatever a detector takes for one. ``undefined`` is what becomes of a rate without shifts and
-    of a delay without recovery: "missing", "rate_zero" (rate 0, delay missing) or "zero" (both 0, and the
-    delay 0 counts as the fastest). ``similarity`` and ``topics`` name the text similarity and the topic
-    extractor where one is used.
+    A shift is recovered in text if CC ≥ ``recovery_cc`` or CR ≥ ``recovery_cr`` within ``window`` replies;
+    the reply to the shift is number 0. ``undefined``: "rate_zero" gives a session without shifts the rate 0
+    and leaves a delay without recovery missing; "zero" makes both 0, and 0 is the fastest recovery.
     """
 
-    name: str = "default"
-    extractor: str = "words"
-    empty: str = "skip"
-    clip: bool = False
-    window: int = 3
-    within_segment: bool = True
-    recovery_cc: float = 0.35
-    recovery_cr: float = 0.65
-    tas: TasWeights = field(default_factory=TasWeights)
-    items: ItemWeights = field(default_factory=ItemWeights)
-    cas: CasWeights = field(default_factory=CasWeights)
-    copy_orders: tuple[int, ...] = (3, 4)
-    scorer: str = "items"
-    catalog: str = "cleaned"
-    shift_source: str = "log"
-    undefined: str = "missing"
-    similarity: str = ""
-    topics: str = ""
-
-    def __post_init__(self) -> None:
-        if self.empty not in EMPTY_RULES:
-            raise InputError(f"empty rule {self.empty!r} is unknown; give one of {', '.join(EMPTY_RULES)}")
-        if self.window < 1:
-            raise InputError(f"recovery window is {self.window}; give at least 1 reply")
+    name: Annotated[str, Field(description="name of the convention")] = "default"
+    extractor: Annotated[str, Field(description="finds the concepts of a text; none if empty")] = "words"
+    empty: Annotated[
+        Literal["skip", "zero", "one"],
+        Field(description="value of a turn in which neither side names a concept; skip counts it apart"),
+    ] = "skip"
+    clip: Annotated[bool, Field(description="TAS of a turn is cut to [0, 1]")] = False
+    window: Annotated[int, Field(ge=1, description="replies within which a shift is recovered")] = 3
+    within_segment: Annotated[bool, Field(description="recovery ends at the next shift")] = True
+    recovery_cc: Annotated[float, Field(description="cross coherence that recovers a shift")] = 0.35
+    recovery_cr: Annotated[float, Field(description="context retention that recovers a shift")] = 0.65
+    tas: Annotated[TasWeights, Field(description="weights of TAS")] = field(default_factory=TasWeights)
+    items: Annotated[ItemWeights, Field(description="weights of item-grounded TAS")] = field(
+        default_factory=ItemWeights
+    )
+    cas: Annotated[CasWeights, Field(description="weights of CAS")] = field(default_factory=CasWeights)
+    copy_orders: Annotated[tuple[int, ...], Field(description="n-gram orders of copying")] = (3, 4)
+    scorer: Annotated[
+        Literal["items", "grounded", "legacy"], Field(description="ours, or a version of the thesis's")
+    ] = "items"
+    catalog: Annotated[
+        Literal["cleaned", "thesis"], Field(description="whose cleaning the concepts come from")
+    ] = "cleaned"
+    shift_source: Annotated[
+        Literal["log", "similarity"], Field(description="the log's shifts, or those of a detector")
+    ] = "log"
+    undefined: Annotated[
+        Literal["missing", "rate_zero", "zero"],
+        Field(description="a rate without shifts, and a delay without recovery"),
+    ] = "missing"
+    similarity: Annotated[str, Field(description="similarity of texts, where one is used")] = ""
+    topics: Annotated[str, Field(description="topic extractor, where one is used")] = ""
 
     def parameters(self) -> dict[str, Any]:
         """The convention as plain data, for manifests and tables."""

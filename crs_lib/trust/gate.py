@@ -8,14 +8,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.core import paths, tables
+from crs_lib.core.config import Config, Field, RunName, Seed
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
 
@@ -71,22 +73,20 @@ _DOSES = tables.Contract(DOSE_TABLE, ("metric", "dose", "mean"), ("metric", "dos
 
 
 @dataclass(frozen=True)
-class GateConfig:
+class GateConfig(Config):
     """The settings of a gate run, checked as those of a simulation and of an evaluation."""
 
-    run: str = "gate"
-    catalog: str = sources.SAMPLE
-    n_sessions: int = 50
-    n_turns: int = 20
-    seed: int = 7
-    convention: str = "default"
-    workers: int = 1
+    run: Annotated[RunName, Field(description="the run's name")] = "gate"
+    catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
+    n_sessions: Annotated[int, Field(ge=2, description="scenarios of each policy; intervals need 2")] = 50
+    n_turns: Annotated[int, Field(ge=1, description="turns of a session")] = 20
+    seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
+    convention: ConventionName = "default"
+    workers: Annotated[int, Field(ge=1, description="processes")] = 1
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         self.simulation()
         evaluate.EvaluateConfig(self.run, self.convention)
-        if self.n_sessions < 2:
-            raise InputError(f"n_sessions is {self.n_sessions}; intervals need at least 2, 50 is usual")
 
     def simulation(self) -> simulate.SimulateConfig:
         """The batch of all control policies that the gate looks at."""

@@ -7,16 +7,18 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy
 from numpy.typing import NDArray
+from pydantic import AfterValidator
 
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, rng, tables
+from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
@@ -221,21 +223,20 @@ FILES = {"choices": "sensitivity_choices.csv", "catalogue": "sensitivity_catalog
 METRICS = ("item_tas", "item_recovery_rate", "topic_adaptation_score", "topic_recovery_rate")
 
 
+def _known_metric(name: str) -> str:
+    return base.get(name).name
+
+
 @dataclass(frozen=True)
-class SensitivityConfig:
-    """Which run, how many of its scenarios (all systems of each), and which session metrics; checked."""
+class SensitivityConfig(Config):
+    """The run, and how much of it is scored and simulated anew."""
 
-    run: str
-    sessions: int = 10
-    metrics: tuple[str, ...] = METRICS
-
-    def __post_init__(self) -> None:
-        """Raise InputError for a bad run name, fewer than 2 scenarios, or an unknown metric."""
-        paths.run_folder(simulate.STUDY, self.run)
-        if isinstance(self.sessions, bool) or not isinstance(self.sessions, int) or self.sessions < 2:
-            raise InputError(f"sessions is {self.sessions!r}; give at least 2 scenarios, 10 is usual")
-        for name in self.metrics:
-            base.get(name)
+    run: Annotated[RunName, Field(description="a run whose dialogues are finished")]
+    sessions: Annotated[int, Field(ge=2, description="scenarios scored and simulated anew")] = 10
+    metrics: Annotated[
+        tuple[Annotated[str, AfterValidator(_known_metric)], ...],
+        Field(description="session metrics that rank the systems"),
+    ] = METRICS
 
 
 def make(config: SensitivityConfig) -> Path:

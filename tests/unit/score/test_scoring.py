@@ -250,8 +250,8 @@ def test_an_empty_reply_text_is_scored():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"empty": "half"}, "empty rule 'half' is unknown; give one of skip, zero, one"),
-        ({"window": 0}, "window is 0; give at least 1"),
+        ({"empty": "half"}, "empty is 'half'; give one of skip, zero, one"),
+        ({"window": 0}, "window is 0; give a whole number >= 1"),
     ],
 )
 def test_a_convention_is_checked(options, message):

@@ -131,7 +131,7 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew():
     ("given", "message"),
     [
         ({"run": "../x"}, "cannot be a folder"),
-        ({"run": "rules", "sessions": 1}, "at least 2"),
+        ({"run": "rules", "sessions": 1}, "sessions is 1; give a whole number >= 2"),
         ({"run": "rules", "metrics": ("item_tass",)}, "did you mean 'item_tas'"),
     ],
 )
