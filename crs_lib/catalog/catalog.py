@@ -87,7 +87,7 @@ class Catalog:
 
     @cached_property
     def popularity(self) -> NDArray[np.float64]:
-        """How connected an item is: the number of other credits of its people, at least 1.
+        """The number of other credits of each item's people, at least 1.
 
         A catalogue has no audience figures; films of much-credited people stand in for popular ones.
         """

@@ -32,7 +32,7 @@ class Item:
 
 @dataclass
 class CleaningReport:
-    """What cleaning did: counts per field before and after, every change, and every merged film."""
+    """The record of a cleaning: counts per field before and after, every change, every merged film."""
 
     changes: Counter[tuple[str, str, str, str, str]] = field(default_factory=Counter)
     before: dict[str, Counter[str]] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from crs_lib.catalog import labels, lexicon
 from crs_lib.catalog.labels import Cleaned
-from crs_lib.catalog.questions import PLOT, PLOT_QUESTION, Question
+from crs_lib.catalog.questions import PLOT, PLOT_QUESTION, FilmQuestion
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold, words
@@ -72,7 +72,7 @@ class Field:
     before_noun: bool = False
     bridges: tuple[str, ...] = ()
     in_asides: bool = False
-    question: Question | None = None
+    question: FilmQuestion | None = None
     in_reply: Clause | None = None
     in_prompt: Clause | None = None
     cues: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ FIELDS: dict[str, Field] = {
             name="genre", clean=labels.clean_genre, aliases=lexicon.GENRES, foreign_keys=("genres",),
             rule="genre", keep=6, weight=4, goal=True,
             before_noun=True, phrases=(), in_asides=True, in_prompt=Clause("$list", 3),
-            question=Question(
+            question=FilmQuestion(
                 act="question_mood", rank=5, most=3,
                 asks=(
                     "{What mood|What sort of mood|What tone} does $title have?",
@@ -130,7 +130,7 @@ FIELDS: dict[str, Field] = {
             phrases=("{with|starring|featuring} $value", "with $value in {it|the cast}"),
             bridges=("$value", "{the actor|} $value"),
             in_asides=True, in_reply=Clause("with $values"), in_prompt=Clause("with $values", 3),
-            question=Question(
+            question=FilmQuestion(
                 act="question_cast", rank=1, most=3, instead="director",
                 asks=(
                     "Who {is in|appears in|acts in|stars in} $title?",
@@ -155,7 +155,7 @@ FIELDS: dict[str, Field] = {
             bridges=("$value", "{the director|} $value"),
             in_asides=True, in_reply=Clause("{directed|made} by $values"),
             in_prompt=Clause("directed by $values"),
-            question=Question(
+            question=FilmQuestion(
                 act="question_maker", rank=2,
                 asks=(
                     "Who {made|directed} $title?",
@@ -172,7 +172,7 @@ FIELDS: dict[str, Field] = {
             name="writer", clean=labels.clean_person, foreign_keys=("writers",), rule="person", keep=3,
             phrases=("written by $value", "{scripted by|from a script by} $value"),
             bridges=("$value", "{the writer|} $value"),
-            question=Question(
+            question=FilmQuestion(
                 rank=3, instead="director", cues=("wrote", "script"),
                 answers=("$title was written by $values.", "The script of $title is by $values."),
             ),
@@ -199,8 +199,8 @@ ASIDE_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.in_as
 RELAXATION_ORDER: tuple[str, ...] = tuple(sorted(FIELDS, key=lambda name: FIELDS[name].keep))
 _QUESTIONS = {PLOT: PLOT_QUESTION} | {f.name: f.question for f in FIELDS.values() if f.question}
 # By the field that answers, or "plot", in the order of their ranks.
-QUESTIONS: Mapping[str, Question] = dict(sorted(_QUESTIONS.items(), key=lambda pair: pair[1].rank))
-QUESTION_ACTS: Mapping[str, Question] = {asked.act: asked for asked in QUESTIONS.values() if asked.act}
+QUESTIONS: Mapping[str, FilmQuestion] = dict(sorted(_QUESTIONS.items(), key=lambda pair: pair[1].rank))
+QUESTION_ACTS: Mapping[str, FilmQuestion] = {asked.act: asked for asked in QUESTIONS.values() if asked.act}
 TITLE_NAMES = ("title", "name")
 PLOT_NAMES = ("plot", "plot_keywords", "plot_kw")
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class FilmQuestion:
     """One question about a film; the values of a field, or the plot, answer it.
 
     ``act`` is the user's act in the logs and ``asks`` its templates, which name $title; both are empty where
@@ -24,7 +24,7 @@ class Question:
 
 
 PLOT = "plot"  # stands for a field where questions are listed by field
-PLOT_QUESTION = Question(
+PLOT_QUESTION = FilmQuestion(
     act="question_plot",
     rank=4,
     asks=(

@@ -1,4 +1,4 @@
-"""Where catalogues come from: our sample, JSON in the OpenDialKG form or keyed by id, or a Parquet file."""
+"""Sources of catalogues: our sample, JSON in the OpenDialKG form or keyed by id, or a Parquet file."""
 
 import hashlib
 import json
@@ -98,7 +98,7 @@ _YEAR = re.compile(r"\s*\((\d{4})\)\s*$")
 
 
 def keyed_by_id(data: Mapping[str, Any]) -> bool:
-    """Whether a parsed catalogue is of this form: records with a ``star``, or numbers as keys."""
+    """Whether a parsed catalogue is keyed by item id: records with a ``star``, or numbers as keys."""
     records = [record for record in data.values() if isinstance(record, Mapping)]
     if any("star" in record for record in records):
         return True

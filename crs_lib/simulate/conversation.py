@@ -38,7 +38,7 @@ def session(
 ) -> Dialogue:
     """One dialogue between a system and the scenario's user; the same for the same arguments.
 
-    The user's stream leaves the system out, so the wishes and shifts are the same for every system.
+    The user's stream leaves the system out, so constraints and shifts are the same for every system.
     ``plan`` may be given to spare planning it again. Raises RunError for an utterance that does not voice a
     planned constraint or shift.
     """
@@ -64,7 +64,7 @@ def session(
 
 
 def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> ModelWording | None:
-    """What words the user's utterances; None where the templates do."""
+    """The model that words the user's utterances; None where the templates do."""
     if not config.user_llm:
         return None
     if world.llms is None:

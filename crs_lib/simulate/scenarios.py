@@ -1,4 +1,4 @@
-"""Scenarios: what a user will want and when, fixed before any system says a word.
+"""Scenarios: the constraints and shifts of a user, fixed before any system says a word.
 
 A scenario depends on the catalogue, the seed, the session's number and the settings, never on the
 system: every system meets the same users, and sessions are paired by design.
@@ -18,7 +18,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.simulate.schedule import refinements, shift_turns, type_order
 from crs_lib.simulate.shifts import (
     SHIFTS,
-    Shift,
+    PlannedShift,
     UserState,
     constraint_fields,
     new_value,
@@ -29,6 +29,7 @@ from crs_lib.simulate.shifts import (
 NO_SHIFT: Final = "none"
 ALL_TYPES = tuple(SHIFTS.names())
 QUESTIONS = tuple(QUESTION_ACTS)
+OPENING, REFINEMENT = "initial", "refine"  # acts of the first turns; the act of a shift begins with "shift_"
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -57,7 +58,7 @@ class PlanStep:
     act: str
     state: UserState
     n_answers: int
-    shift: Shift | None = None
+    shift: PlannedShift | None = None
     event: Mapping[str, Any] | None = None
     planned: str = ""
     kind: str = ""
@@ -107,7 +108,7 @@ def plan(
     kinds, planned = list(order), dict(zip(turns, order, strict=False))
     state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"))
     genre = state.constraints[GOAL_FIELD]
-    steps = [_step(catalog, 1, "initial", state)]
+    steps = [_step(catalog, 1, OPENING, state)]
     opening = refinements(seed, session)
     after_shift = False
     for turn in range(2, n_turns + 1):
@@ -126,7 +127,7 @@ def plan(
                 continue
         if turn - 1 <= opening and (finer := _refined(catalog, state, draw)) is not None:
             state = finer
-            steps.append(_step(catalog, turn, "refine", state))
+            steps.append(_step(catalog, turn, REFINEMENT, state))
             continue
         act = "follow_up" if after_shift else _ordinary(draw, rates)
         after_shift = False
@@ -136,7 +137,7 @@ def plan(
 
 def _next_shift(
     catalog: Catalog, state: UserState, kinds: list[str], types: tuple[str, ...], draw: np.random.Generator
-) -> tuple[Shift | None, str]:
+) -> tuple[PlannedShift | None, str]:
     """The next type that can happen now; one that cannot keeps its place for later."""
     for place, kind in enumerate(kinds):
         shift = propose(kind, catalog, state, draw)
@@ -194,7 +195,9 @@ def stratum(n_answers: int) -> str:
     return "1-9" if n_answers < 10 else "10-49" if n_answers < 50 else "50+"
 
 
-def _event(catalog: Catalog, turn: int, kind: str, due: str, old: UserState, shift: Shift) -> dict[str, Any]:
+def _event(
+    catalog: Catalog, turn: int, kind: str, due: str, old: UserState, shift: PlannedShift
+) -> dict[str, Any]:
     """The ground truth of a shift: the thesis's keys first, then ours."""
     new = shift.state
     n = len(new.answers(catalog))

@@ -1,4 +1,4 @@
-"""When the users of a batch shift and how: random turns, and types in equal numbers that can happen there.
+"""The turns at which the users of a batch shift, at random, and the types of shifts, in equal numbers.
 
 Source: docs/metrics.md, section 5.
 """

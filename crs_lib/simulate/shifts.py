@@ -61,7 +61,7 @@ class UserState:
 
 
 @dataclass(frozen=True)
-class Shift:
+class PlannedShift:
     """A shift: the state that follows, its section of templates, the values added and dropped, the bridge."""
 
     state: UserState
@@ -75,8 +75,9 @@ class ShiftType(ABC):
     """A way in which constraints change; register subclasses by name.
 
     ``sections`` are the sections of user.wording that voice the type, without their prefix ``shift_``; if
-    empty, the type's name is the only one. ``voices`` are the parts of a :class:`Shift` of which an utterance
-    must name every value. ``stands_in`` orders the types that replace one which cannot happen (0: never).
+    empty, the type's name is the only one. ``voices`` are the parts of a :class:`PlannedShift` of which an
+    utterance must name every value. ``stands_in`` orders the types that replace one which cannot happen (0:
+    never).
     """
 
     sections: ClassVar[tuple[str, ...]] = ()
@@ -92,10 +93,10 @@ class ShiftType(ABC):
         """The shape of the state after a shift of this type."""
 
     @abstractmethod
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A shift from a state that the type allows, or None where the catalogue has none."""
 
-    def to_voice(self, shift: Shift) -> list[tuple[str, str]]:
+    def to_voice(self, shift: PlannedShift) -> list[tuple[str, str]]:
         """The (field, value) pairs that an utterance of the shift must name; added values come first."""
         parts = {
             "added": tuple(shift.added.items()),
@@ -109,7 +110,7 @@ class ShiftType(ABC):
 SHIFTS: Registry[ShiftType] = Registry("shift type")
 
 
-def propose(kind: str, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+def propose(kind: str, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
     """The shift of a type from a state, or None where the catalogue or the state does not allow it.
 
     A shift that is returned has an answer in the catalogue, and an anchor among the answers.
@@ -186,7 +187,7 @@ class Refine(ShiftType):
         """One constraint more."""
         return shape._replace(constraints=shape.constraints + 1)
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A constraint that some answer meets."""
         items = state.answers(catalog)
         for name in constraint_fields(draw, state.constraints):
@@ -194,7 +195,7 @@ class Refine(ShiftType):
             if found and len(items):
                 added = {name: found[0]}
                 new = replace(state, constraints={**state.constraints, **added}, focus=name, anchor=found[1])
-                return Shift(new, "refine", added, {})
+                return PlannedShift(new, "refine", added, {})
         return None
 
 
@@ -209,7 +210,7 @@ class Switch(ShiftType):
         """The bridge value and the new one."""
         return StateShape(2, given_up=True)
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A bridge of the film in mind, and a value that another film with the bridge has."""
         film = catalog.items[state.anchor]
         bridges = [
@@ -230,7 +231,9 @@ class Switch(ShiftType):
                 if found:
                     added = {target: found[0], name: value}
                     new = UserState(added, target, found[1], past=state.past)
-                    return Shift(new, "switch", added, _dropped(state.constraints, added), (name, value))
+                    return PlannedShift(
+                        new, "switch", added, _dropped(state.constraints, added), (name, value)
+                    )
         return None
 
 
@@ -244,7 +247,7 @@ class Replace(ShiftType):
         """As many constraints as before."""
         return shape._replace(given_up=True)
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A value that a film has which meets the other constraints."""
         names = list(state.constraints)
         for place in draw.permutation(len(names)):
@@ -255,7 +258,7 @@ class Replace(ShiftType):
             if found and found[0] != state.constraints[name]:
                 added, dropped = {name: found[0]}, {name: state.constraints[name]}
                 new = replace(state, constraints=rest | added, focus=name, anchor=found[1])
-                return Shift(new, "replace", added, dropped)
+                return PlannedShift(new, "replace", added, dropped)
         return None
 
 
@@ -271,12 +274,12 @@ class Relax(ShiftType):
         """One constraint less."""
         return StateShape(shape.constraints - 1, given_up=True)
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """Any constraint is dropped."""
         name = str(_one(list(state.constraints), draw))
         rest = state.without(name)
         new = replace(state, constraints=rest, focus=next(iter(rest)))
-        return Shift(new, "relax", {}, {name: state.constraints[name]})
+        return PlannedShift(new, "relax", {}, {name: state.constraints[name]})
 
 
 @SHIFTS.register("contradict")
@@ -289,7 +292,7 @@ class Contradict(ShiftType):
         """One constraint less, but for a lone one; a value to avoid cannot return."""
         return shape._replace(constraints=max(1, shape.constraints - 1))
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """Any constraint becomes a value to avoid."""
         name = str(_one(list(state.constraints), draw))
         dropped = {name: state.constraints[name]}
@@ -297,14 +300,14 @@ class Contradict(ShiftType):
         avoid = {**state.avoid, **dropped}
         new = replace(state, constraints=rest, avoid=avoid, focus=next(iter(rest), name))
         if rest:
-            return Shift(new, "contradict", {}, dropped)
+            return PlannedShift(new, "contradict", {}, dropped)
         items = new.answers(catalog)
         for target in constraint_fields(draw, dropped):
             found = new_value(catalog, items, target, state.anchor, draw)
             if found:
                 added = {target: found[0]}
                 full = replace(new, constraints=added, focus=target, anchor=found[1])
-                return Shift(full, "contradict_new", added, dropped)
+                return PlannedShift(full, "contradict_new", added, dropped)
         return None
 
 
@@ -322,9 +325,9 @@ class Return(ShiftType):
         """The constraint that returned."""
         return StateShape(1, given_up=True)
 
-    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> Shift | None:
+    def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """Any value given up is wanted again, alone."""
         name, value = _one(state.returnable, draw)
         added = {name: value}
         new = UserState(added, name, state.anchor, past=state.past)
-        return Shift(new, "return", added, _dropped(state.constraints, added))
+        return PlannedShift(new, "return", added, _dropped(state.constraints, added))

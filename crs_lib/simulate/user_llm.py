@@ -30,8 +30,8 @@ def clean(text: str) -> str:
 def fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tuple[str, str]]) -> str:
     """Why a wording does not voice the plan; an empty text where it does.
 
-    It must name the values of the plan and what the template names, and no other film and no other value of
-    the catalogue: what a user wants is ours to say.
+    A wording must name the values of the plan and the values and films of the template, and no others of the
+    catalogue: the scenario, not the model, decides on constraints.
     """
     if not text or len(text) > LONGEST:
         return f"it has {len(text)} characters, expected 1 to {LONGEST}"

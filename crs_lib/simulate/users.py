@@ -16,10 +16,10 @@ from crs_lib.catalog.fields import ASIDE_FIELDS
 from crs_lib.core import rng
 from crs_lib.prompts import wording
 from crs_lib.simulate import voicing
-from crs_lib.simulate.scenarios import QUESTIONS, PlanStep, Scenario, stratum
+from crs_lib.simulate.scenarios import OPENING, QUESTIONS, REFINEMENT, PlanStep, Scenario, stratum
 
 _INSISTS = 0.6  # how often an unserved user insists instead of going on
-_ASKS = frozenset({"initial", "refine", "follow_up", "insist", "nothing_named"})
+_ASKS = frozenset({OPENING, REFINEMENT, "follow_up", "insist", "nothing_named"})
 
 
 class UserUtterance(NamedTuple):
@@ -102,7 +102,7 @@ class User:
     def _words(self, step: PlanStep, act: str, draw: np.random.Generator) -> str:
         slots = {"title": "", "old": "", "bridge": ""}
         voiced = dict(step.state.constraints)
-        if act == "refine":
+        if act == REFINEMENT:
             voiced = {step.state.focus: voiced[step.state.focus]}
         elif step.shift is not None:
             voiced = dict(step.shift.added) or voiced

@@ -3,7 +3,7 @@
 from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate.scenarios import PlanStep
+from crs_lib.simulate.scenarios import OPENING, REFINEMENT, PlanStep
 from crs_lib.simulate.shifts import SHIFTS
 
 
@@ -11,9 +11,9 @@ def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
     """The (field, value) pairs that the words of a turn must name; empty where the plan changes nothing."""
     if step.shift is not None:
         return SHIFTS.create(step.kind).to_voice(step.shift)
-    if act == "initial":
+    if act == OPENING:
         return list(step.state.constraints.items())
-    if act == "refine":
+    if act == REFINEMENT:
         return [(step.state.focus, step.state.constraints[step.state.focus])]
     return []
 

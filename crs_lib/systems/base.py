@@ -22,7 +22,7 @@ N_ITEMS = 3
 
 @dataclass(frozen=True)
 class World:
-    """What all systems of a process share: the catalogue, its grounder, and models where some need them."""
+    """The parts that all systems of a process share: catalogue, grounder, and models where some need them."""
 
     catalog: Catalog
     grounder: Grounder

@@ -73,7 +73,7 @@ class Amnesiac(Recommender):
     """Reads the last utterance only and forgets it."""
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
-        """What this utterance alone says."""
+        """The values that this utterance alone names as wanted."""
         return tracker.read(self.world.grounder, text).wanted, {}
 
 

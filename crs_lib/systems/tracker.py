@@ -88,7 +88,7 @@ def _negated(text: str, tokens: Sequence[str], places: Sequence[tuple[int, int]]
 
 
 def _last(cue: re.Pattern[str], clause: str) -> int:
-    """Where the last cue begins, or -1."""
+    """The place where the last cue begins, or -1."""
     return max((found.start() for found in cue.finditer(clause)), default=-1)
 
 

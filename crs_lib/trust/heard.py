@@ -1,8 +1,8 @@
 """The constraints that people state in logs without a simulator: grounded in user turns and carried on.
 
 Source: docs/validity.md, section 4. A value named in a field replaces the earlier ones of that field; a
-value after a negative word is unwanted; a film named with approval stands for its genres while no wish
-is said. Years are left out: people mostly name bounds ("after 2010"), not a year.
+value after a negative word is unwanted; a film named with approval stands for its genres while no constraint
+is stated. Years are left out: people mostly name bounds ("after 2010"), not a year.
 """
 
 import re
@@ -40,9 +40,9 @@ class Heard(NamedTuple):
 
 
 class HeardState(NamedTuple):
-    """The state after a user turn: wishes in force, unwanted values, and whether a film is asked about."""
+    """The state after a user turn: constraints in force, unwanted values, whether a film is asked about."""
 
-    wishes: frozenset[int]
+    constraints: frozenset[int]
     avoid: frozenset[int]
     asks_about: bool
 
@@ -86,11 +86,11 @@ def _last(cue: re.Pattern[str], clause: str) -> int:
 
 
 class Listener:
-    """Carries the wishes of one conversation over its user turns."""
+    """Carries the constraints of one conversation over its user turns."""
 
     def __init__(self, grounder: Grounder) -> None:
         self.grounder = grounder
-        self._said: dict[str, frozenset[int]] = {}
+        self._stated: dict[str, frozenset[int]] = {}
         self._avoid: frozenset[int] = frozenset()
         self._alike: frozenset[int] = frozenset()
 
@@ -98,15 +98,17 @@ class Listener:
         """The state after one more user turn."""
         heard = hear(self.grounder, text)
         for name in {self.grounder.field_of(code) for code in heard.wanted}:
-            self._said[name] = frozenset(c for c in heard.wanted if self.grounder.field_of(c) == name)
+            self._stated[name] = frozenset(c for c in heard.wanted if self.grounder.field_of(c) == name)
         self._avoid = (self._avoid | heard.unwanted) - heard.wanted
-        self._said = {name: kept for name, codes in self._said.items() if (kept := codes - heard.unwanted)}
+        self._stated = {
+            name: kept for name, codes in self._stated.items() if (kept := codes - heard.unwanted)
+        }
         if heard.films and not heard.asks_about:
             self._alike = self._genres(heard.films)
         elif heard.wanted:
             self._alike = frozenset()
-        said = frozenset().union(*self._said.values()) if self._said else frozenset()
-        return HeardState(said or self._alike, self._avoid, heard.asks_about)
+        stated = frozenset().union(*self._stated.values()) if self._stated else frozenset()
+        return HeardState(stated or self._alike, self._avoid, heard.asks_about)
 
     def _genres(self, items: tuple[int, ...]) -> frozenset[int]:
         facts = self.grounder.catalog.fact_sets

@@ -72,7 +72,7 @@ def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
         if place % 2 == 0:
             state = listener.listen(turn.text)
             log = {
-                "constraints": _values(grounder, state.wishes),
+                "constraints": _values(grounder, state.constraints),
                 "avoid": _values(grounder, state.avoid),
                 "asks": not state.asks_about,
                 "asks_about": state.asks_about,

@@ -5,7 +5,7 @@ import pytest
 from crs_lib.catalog import sources
 from crs_lib.core.rng import stream
 from crs_lib.simulate import scenarios, shifts
-from crs_lib.simulate.shifts import SHIFTS, Shift, StateShape, UserState
+from crs_lib.simulate.shifts import SHIFTS, PlannedShift, StateShape, UserState
 
 SAMPLE = sources.load()
 STUDY = ("refine", "switch", "replace", "relax", "contradict", "return")
@@ -85,12 +85,12 @@ def test_the_types_that_stand_in_for_one_that_cannot_happen():
 )
 def test_what_an_utterance_must_name(kind, expected):
     state = UserState({"actor": "A B"}, "actor", 0)
-    shift = Shift(state, kind, {"actor": "A B"}, {"genre": "Drama"}, ("year", "1990"))
+    shift = PlannedShift(state, kind, {"actor": "A B"}, {"genre": "Drama"}, ("year", "1990"))
     assert SHIFTS.create(kind).to_voice(shift) == expected
 
 
 def test_a_value_both_added_and_bridge_is_named_once():
-    shift = Shift(UserState({}, "actor", 0), "switch", {"actor": "A B"}, {}, ("actor", "A B"))
+    shift = PlannedShift(UserState({}, "actor", 0), "switch", {"actor": "A B"}, {}, ("actor", "A B"))
     assert SHIFTS.create("switch").to_voice(shift) == [("actor", "A B")]
 
 

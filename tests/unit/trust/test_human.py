@@ -47,9 +47,9 @@ def test_wishes_are_heard_with_their_sign(text, wanted, unwanted):
 
 def test_wishes_are_carried_replaced_and_taken_back():
     listener = human_wishes.Listener(TEN)
-    assert DRAMA in listener.listen("I want drama films").wishes
-    assert DRAMA in listener.listen("something else please").wishes
-    assert listener.listen("a comedy film then").wishes == {COMEDY}
+    assert DRAMA in listener.listen("I want drama films").constraints
+    assert DRAMA in listener.listen("something else please").constraints
+    assert listener.listen("a comedy film then").constraints == {COMEDY}
     state = listener.listen("no comedy film any more")
     assert state == (frozenset(), {COMEDY}, False)
 
@@ -57,10 +57,10 @@ def test_wishes_are_carried_replaced_and_taken_back():
 def test_a_film_that_is_liked_stands_for_its_genres_until_a_wish_is_said():
     listener = human_wishes.Listener(TEN)
     liked = {code("genre", "War"), DRAMA}
-    assert listener.listen("I loved Iron Valley").wishes == liked
+    assert listener.listen("I loved Iron Valley").constraints == liked
     asked = listener.listen("Who directed Paper Kites?")
-    assert (asked.wishes, asked.asks_about) == (liked, True)
-    assert listener.listen("give me a comedy film").wishes == {COMEDY}
+    assert (asked.constraints, asked.asks_about) == (liked, True)
+    assert listener.listen("give me a comedy film").constraints == {COMEDY}
 
 
 def test_a_year_in_brackets_is_no_title():
