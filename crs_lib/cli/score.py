@@ -17,7 +17,7 @@ from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
 from crs_lib.metrics import conventions
 from crs_lib.score import asking
-from crs_lib.score.asked import AskedScorer
+from crs_lib.score.asking import AskedScorer
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -119,7 +119,7 @@ class Choice(Config):
         made = makers[self.rule.scorer](self, model)
         if not self.asks:
             return made
-        from crs_lib.score.asked import AskedScorer
+        from crs_lib.score.asking import AskedScorer
 
         return made._replace(scorer=AskedScorer(made.scorer, self.rule.name, made.metrics, model))
 

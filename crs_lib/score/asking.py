@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crs_lib import prompts
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
@@ -14,6 +16,7 @@ from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import LLMSettings, role_settings
 from crs_lib.llm.text import fence
 from crs_lib.score.concepts import ConceptSpace
+from crs_lib.score.scorer import BatchScorer, Scores, unscored
 
 ROLE = "topics"
 SHORTEST = "ollama:mistral:7b"
@@ -163,3 +166,44 @@ class LlmExtractor:
         return next(
             (c for c in self.space.codes_of(field) if wanted in values[c] or values[c] in wanted), None
         )
+
+
+@dataclass(eq=False)
+class AskedScorer:
+    """A scorer whose concepts or topics a model names.
+
+    A session with a text that gets no usable answer keeps its row, every metric null, and ``detail.failed``
+    says why; the other sessions are scored. RunError where no session of a batch can be scored: then the model
+    or its settings are at fault, not a text.
+    """
+
+    scorer: BatchScorer
+    convention: str
+    metrics: Sequence[str]
+    model: str | LLM
+
+    def close(self) -> None:
+        """Give back the model's connections and files."""
+        if isinstance(self.model, LLM):
+            self.model.close()
+            for kept in (self.model.cache, self.model.recorder):
+                if kept is not None:
+                    kept.close()
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
+        """The scores of each dialogue."""
+        try:
+            return self.scorer.score_many(dialogues)
+        except UnansweredError as error:
+            found = [self._alone(dialogue) for dialogue in dialogues]
+            if all("failed" in scores.session["detail"] for scores in found):
+                raise RunError(f"none of {len(found)} sessions can be scored; {error}") from error
+            return found
+
+    def _alone(self, dialogue: Dialogue) -> Scores:
+        """The scores of one dialogue; texts that were answered are not asked about again."""
+        try:
+            return self.scorer.score_many([dialogue])[0]
+        except UnansweredError as error:
+            who = (dialogue.model_name, dialogue.session_id)
+            return unscored(*who, self.convention, self.metrics, str(error))
