@@ -3,6 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -99,25 +100,45 @@ class Hashing:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; a text without words has zero vectors."""
-        sentences = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        tokens: list[NDArray[np.float16]] = []
-        for i, text in enumerate(texts):
-            found = words(text)
-            rows = np.stack([self._word(w) for w in found] or [np.zeros(self.dimension, np.float32)])
-            weights = np.array([max(0.1, min(len(w), 8) - 3) for w in found] or [0.0], dtype=np.float32)
-            sentences[i] = unit((rows * weights[:, None]).sum(axis=0, keepdims=True))[0]
-            tokens.append(rows[: len(found)].astype(np.float16))
-        return _joined(sentences, tokens)
+        found = [_hashed_text(text) for text in texts]
+        sentences = [sentence for _, sentence in found]
+        made = np.stack(sentences) if found else np.zeros((0, self.dimension), np.float32)
+        return _joined(made, [rows.astype(np.float16) for rows, _ in found])
 
-    def _word(self, word: str) -> Floats:
-        row = np.zeros(self.dimension, dtype=np.float32)
-        framed = f"<{word}>".encode()
-        for order in (3, 4, 5):
-            for start in range(max(1, len(framed) - order + 1)):
-                code = zlib.crc32(framed[start : start + order])
-                row[code % self.dimension] += 1.0 if code >> 31 else -1.0
-        out: Floats = unit(row[None])[0]
+    def sentences(self, texts: Sequence[str]) -> Floats:
+        """The sentence vectors of :meth:`encode` alone: no token vector is kept."""
+        out = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for i, text in enumerate(texts):
+            out[i] = _hashed_text(text)[1]
         return out
+
+
+def _hashed_text(text: str) -> tuple[Floats, Floats]:
+    """Token rows and sentence vector of a text for :class:`Hashing`."""
+    found = words(text)
+    rows = np.stack([_hashed(w) for w in found] or [np.zeros(Hashing.dimension, np.float32)])
+    weights = np.array([max(0.1, min(len(w), 8) - 3) for w in found] or [0.0], dtype=np.float32)
+    sentence: Floats = unit((rows * weights[:, None]).sum(axis=0, keepdims=True))[0]
+    return rows[: len(found)], sentence
+
+
+def sentence_vectors(model: Encoder, texts: Sequence[str]) -> Floats:
+    """The sentence vectors of texts, without token vectors where it can; equal to ``encode``'s."""
+    alone: Callable[[Sequence[str]], Floats] | None = getattr(model, "sentences", None)
+    return alone(texts) if alone else model.encode(texts).sentences
+
+
+@lru_cache(maxsize=20_000)
+def _hashed(word: str) -> Floats:
+    """The vector of one word for :class:`Hashing`, of length 1; words that come often are kept."""
+    row = np.zeros(Hashing.dimension, dtype=np.float32)
+    framed = f"<{word}>".encode()
+    for order in (3, 4, 5):
+        for start in range(max(1, len(framed) - order + 1)):
+            code = zlib.crc32(framed[start : start + order])
+            row[code % Hashing.dimension] += 1.0 if code >> 31 else -1.0
+    out: Floats = unit(row[None])[0]
+    return out
 
 
 class Hidden(Protocol):

@@ -9,7 +9,7 @@ import numpy as np
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.base import RETRIEVERS
-from crs_lib.retrieval.dense import ENCODERS, Floats
+from crs_lib.retrieval.dense import ENCODERS, Floats, sentence_vectors
 from crs_lib.retrieval.hits import Hit, named, top_k
 from crs_lib.retrieval.store import load_arrays, new_folder, save_folder
 
@@ -59,7 +59,7 @@ class Dense:
             (aside / "ids.json").write_text(json.dumps(list(ids)), encoding="utf-8")
             vectors: Any = None
             for texts in batches:
-                part = model.encode(texts).sentences
+                part = sentence_vectors(model, texts)
                 if vectors is None:
                     shape = (len(ids), part.shape[1])
                     vectors = np.lib.format.open_memmap(aside / "vectors.npy", "w+", np.float32, shape)
