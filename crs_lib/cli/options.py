@@ -64,7 +64,7 @@ def typed(config: type[Config], name: str, value: Any) -> Any:
         return [_number(part.strip(), setting.items) for part in value.split(",") if part.strip()]
     if Mapping in setting.kinds:
         with suppress(json.JSONDecodeError):
-            return json.loads(value)
+            return json.loads(value or "{}")
     return _number(value, setting.kinds)
 
 
@@ -80,7 +80,7 @@ def _help(setting: Setting, default: Any) -> str:
     """The field's line, the names to choose from where the line does not tell them, and the default."""
     names = setting.names.names() if setting.names else []
     untold = [name for name in names if name and name not in setting.help]
-    choices = f": {listing(untold, 'or')}" if untold and len(names) <= 12 else ""
+    choices = f"; {listing(untold, 'or')}" if untold and len(names) <= 12 else ""
     shown = ", ".join(map(str, default)) if isinstance(default, tuple | list) else default
     told = default is MISSING or default is None or default is False or default in ("", {}, ())
     return f"{setting.help}{choices}{'' if told else f' (default: {shown})'}"

@@ -1,41 +1,34 @@
 """``python -m crs_lib score`` and ``topics``: logs of anybody's scored, topic models trained."""
 
-import json
 from argparse import ArgumentParser, Namespace
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from crs_lib import llm, logs
+from crs_lib.cli import options
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import choose
 from crs_lib.evaluate import tables as score_tables
+from crs_lib.evaluate.choose import Choice
 from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
-from crs_lib.metrics import conventions
 from crs_lib.score import asking
 from crs_lib.score.asking import AskedScorer
+
+_CHOSEN = (
+    "catalog", "convention", "extractor", "similarity", "vocabulary", "topics", "topic_model", "llm",
+    "llm_settings",
+)  # fmt: skip
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """``score --logs PATH --catalog FILE --convention NAME …``: three tables and the shifts."""
-    from crs_lib.score.extractors import EXTRACTORS
-    from crs_lib.thesis.topics import TOPICS
-
     add = parser.add_argument
     add("--logs", required=True, metavar="PATH", help="a log file or a folder of them, of any known form")
-    add("--catalog", required=True, metavar="FILE", help="a catalogue, or 'sample'")
-    add("--convention", default="default", help=f"one of {', '.join(conventions.CONVENTIONS)}")
-    add("--extractor", default="", help=f"instead of the convention's: {', '.join(EXTRACTORS.names())}")
-    add("--similarity", default="", help=f"of sentences: {', '.join(choose.SIMILARITIES)}")
-    add("--vocabulary", default="", metavar="FILE", help="features of the TF-IDF space, one a line")
-    add("--topics", default="", help=f"topic extractor: {', '.join(TOPICS.names())}")
-    add("--topic-model", default="", metavar="FOLDER", help="the model of --topics lda")
-    add("--llm", default="", metavar="SPEC", help="the model of the extractors called llm")
-    add("--llm-settings", default="", metavar="JSON", help="how it is asked, e.g. '{\"slots\": 8}'")
+    options.add(parser, Choice, *_CHOSEN)
     add("--workers", type=int, default=1, help="processes (what comes out does not depend on it)")
     add("--out", default="", metavar="FOLDER", help="where the tables go (default: results/movies/scores)")
     parser.set_defaults(do=main)
@@ -44,18 +37,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 def main(arguments: Namespace) -> None:
     """Score the logs and say where the tables are."""
     out = Path(arguments.out).expanduser() if arguments.out else paths.run_folder("movies", "scores")
-    choice = choose.Choice(
-        arguments.catalog,
-        arguments.convention,
-        arguments.extractor,
-        arguments.similarity,
-        arguments.vocabulary,
-        arguments.topics,
-        arguments.topic_model,
-        arguments.llm,
-        inputs={"logs": choose.hash_of_files(logs.files(arguments.logs))},
-        llm_settings=_object(arguments.llm_settings),
-    )
+    inputs = {"logs": choose.hash_of_files(logs.files(arguments.logs))}
+    choice = options.read(arguments, Choice, inputs=inputs)
     frame = score(arguments.logs, choice, out, workers=arguments.workers)
     wide = frame.pivot_table(index="model", columns="metric", values="mean", dropna=False)
     shown = [name for name in dict.fromkeys(frame["metric"]) if wide[name].notna().any()]
@@ -63,17 +46,6 @@ def main(arguments: Namespace) -> None:
     print(f"\ntables: {paths.shown(out)}/  (turns.parquet, shifts.parquet, results.jsonl, model_metrics.csv)")
     if choice.asks:
         _asked(out)
-
-
-def _object(text: str) -> dict[str, Any]:
-    """An object written as JSON; empty for an empty text."""
-    try:
-        found = json.loads(text or "{}")
-    except json.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict):
-        raise InputError(f"--llm-settings is {text!r}; give a JSON object, e.g. '{{\"slots\": 8}}'")
-    return found
 
 
 def _asked(out: Path) -> None:
@@ -87,7 +59,7 @@ def _asked(out: Path) -> None:
         )
 
 
-def score(log: str, choice: choose.Choice, out: Path, *, workers: int = 1) -> pd.DataFrame:
+def score(log: str, choice: Choice, out: Path, *, workers: int = 1) -> pd.DataFrame:
     """Score a log into a folder; returns the table of model metrics.
 
     Where a model is asked, a preflight comes first and its calls are kept in the folder, so that the same

@@ -4,31 +4,22 @@ import json
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from crs_lib.cli import options
 from crs_lib.core import paths, tables
 
 
 def gate(parser: ArgumentParser) -> None:
     """``gate [--run NAME] [--catalog FILE] [--sessions N] [--turns N] [--seed N] [--convention NAME]``."""
-    from crs_lib.trust import gate as gates
+    from crs_lib.trust.gate import GateConfig
 
-    default = gates.GateConfig()
-    parser.add_argument("--run", default=default.run, help="the run's name (default: %(default)s)")
-    parser.add_argument("--catalog", default=default.catalog, help="sample, or a catalogue's file")
-    for name in ("sessions", "turns", "seed", "workers"):
-        value = getattr(default, name if name in ("seed", "workers") else f"n_{name}")
-        parser.add_argument(f"--{name}", type=int, default=value, help="default: %(default)s")
-    parser.add_argument("--convention", default=default.convention, help="default: %(default)s")
+    options.add(parser, GateConfig)
     parser.set_defaults(do=_gate)
 
 
 def _gate(arguments: Namespace) -> None:
     from crs_lib.trust import gate as gates
 
-    config = gates.GateConfig(
-        arguments.run, arguments.catalog, arguments.sessions, arguments.turns, arguments.seed,
-        arguments.convention, arguments.workers,
-    )  # fmt: skip
-    folder = gates.run(config, progress=False)
+    folder = gates.run(options.read(arguments, gates.GateConfig), progress=False)
     found = gates.read(arguments.run)
     shown = found.assign(orderings=found["passed"].astype(str) + " of " + found["asked"].astype(str))
     print(shown[["metric", "orderings", "mark"]].fillna("").to_string(index=False))
@@ -41,10 +32,9 @@ def _gate(arguments: Namespace) -> None:
 
 def sensitivity(parser: ArgumentParser) -> None:
     """``sensitivity [--run R] [--sessions N]``: rank stability over conventions and catalogue sizes."""
-    parser.add_argument("--run", default="demo", help="a run whose dialogues are finished (default: demo)")
-    parser.add_argument(
-        "--sessions", type=int, default=10, help="scenarios scored and simulated anew (default: 10)"
-    )
+    from crs_lib.trust.sensitivity import SensitivityConfig
+
+    options.add(parser, SensitivityConfig, "sessions", run="demo")
     parser.set_defaults(do=_sensitivity)
 
 
@@ -52,7 +42,7 @@ def _sensitivity(arguments: Namespace) -> None:
     from crs_lib.trust import sensitivity as stages
     from crs_lib.trust.sensitivity import stability
 
-    folder = stages.make(stages.SensitivityConfig(arguments.run, arguments.sessions))
+    folder = stages.make(options.read(arguments, stages.SensitivityConfig))
     for name, by in (("choices", "choice"), ("catalogue", "share")):
         table = stages.read(arguments.run, name)
         if len(table):

@@ -44,13 +44,11 @@ def _topic_extractors() -> list[str]:
     return TOPICS.names()
 
 
-ConventionName = Annotated[
-    str, OneOf(conventions.CONVENTIONS), Field(description="every choice that changes a score, by name")
-]
+ConventionName = Annotated[str, OneOf(conventions.CONVENTIONS), Field(description="convention of scoring")]
 Extractor = Annotated[
     str,
     OneOf(extractors.EXTRACTORS, optional=True),
-    Field(description="finds concepts; empty: the convention's own"),
+    Field(description="finds concepts, instead of the convention's"),
 ]
 Vocabulary = Annotated[str, Field(description="file of the TF-IDF space's features, one a line")]
 TopicModel = Annotated[str, Field(description="folder of an LDA model")]
@@ -66,13 +64,13 @@ class Choice(Config):
     similarity: Annotated[
         str,
         OneOf(SIMILARITIES, optional=True),
-        Field(description="of sentences; empty: the convention's own"),
+        Field(description="of sentences, instead of the convention's"),
     ] = ""
     vocabulary: Vocabulary = ""
     topics: Annotated[
         str,
         OneOf(_topic_extractors, optional=True),
-        Field(description="topic extractor; empty: the convention's own"),
+        Field(description="topic extractor, instead of the convention's"),
     ] = ""
     topic_model: TopicModel = ""
     llm: Annotated[str, Field(description="spec of the model of the extractors called llm")] = ""

@@ -80,5 +80,5 @@ def test_the_help_says_what_a_field_is_its_choices_and_its_default(capsys):
     assert "--source SOURCE where it begins --turns N turns of a session (default: 20)" in shown
     assert "--share X 100 % or less (default: 0.5)" in shown
     assert "--systems A,B who answers (default: tracker, echo) --sizes A,B context sizes --way" in shown
-    assert "--way WAY how: fast or slow (default: fast) --final for good --least N at least" in shown
+    assert "--way WAY how; fast or slow (default: fast) --final for good --least N at least" in shown
     assert "--llm JSON settings" in shown
