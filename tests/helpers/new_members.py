@@ -25,8 +25,10 @@ def copy_package(folder: Path) -> Path:
 
 
 def insert(file: Path, lines: str, above: str = "") -> None:
-    """Put lines above the only line that begins with a text, or at the end of a file."""
+    """Put lines above the only line that begins with a text, or at the end of a file; nothing if they are there."""
     text = file.read_text(encoding="utf-8")
+    if lines.strip() in text:  # somebody followed the page in the package itself
+        return
     if not above:
         file.write_text(f"{text.rstrip()}\n\n\n{lines}", encoding="utf-8")
         return
