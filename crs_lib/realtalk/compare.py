@@ -1,14 +1,23 @@
-"""The same questions with one lever set in different ways: what it does, in one table."""
+"""The same questions asked in different ways: one lever set differently, and the ladder of retrieval."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import experiments, index, predictions, scoring, stages
+from crs_lib.metrics import evidence
+from crs_lib.realtalk import channels, experiments, plan, predictions, readings, scoring, stages
+from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.config import RealTalkConfig
+from crs_lib.realtalk.corpus import Chat
+from crs_lib.realtalk.index import ChatIndex
+from crs_lib.realtalk.wording import content_words
+from crs_lib.retrieval import dense
+from crs_lib.retrieval.bm25 import BM25
 
 SHOWN = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "precision", "f1", "size")
 LOST = ("lost at candidates", "lost at reranking", "lost at selection", "kept")
@@ -32,7 +41,7 @@ def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
         experiments.refuse()
     told: list[dict[str, Any]] = []
     for chat in found:
-        built = index.build(chat, predictions.choose_encoder(config.encoder))
+        built = indexes.build(chat, predictions.choose_encoder(config.encoder))
         ranker = predictions.choose_ranker(config.ranker, built, teachers=config.teachers)
         told += predictions.predict(built, ranker, config.settings())
     rows = scoring.questions(told, found, config.reading)
@@ -46,3 +55,72 @@ def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
         "arc recall": float(story["global_recall"].mean()),
         "arc aligned": float(story["coverage_aligned"].mean()),
     }
+
+
+STEPS_SHOWN = ("r@1", "r@5", "r@10", "r@20", "r@50", "mrr", "ndcg@10")
+RungScores = dict[str, NDArray[np.floating]]
+_PLAIN = {"words": 1.0, "first": 1.0, "tokens": 0.7}
+
+
+def ladder(chats: Sequence[Chat], encoder: str, reading: str = readings.VALID) -> pd.DataFrame:
+    """One row a step: mean rank measures over the questions with gold, and their number ``n``.
+
+    The first two steps calibrate the harness: they are what public benchmarks report for the same task.
+    """
+    rows: dict[str, list[dict[str, float]]] = {}
+    for chat in chats:
+        gold = readings.gold(chat, reading)
+        for asked, scores in _steps(chat, encoder):
+            if asked in gold:
+                for step, values in scores.items():
+                    ranked = channels.ranking(values).tolist()
+                    rows.setdefault(step, []).append(evidence.rank_scores(ranked, gold[asked]))
+    out = [
+        {"step": step, "n": len(found), **evidence.means(found, STEPS_SHOWN)} for step, found in rows.items()
+    ]
+    return pd.DataFrame(out, columns=["step", "n", *STEPS_SHOWN])
+
+
+def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
+    """Scores of all messages at each step, for every question by its index."""
+    index = indexes.build(chat, encoder)
+    texts = [question.text for question in chat.questions]
+    plans = [plan.make(text, index.names, index.today) for text in texts]
+    bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
+    named = index.encode([f"{m.speaker}: {m.text}" for m in chat.messages]).sentences
+    with dense.one_thread():
+        for question, query in zip(chat.questions, channels.queries(index, texts, plans), strict=True):
+            found = channels.scores(index, query)
+            fused = _fusions(index, query.plan, found)
+            yield (
+                question.index,
+                {
+                    "BM25, text and question as they stand": bm25.scores(content_words(question.text)),
+                    f"{encoder}, 'speaker: text', question as it stands": named
+                    @ query.main.raw.sentences[query.row],
+                    "BM25 with captions, names left out": found["words"],
+                    f"{encoder}, question in the first person": found["first"],
+                    f"{encoder}, best token matches": found["tokens"],
+                    **_beside(index, found),
+                    **fused,
+                },
+            )
+
+
+def _beside(index: ChatIndex, found: RungScores) -> RungScores:
+    return {f"{index.beside}, best token matches": found["beside tokens"]} if index.beside else {}
+
+
+def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np.float32]]) -> RungScores:
+    def fuse(weights: dict[str, float], smoothing: tuple[float, float]) -> NDArray[np.float32]:
+        return channels.fuse(index, made, found, weights, smoothing)
+
+    full = channels.default_weights(index.encoder)
+    placed = {name: full[name] for name in ("other speaker", "stated day")}
+    steps: dict[str, Callable[[], NDArray[np.float32]]] = {
+        "z-sum of the three": lambda: fuse(_PLAIN, (0.0, 0.0)),
+        "+ speaker and stated day": lambda: fuse({**_PLAIN, **placed}, (0.0, 0.0)),
+        "+ neighbours": lambda: fuse({**_PLAIN, **placed}, channels.SMOOTHING),
+        "hand fusion: + exchanges and message priors": lambda: fuse(full, channels.SMOOTHING),
+    }
+    return {name: step() for name, step in steps.items()}

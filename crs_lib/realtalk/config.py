@@ -38,14 +38,26 @@ class RealTalkConfig(Config):
     engine: query.Engine = "auto"
     share: query.Share = 0.25
     keep: query.Keep = 40
-    single: select.Single = 1.5
+    single: select.Single = 1.0
     listed: select.Listed = 2.25
     most: select.Most = 9
     narrative: select.Narrative = 30
     reading: Annotated[
         str, OneOf(readings.READINGS), Field(description="which evidence ids count as gold")
     ] = readings.VALID
-    llm: Annotated[str, Field(description="a language model's spec, e.g. ollama:llama3; empty for none")] = ""
+    llm: Annotated[str, Field(description="a language model's spec, e.g. local:smollm2; empty for none")] = ""
+    forms: Annotated[
+        str,
+        Field(
+            description="nodes by form, e.g. planner=model,selector=rule; auto: with llm the model plans, "
+            "selects and answers"
+        ),
+    ] = "auto"
+    view: Annotated[
+        str, OneOf(("windowed", "preview")), Field(description="how much of a segment a model selects from")
+    ] = "windowed"
+    questions: Annotated[int, Field(ge=0, description="the first n questions of each chat; 0 for all")] = 0
+    arc_cases: Annotated[str, Field(description="a file of own ARC cases; empty: derived from evidence")] = ""
     final: Annotated[bool, Field(description="score the test split, once")] = False
     force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
@@ -53,6 +65,7 @@ class RealTalkConfig(Config):
     def settings(self) -> query.PipelineSettings:
         """The pipeline's levers."""
         bounds = select.Bounds(self.single, self.listed, self.most, self.narrative)
+        forms = query.node_forms(self.forms, bool(self.llm))
         return query.PipelineSettings(
             share=self.share,
             keep=self.keep,
@@ -60,6 +73,7 @@ class RealTalkConfig(Config):
             engine=self.engine,
             selection=self.selection,
             bounds=bounds,
+            forms=forms,
         )
 
     def levers(self) -> dict[str, Any]:

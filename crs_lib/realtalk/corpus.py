@@ -1,21 +1,104 @@
-"""Chats from files: the RealTalk and the LoCoMo schema, validated; what is odd is reported, not fatal."""
+"""Chats and how they are read: the RealTalk and the LoCoMo schema; what is odd is reported, not fatal.
+
+Positions are file order; ids are opaque keys.
+"""
 
 import datetime as dt
+import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk.records import Chat, Message, Question, Quirk
 
 REALTALK, LOCOMO = "realtalk", "locomo"
 TRAIN, TEST, OTHER = "train", "test", "other"
 _CATEGORIES = ("1", "2", "3", "4", "5")
 _SESSION = re.compile(r"session_(\d+)")
 _HALF = re.compile("[\ud800-\udfff]")  # half a character: a cut emoji, which no file can hold
+
+
+@dataclass(frozen=True)
+class ChatMessage:
+    """One message. ``position`` counts from 0 over the whole chat, ``session`` from 1.
+
+    ``time`` is None only where no time can be known; a broken time is replaced by the one before and
+    the replacement is a quirk. ``photo`` says that an image is attached, ``caption`` may still be empty.
+    """
+
+    id: str
+    position: int
+    session: int
+    speaker: str
+    text: str
+    time: dt.datetime | None
+    caption: str = ""
+    photo: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question with its answer and raw evidence strings: annotation, never shown to the pipeline.
+
+    ``index`` is the place in the file's list, ``category`` 0 where the file gives none.
+    """
+
+    index: int
+    text: str
+    answer: str | None
+    evidence: tuple[str, ...]
+    category: int
+
+
+class FileQuirk(NamedTuple):
+    """Something in a file that is not as the schema says: its kind, where it stands, what was done."""
+
+    kind: str
+    where: str
+    done: str
+
+
+@dataclass(frozen=True)
+class Chat:
+    """One chat of two people in file order, with what was odd about its file.
+
+    ``digest`` depends on the messages alone: a chat is the same chat whatever its annotations say.
+    """
+
+    name: str
+    schema: str
+    speakers: tuple[str, ...]
+    messages: tuple[ChatMessage, ...]
+    questions: tuple[Question, ...]
+    quirks: tuple[FileQuirk, ...] = field(default=())
+
+    @cached_property
+    def position(self) -> dict[str, int]:
+        """Position of each message id."""
+        return {message.id: message.position for message in self.messages}
+
+    @cached_property
+    def sessions(self) -> tuple[int, ...]:
+        """The session number of every message, by position."""
+        return tuple(message.session for message in self.messages)
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 (hex) of the messages: ids, speakers, texts, captions, times, sessions."""
+        rows = [
+            [m.id, m.session, m.speaker, m.text, m.caption, m.photo, m.time.isoformat() if m.time else None]
+            for m in self.messages
+        ]
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+
+    def ids(self, positions: Sequence[int]) -> list[str]:
+        """The ids of messages given by position."""
+        return [self.messages[i].id for i in positions]
 
 
 def read_chat(path: Path) -> Chat:
@@ -39,7 +122,7 @@ def read_chat(path: Path) -> Chat:
 
 def parse_chat(record: Mapping[str, Any], name: str) -> Chat:
     """The chat in a parsed file; see :func:`read_chat`."""
-    quirks: list[Quirk] = []
+    quirks: list[FileQuirk] = []
     record = _whole(record, "", quirks)
     nested = record.get("conversation")
     schema = LOCOMO if isinstance(nested, Mapping) else REALTALK
@@ -74,14 +157,14 @@ def split_of(chat: Chat) -> str:
     return TRAIN if 1 <= n <= 7 else (TEST if 8 <= n <= 10 else OTHER)
 
 
-def _whole(value: Any, where: str, quirks: list[Quirk]) -> Any:
+def _whole(value: Any, where: str, quirks: list[FileQuirk]) -> Any:
     """A parsed value whose texts can be written as UTF-8; each one that could not is a quirk."""
     if isinstance(value, Mapping):
         return {k: _whole(v, f"{where}.{k}" if where else str(k), quirks) for k, v in value.items()}
     if isinstance(value, list):
         return [_whole(item, f"{where}[{i}]", quirks) for i, item in enumerate(value)]
     if isinstance(value, str) and _HALF.search(value):
-        quirks.append(Quirk("broken character", where, "replaced by U+FFFD"))
+        quirks.append(FileQuirk("broken character", where, "replaced by U+FFFD"))
         return _HALF.sub("\ufffd", value)
     return value
 
@@ -100,33 +183,35 @@ def _sessions(body: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _messages(
-    body: Mapping[str, Any], speakers: Sequence[str], schema: str, quirks: list[Quirk]
-) -> list[Message]:
-    out: list[Message] = []
+    body: Mapping[str, Any], speakers: Sequence[str], schema: str, quirks: list[FileQuirk]
+) -> list[ChatMessage]:
+    out: list[ChatMessage] = []
     taken: set[str] = set()
     last = None
     for session, entries in _sessions(body):
         if not isinstance(entries, list) or not entries:
-            quirks.append(Quirk("empty session", f"session_{session}", "skipped"))
+            quirks.append(FileQuirk("empty session", f"session_{session}", "skipped"))
             continue
         opened = read_time(body.get(f"session_{session}_date_time"))
         for i, entry in enumerate(entries):
             where = f"session_{session}, message {i + 1}"
             if not isinstance(entry, Mapping):
-                quirks.append(Quirk("no message", where, "left out"))
+                quirks.append(FileQuirk("no message", where, "left out"))
                 continue
             key = entry.get("dia_id")
             if not isinstance(key, str) or not key or key in taken:
                 kind = "duplicate id" if key in taken else "missing id"
-                quirks.append(Quirk(kind, f"{where}, {key!r}", "left out"))
+                quirks.append(FileQuirk(kind, f"{where}, {key!r}", "left out"))
                 continue
             taken.add(key)
             time = read_time(entry.get("date_time")) if schema == REALTALK else opened
             if time is None:
                 time = opened or last
-                quirks.append(Quirk("broken time", f"{where}, {key}", "took the session's or the one before"))
+                quirks.append(
+                    FileQuirk("broken time", f"{where}, {key}", "took the session's or the one before")
+                )
             elif last is not None and time < last:
-                quirks.append(Quirk("time goes back", f"{where}, {key}", "kept"))
+                quirks.append(FileQuirk("time goes back", f"{where}, {key}", "kept"))
             last = time or last
             out.append(_message(entry, key, len(out), session, time, speakers, where, quirks))
     return out
@@ -134,29 +219,29 @@ def _messages(
 
 def _message(
     entry: Mapping[str, Any], key: str, position: int, session: int, time: Any,
-    speakers: Sequence[str], where: str, quirks: list[Quirk],
-) -> Message:  # fmt: skip
+    speakers: Sequence[str], where: str, quirks: list[FileQuirk],
+) -> ChatMessage:  # fmt: skip
     raw = entry.get("clean_text", entry.get("text"))
     text = raw if isinstance(raw, str) else ""
     if not text.strip():
-        quirks.append(Quirk("empty text", f"{where}, {key}", "kept"))
+        quirks.append(FileQuirk("empty text", f"{where}, {key}", "kept"))
     speaker = entry.get("speaker") if isinstance(entry.get("speaker"), str) else ""
     if speakers and speaker not in speakers:
-        quirks.append(Quirk("unknown speaker", f"{where}, {key}, {speaker!r}", "kept"))
+        quirks.append(FileQuirk("unknown speaker", f"{where}, {key}, {speaker!r}", "kept"))
     caption = entry.get("blip_caption")
     photo = bool(entry.get("img_file") or entry.get("img_url") or caption)
-    return Message(
+    return ChatMessage(
         key, position, session, str(speaker), text, time, caption if isinstance(caption, str) else "", photo
     )
 
 
-def _questions(entries: Any, quirks: list[Quirk]) -> list[Question]:
+def _questions(entries: Any, quirks: list[FileQuirk]) -> list[Question]:
     """The questions of a chat; a list without any is a chat to predict for."""
     out: list[Question] = []
     for i, entry in enumerate(entries if isinstance(entries, list) else []):
         text = entry.get("question") if isinstance(entry, Mapping) else None
         if not isinstance(text, str) or not text.strip():
-            quirks.append(Quirk("no question", f"qa[{i}]", "left out"))
+            quirks.append(FileQuirk("no question", f"qa[{i}]", "left out"))
             continue
         answer = entry.get("answer", entry.get("adversarial_answer"))
         out.append(
@@ -169,22 +254,22 @@ def _questions(entries: Any, quirks: list[Quirk]) -> list[Question]:
     return out
 
 
-def _evidence(given: Any, where: str, quirks: list[Quirk]) -> tuple[str, ...]:
+def _evidence(given: Any, where: str, quirks: list[FileQuirk]) -> tuple[str, ...]:
     """The evidence strings; a lone string is a list of one, what is no string is left out and reported."""
     values = given if isinstance(given, list) else ([] if given is None else [given])
     kept = tuple(value for value in values if isinstance(value, str))
     if len(kept) < len(values):
-        quirks.append(Quirk("evidence is no text", where, f"{len(values) - len(kept)} left out"))
+        quirks.append(FileQuirk("evidence is no text", where, f"{len(values) - len(kept)} left out"))
     return kept
 
 
-def _category(given: Any, where: str, quirks: list[Quirk]) -> int:
+def _category(given: Any, where: str, quirks: list[FileQuirk]) -> int:
     """The category's number, also where it is written as text; 0 where there is none."""
     if isinstance(given, str) and given.strip() in _CATEGORIES:
         return int(given)
     if given is None or (type(given) is int and str(given) in _CATEGORIES):
         return int(given or 0)
-    quirks.append(Quirk("unknown category", f"{where}, {str(given)[:40]!r}", "read as 0"))
+    quirks.append(FileQuirk("unknown category", f"{where}, {str(given)[:40]!r}", "read as 0"))
     return 0
 
 

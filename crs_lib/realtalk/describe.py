@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.realtalk import corpus, dates, plan, readings
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.names import learn
-from crs_lib.realtalk.records import Chat
+from crs_lib.realtalk.wording import learn_names
 
 
 def chats(found: Sequence[Chat]) -> pd.DataFrame:
@@ -109,7 +109,7 @@ def regularities(found: Sequence[Chat]) -> pd.DataFrame:
     kinds: Counter[str] = Counter()
     own = ids = dated = 0
     for chat in found:
-        known, today = learn(chat), max((m.time for m in chat.messages if m.time), default=None)
+        known, today = learn_names(chat), max((m.time for m in chat.messages if m.time), default=None)
         gold = readings.gold(chat)
         for question in chat.questions:
             made = plan.make(question.text, known, today.date() if today else None)

@@ -12,7 +12,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.realtalk import corpus
 from crs_lib.realtalk.config import STUDY, RealTalkConfig
-from crs_lib.realtalk.records import Chat
+from crs_lib.realtalk.corpus import Chat
 
 COLUMNS = ("experiment_id", "date", "train_recall", "test_recall", "config_changes")
 MEASURES = (

@@ -3,18 +3,19 @@
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.realtalk import names, segments, signals
-from crs_lib.realtalk.records import Chat
+from crs_lib.realtalk import segments, signals, wording
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
 from crs_lib.retrieval import dense
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
+BOTH = "minilm+gte-small"
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,17 @@ class ChatIndex:
 
     chat: Chat
     encoder: str
-    make: Callable[[], dense.Encoder]
+    make: Callable[[str], dense.Encoder]
+
+    @property
+    def main(self) -> str:
+        """The first of the encoders: segments, threads and likeness are read off its vectors."""
+        return self.encoder.partition("+")[0]
+
+    @property
+    def beside(self) -> str:
+        """The encoder beside the main one, or an empty string."""
+        return self.encoder.partition("+")[2]
 
     @property
     def size(self) -> int:
@@ -33,7 +44,7 @@ class ChatIndex:
     @cached_property
     def names(self) -> dict[str, str]:
         """Speaker by folded name."""
-        return names.learn(self.chat)
+        return wording.learn_names(self.chat)
 
     @cached_property
     def today(self) -> dt.date | None:
@@ -69,21 +80,29 @@ class ChatIndex:
 
     @cached_property
     def vectors(self) -> dense.Encoded:
-        """Sentence and token vectors of the messages' texts."""
-        return dense.widened(dense.cached(self.encoder, [m.text for m in self.chat.messages], self.make))
+        """Sentence and token vectors of the messages' texts, by the main encoder."""
+        return self._encoded(self.main)
 
     @cached_property
-    def turns(self) -> dense.Encoded:
-        """Vectors of each message together with the last one of the other speaker before it."""
-        return dense.widened(dense.cached(self.encoder, exchanges(self.chat), self.make))
+    def second(self) -> dense.Encoded | None:
+        """The same by the encoder beside it; None where there is none."""
+        return self._encoded(self.beside) if self.beside else None
+
+    def _encoded(self, encoder: str) -> dense.Encoded:
+        return dense.widened(self._cached(encoder, [m.text for m in self.chat.messages]))
+
+    @cached_property
+    def before(self) -> NDArray[np.intp]:
+        """Position of the other speaker's last message before each message in its session; -1 for none."""
+        return np.array(remarks_before(self.chat), dtype=np.intp)
 
     @cached_property
     def captions(self) -> dense.Encoded:
         """Vectors of the photo captions; texts without photo are empty."""
-        return dense.cached(self.encoder, [m.caption for m in self.chat.messages], self.make)
+        return self._cached(self.main, [m.caption for m in self.chat.messages])
 
     @cached_property
-    def segments(self) -> list[segments.Segment]:
+    def segments(self) -> list[segments.TopicSegment]:
         """L1: topic segments."""
         return segments.cut(self.chat, self.vectors.sentences)
 
@@ -109,26 +128,33 @@ class ChatIndex:
         return np.array(self.chat.sessions, dtype=np.intp)
 
     def encode(self, texts: Sequence[str]) -> dense.Encoded:
-        """Vectors of query texts, cached by content like the chat's own."""
-        return dense.cached(self.encoder, texts, self.make)
+        """Vectors of query texts by the main encoder, cached by text like the chat's own."""
+        return self._cached(self.main, texts)
+
+    def encode_beside(self, texts: Sequence[str]) -> dense.Encoded | None:
+        """The same by the encoder beside it; None where there is none."""
+        return self._cached(self.beside, texts) if self.beside else None
+
+    def _cached(self, encoder: str, texts: Sequence[str]) -> dense.Encoded:
+        return dense.cached(encoder, texts, lambda: self.make(encoder))
 
 
 def build(chat: Chat, encoder: str = "minilm") -> ChatIndex:
-    """The index of a chat with an encoder by name; parts are made when first used."""
-    dense.ENCODERS.get(encoder)
-    kept: list[dense.Encoder] = []
+    """The index of a chat with an encoder by name, or two joined by a plus; parts are made when used."""
+    for name in encoder.split("+"):
+        dense.ENCODERS.get(name)
+    return ChatIndex(chat, encoder, _encoder)
 
-    def make() -> dense.Encoder:
-        if not kept:
-            kept.append(dense.ENCODERS.create(encoder))
-        return kept[0]
 
-    return ChatIndex(chat, encoder, make)
+@lru_cache(maxsize=2)
+def _encoder(name: str) -> dense.Encoder:
+    """An encoder, loaded once in a process."""
+    return dense.ENCODERS.create(name)
 
 
 def encoders() -> list[str]:
-    """The names of the encoders an index can use."""
-    return dense.ENCODERS.names()
+    """What an index can be made with: each encoder alone, and MiniLM with gte-small beside it."""
+    return [*dense.ENCODERS.names(), BOTH]
 
 
 def grams(stems: Sequence[str]) -> list[str]:
@@ -136,16 +162,15 @@ def grams(stems: Sequence[str]) -> list[str]:
     return [f"^{s}$"[i : i + 4] for s in stems for i in range(max(1, len(s) - 1))]
 
 
-def exchanges(chat: Chat) -> list[str]:
-    """Each message after the end of the other speaker's last message in the session (200 characters)."""
-    out: list[str] = []
-    last: dict[str, str] = {}
+def remarks_before(chat: Chat) -> list[int]:
+    """For each message the position of the other speaker's last one before it in the session, else -1."""
+    out: list[int] = []
+    last: dict[str, int] = {}
     session = None
     for message in chat.messages:
         if message.session != session:
             session, last = message.session, {}
-        other = next((text for speaker, text in reversed(last.items()) if speaker != message.speaker), "")
-        out.append(f"{other[-200:]} {message.text}".strip())
-        last.pop(message.speaker, None)
-        last[message.speaker] = message.text
+        others = [place for speaker, place in last.items() if speaker != message.speaker]
+        out.append(max(others, default=-1))
+        last[message.speaker] = message.position
     return out

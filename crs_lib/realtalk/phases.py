@@ -13,7 +13,7 @@ from crs_lib.core.text import shorten, words
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.wording import STOP
 
-_PER_PHASE, _FEWEST, _MOST = 4, 1, 8
+_MOST = 8
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ def make(
 ) -> list[Phase]:
     """The phases of chosen positions, in time order; one where few are chosen, none where none is.
 
-    ``scores`` gives each position's score; below ``bar`` a message counts as uncertain. About four
-    messages make a phase, eight phases are the most. In a phase of more than ``soft_cap`` messages the
+    ``scores`` gives each position's score; below ``bar`` a message counts as uncertain. Eight
+    phases are the most (:func:`cut`). In a phase of more than ``soft_cap`` messages the
     uncertain ones beyond the cap are dropped, the certain ones stay.
     """
     order = sorted(chosen)
@@ -55,18 +55,18 @@ def make(
 
 
 def cut(index: ChatIndex, order: Sequence[int]) -> list[list[int]]:
-    """Ascending positions cut into phases at their strongest borders, each in one piece.
+    """Ascending positions cut into phases, each in one piece: as many as the evidence has, at most eight.
 
-    A border's strength is the silence between the two messages (log hours) plus the change of topic
-    (1 - cosine) plus one for another session. The cuts of greatest total strength are taken; since
-    each is judged on its own, that is the exact optimum.
+    A phase ends where the next message lies in another session: what is told on one occasion belongs
+    together. Of more than seven such borders the strongest seven are taken: the longest silence (log hours)
+    plus the greatest change of topic (1 - cosine).
     """
     n = len(order)
     if n < 2:
         return [list(order)] if n else []
-    pieces = max(_FEWEST, min(_MOST, round(n / _PER_PHASE)))
     strength = _strength(index, order)
-    best = sorted(range(n - 1), key=lambda i: (-strength[i], i))[: pieces - 1]
+    borders = [i for i in range(n - 1) if index.session[order[i]] != index.session[order[i + 1]]]
+    best = sorted(borders, key=lambda i: (-strength[i], i))[: _MOST - 1]
     edges = [0, *sorted(i + 1 for i in best), n]
     return [list(order[a:b]) for a, b in itertools.pairwise(edges)]
 
@@ -79,7 +79,6 @@ def _strength(index: ChatIndex, order: Sequence[int]) -> NDArray[np.float64]:
         if before.time and after.time:
             out[i] += float(np.log1p(max(0.0, (after.time - before.time).total_seconds()) / 3600))
         out[i] += 1 - float(vectors[a] @ vectors[b])
-        out[i] += before.session != after.session
     return out
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from crs_lib.core.text import fold
-from crs_lib.realtalk import dates, names
+from crs_lib.realtalk import dates, wording
 from crs_lib.realtalk.wording import content_words
 
 KINDS = ("when", "where", "who", "why", "how", "how long", "count", "yes-no", "list", "what")
@@ -30,7 +30,7 @@ _YOUR = {"he": "you", "she": "you", "his": "your", "her": "your", "they": "you",
 
 
 @dataclass(frozen=True)
-class Plan:
+class QueryPlan:
     """How a question is searched. ``speakers`` are the people it names; ``windows`` its stated days.
 
     ``first_person`` is the question as its teller would have said it ("I start skiing"), ``second_person``
@@ -56,12 +56,12 @@ class Plan:
         return self.kind in ("list", "count") or len(self.speakers) > 1 or len(self.parts) > 1
 
 
-def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Plan:
+def make(question: str, known: Mapping[str, str], today: dt.date | None) -> QueryPlan:
     """The plan of a question. ``known`` maps folded names to speakers, ``today`` dates without a year.
 
     A question of no recognised form is of kind ``what``; one that names nobody has no speakers.
     """
-    found = names.named(question, known)
+    found = wording.named(question, known)
     speakers = tuple(dict.fromkeys(found.values()))
     spans = [s for s in dates.find(question, today or dt.date(2000, 1, 1)) if s.exact]
     windows = tuple((s.start.isoformat(), s.end.isoformat()) for s in spans)
@@ -70,7 +70,7 @@ def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Plan
         bare = re.sub(re.escape(span.words), " ", bare, flags=re.IGNORECASE)
     first = rewrite(bare, found, "I", "my")
     terms = content_words(re.sub(r"['’`]s\b", " ", bare), drop={fold(word) for word in found})
-    return Plan(
+    return QueryPlan(
         kind=kind_of(question),
         speakers=speakers,
         windows=windows,

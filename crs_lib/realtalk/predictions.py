@@ -6,10 +6,12 @@ from typing import Any
 
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
+from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk import query, training
+from crs_lib.realtalk import ranker as rankers
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Ranker
-from crs_lib.realtalk.records import Chat
 
 KEYS = ("chat", "qa_index", "question", "plan", "candidates", "ranked", "selected", "phases", "timings")
 
@@ -18,19 +20,21 @@ def predict(
     index: ChatIndex,
     ranker: Ranker,
     settings: query.PipelineSettings | None = None,
-    advice: query.Advice | None = None,
+    model: query.ModelForm | None = None,
     *,
     timings: bool = False,
+    questions: int = 0,
 ) -> Iterator[dict[str, Any]]:
     """One record a question of the chat, in file order; ids instead of positions.
 
     ``ranked`` holds 200 ids (all of a shorter chat), best first; ``selected`` the evidence of a fact,
-    ``phases`` the evidence of a narrative. ``timings`` says how often the retriever was visited, and the
-    seconds of each node only where asked for: without them equal inputs give equal bytes.
+    ``phases`` the evidence of a narrative, ``answer`` its text or null, ``trace`` the state after each node.
+    ``questions`` asks only the first n (0: all). ``timings`` says how often the retriever was visited, and
+    the     seconds of each node only where asked for: without them equal inputs give equal bytes.
     """
-    pipeline = query.Pipeline(index, ranker, settings, advice)
-    questions = index.chat.questions
-    for question, result in zip(questions, pipeline.ask([q.text for q in questions]), strict=True):
+    pipeline = query.Pipeline(index, ranker, settings, model)
+    asked = index.chat.questions[: questions or None]
+    for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
         ids = index.chat.ids
         seconds = {name: round(value, 4) for name, value in result.seconds.items()} if timings else None
         yield {
@@ -44,6 +48,8 @@ def predict(
             "selected": ids(result.selected),
             "narrative": ids(result.narrative),
             "phases": [phase.to_json() for phase in result.phases],
+            "answer": result.answer.to_json(),
+            "trace": list(result.trace),
             "timings": {"rounds": result.rounds, "seconds": seconds},
             "made_with": {
                 "encoder": index.encoder,
@@ -51,6 +57,9 @@ def predict(
                 "learnt_from": ranker.origin,
                 "selection": pipeline.settings.selection,
                 "mode": pipeline.settings.mode,
+                "engine": pipeline.engine,
+                "forms": pipeline.settings.forms.by_node(),
+                "llm": model.name if model else "",
             },
         }
 
@@ -86,33 +95,38 @@ def read(path: Path, chats: Iterable[Chat]) -> list[dict[str, Any]]:
 
 
 def choose_encoder(name: str) -> str:
-    """``auto`` is MiniLM where it is installed, else character hashing; other names stay."""
+    """``auto`` is MiniLM with gte-small beside it, MiniLM alone, or hashing: the best that is here."""
     if name != "auto":
         return name
-    from crs_lib.retrieval import minilm
+    from crs_lib.retrieval import minilm, onnx
 
-    return "minilm" if minilm.installed() else "hashing"
+    if not (minilm.installed() or onnx.available("minilm-onnx")):
+        return "hashing"
+    return indexes.BOTH if onnx.available("gte-small") else "minilm"
 
 
 def choose_ranker(
     name: str, index: ChatIndex, folder: Path | None = None, teachers: str = training.OWN
 ) -> Ranker:
-    """``auto`` learns from the train chats where these are there; else the hand order.
+    """``auto`` takes the ranker that comes with the package, unless this chat taught it.
 
-    Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned`` raises InputError where it
-    cannot. The chat itself never teaches its own ranker.
+    Then, and where a folder or other teachers are named, it learns from the train chats where these are
+    there; else the hand order. Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned``
+    raises InputError where it cannot. The chat itself never teaches its own ranker.
     """
-    from crs_lib.realtalk import index as indexes
-    from crs_lib.realtalk import ranker as rankers
-
     if name not in ("auto", "hand", "learned"):
         raise InputError(f"ranker {name!r} is not known; expected auto, hand or learned")
     if name == "hand":
         return rankers.Hand()
     if name == "learned":
         rankers.need_trees()
-    own, foreign = training.train_chats(folder, teachers)
-    found = training.for_chat(index.chat, own, foreign, lambda chat: indexes.build(chat, index.encoder))
+    if name == "auto" and folder is None and teachers == training.OWN:
+        ready = rankers.shipped(index.encoder)
+        own = rankers.sketch([m.text for m in index.chat.messages])
+        if ready and not any(rankers.resembles(own, taught) for taught in ready[1]):
+            return ready[0]
+    own_chats, foreign = training.train_chats(folder, teachers)
+    found = training.for_chat(index.chat, own_chats, foreign, lambda c: indexes.build(c, index.encoder))
     if name == "learned" and found.name == rankers.Hand.name:
         raise InputError(
             "no training chats were found; set CRS_MIRROR or download them, or use ranker 'hand'"

@@ -1,8 +1,9 @@
 """Second stage: candidates in a new order, by the first stage itself or as learnt on other chats."""
 
+import gzip
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -16,8 +17,9 @@ from crs_lib.retrieval import dense
 
 Floats = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
-VERSION = 4
+VERSION = 5
 SEEDS = (0, 1, 2, 3)
+SHIPPED = Path(__file__).with_name("rankers.json.gz")
 ROUNDS, DEEPEST, FOREIGN = 120, 80, 0.5
 STRENGTH, FURTHEST = 0.1, 4.0  # of the linear model: inverse penalty; standard deviations a feature counts
 PARAMETERS = {
@@ -28,7 +30,7 @@ PARAMETERS = {
 }  # fmt: skip
 
 
-class Group(NamedTuple):
+class TrainingQuestion(NamedTuple):
     """The candidates of one training question: features, which of them are gold, and its weight."""
 
     features: Floats
@@ -107,6 +109,51 @@ class Learned:
         return scores.astype(np.float32)
 
 
+def shipped(encoder: str) -> tuple["Learned", list[list[int]]] | None:
+    """The ranker that comes with the package for an encoder, and the sketches of the chats that taught it.
+
+    None where there is none for this encoder, or the features have changed since it was made. It holds
+    numbers only: weights and thresholds of features, no word of any chat.
+    """
+    if not SHIPPED.is_file():
+        return None
+    with gzip.open(SHIPPED, "rt", encoding="utf-8") as file:
+        record = json.load(file)
+    made = record["rankers"].get(encoder)
+    if made is None or record["features"] != features_key():
+        return None
+    models = made["models"] if available() else []
+    return Learned(_linear_of(made["linear"]), models, record["origin"]), record["sketches"]
+
+
+def write_shipped(
+    rankers: Mapping[str, Mapping[str, Any]], origin: str, sketches: Sequence[Sequence[int]]
+) -> None:
+    """Write the rankers that come with the package, by encoder; the same ones give the same bytes."""
+    record = {
+        "features": features_key(), "origin": origin, "sketches": [list(s) for s in sketches],
+        "rankers": dict(rankers),
+    }  # fmt: skip
+    SHIPPED.write_bytes(gzip.compress(json.dumps(record, sort_keys=True).encode(), mtime=0))
+
+
+def features_key() -> str:
+    """16 hex digits of the names of all features, in order."""
+    return hashlib.sha256("\n".join(NAMES).encode()).hexdigest()[:16]
+
+
+def sketch(texts: Sequence[str]) -> list[int]:
+    """24 bits of a hash of every text of more than 20 characters, sorted: enough to know a chat again."""
+    found = {int(hashlib.sha256(t.encode()).hexdigest()[:6], 16) for t in texts if len(t) > 20}
+    return sorted(found)
+
+
+def resembles(one: Sequence[int], two: Sequence[int]) -> bool:
+    """Whether two sketches are of the same talk: they share a fifth of the shorter one."""
+    least = min(len(set(one)), len(set(two)))
+    return bool(least) and len(set(one) & set(two)) >= 0.2 * least
+
+
 def available() -> bool:
     """Whether LightGBM is installed."""
     from importlib.util import find_spec
@@ -127,7 +174,7 @@ def _lightgbm() -> Any:
     return lightgbm
 
 
-def learn(groups: Sequence[Group], origin: str, folder: Path | None = None) -> Learned:
+def learn(groups: Sequence[TrainingQuestion], origin: str, folder: Path | None = None) -> Learned:
     """The ranker of these training questions, from the cache where the same ones were learnt before.
 
     The cache key is the content of the groups, the parameters and the feature names. Questions none of
@@ -144,22 +191,31 @@ def learn(groups: Sequence[Group], origin: str, folder: Path | None = None) -> L
             return _read(path, origin)
         except (ValueError, KeyError, TypeError):  # a damaged file is made again
             pass
-    found = _fit_linear(useful)
-    models = [_fit(useful, seed) for seed in SEEDS] if available() else []
-    linear = {"mean": found.mean.tolist(), "scale": found.scale.tolist(), "weights": found.weights.tolist()}
-    record = {"linear": linear | {"bias": found.bias}, "models": models, "origin": origin}
-    tables.write_json(path, record | {"questions": len(useful)})
+    tables.write_json(path, fit(useful) | {"origin": origin, "questions": len(useful)})
     return _read(path, origin)
 
 
 def _read(path: Path, origin: str) -> Learned:
     """A ranker from its file; read even when just made, so that the first run is the second's equal."""
     record = json.loads(path.read_text(encoding="utf-8"))
-    parts = {name: np.array(record["linear"][name]) for name in ("mean", "scale", "weights")}
-    return Learned(Linear(**parts, bias=record["linear"]["bias"]), record["models"], origin)
+    return Learned(_linear_of(record["linear"]), record["models"], origin)
 
 
-def key(groups: Sequence[Group]) -> str:
+def _linear_of(record: Mapping[str, Any]) -> Linear:
+    parts = {name: np.array(record[name]) for name in ("mean", "scale", "weights")}
+    return Linear(**parts, bias=record["bias"])
+
+
+def fit(groups: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dict[str, Any]:
+    """The numbers of a ranker learnt from training questions: linear half, and trees with LightGBM."""
+    useful = [group for group in groups if group.gold.any()]
+    found = _fit_linear(useful)
+    linear = {"mean": found.mean.tolist(), "scale": found.scale.tolist(), "weights": found.weights.tolist()}
+    models = [_fit(useful, seed) for seed in seeds] if available() else []
+    return {"linear": linear | {"bias": found.bias}, "models": models}
+
+
+def key(groups: Sequence[TrainingQuestion]) -> str:
     """32 hex digits of all that decides the trees."""
     made_by = [VERSION, PARAMETERS, ROUNDS, DEEPEST, SEEDS, STRENGTH, FURTHEST, NAMES, available()]
     facts = json.dumps(made_by, sort_keys=True)
@@ -171,7 +227,7 @@ def key(groups: Sequence[Group]) -> str:
     return digest.hexdigest()[:32]
 
 
-def _fit_linear(groups: Sequence[Group]) -> Linear:
+def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
     """The logistic regression on the 80 best candidates of each question, penalised, exactly solved."""
     from sklearn.linear_model import LogisticRegression
 
@@ -186,7 +242,7 @@ def _fit_linear(groups: Sequence[Group]) -> Linear:
     return Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
 
 
-def _fit(groups: Sequence[Group], seed: int) -> str:
+def _fit(groups: Sequence[TrainingQuestion], seed: int) -> str:
     """One model's text; only the 80 best candidates of a question are shown to it."""
     lightgbm = _lightgbm()
     sizes = [min(len(group.gold), DEEPEST) for group in groups]

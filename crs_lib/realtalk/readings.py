@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk.records import Chat, Question
+from crs_lib.realtalk.corpus import Chat, Question
 
 STRICT, VALID, REPAIRED = "strict", "valid", "repaired"
 READINGS = (STRICT, VALID, REPAIRED)

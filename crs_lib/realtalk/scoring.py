@@ -10,7 +10,7 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import arcs, readings
-from crs_lib.realtalk.records import Chat, Question
+from crs_lib.realtalk.corpus import Chat, Question
 from crs_lib.realtalk.wording import content_words
 
 RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")

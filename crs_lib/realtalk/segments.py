@@ -8,14 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.realtalk.records import Chat
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words
 
 _GAP_MINUTES = 30
 _WIDTH, _LEAST, _DEPTH = 3, 3, 0.5
 
 
-class Segment(NamedTuple):
+class TopicSegment(NamedTuple):
     """Messages ``start:end`` (positions) of one session that belong together, and what they are about.
 
     ``label`` are the words that mark it out against the other segments, ``medoid`` the position of the
@@ -29,7 +29,7 @@ class Segment(NamedTuple):
     medoid: int
 
 
-def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[Segment]:
+def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[TopicSegment]:
     """The segments of a chat, in order; together they hold every message once.
 
     Hard cuts at session borders and silences of more than 30 minutes; inside, soft cuts at the depth
@@ -48,12 +48,12 @@ def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[Segment]:
     ]
     labels = _labels(chat, spans)
     return [
-        Segment(start, end, chat.sessions[start], label, _medoid(vectors, start, end))
+        TopicSegment(start, end, chat.sessions[start], label, _medoid(vectors, start, end))
         for (start, end), label in zip(spans, labels, strict=True)
     ]
 
 
-def of_message(segments: Sequence[Segment], messages: int) -> NDArray[np.intp]:
+def of_message(segments: Sequence[TopicSegment], messages: int) -> NDArray[np.intp]:
     """The number of the segment that each message lies in, (messages,)."""
     owner = np.zeros(messages, dtype=np.intp)
     for i, segment in enumerate(segments):

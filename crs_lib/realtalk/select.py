@@ -1,4 +1,4 @@
-"""Which ranked messages are kept: by score distance for a fact, by coverage for a narrative."""
+"""Which ranked messages are kept: by distance of scores for a fact, by share of weight for a story."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.config import Config, Field
-from crs_lib.realtalk.plan import Plan
+from crs_lib.realtalk.plan import QueryPlan
 
 COVERAGE, PREVIEW = "coverage", "preview"
 _PREVIEWED, _NODES = 3, 5
@@ -29,15 +29,18 @@ Narrative = Annotated[int, Field(ge=1, description="the largest evidence set of 
 class Bounds(Config):
     """How far below the best score a kept message may lie, in units of the ranker's scores, and how many."""
 
-    single: Single = 1.5
+    single: Single = 1.0
     listed: Listed = 2.25
     most: Most = 9
     narrative: Narrative = 30
+    share: Annotated[float, Field(gt=0, lt=1, description="of the scores' weight that a narrative holds")] = (
+        0.7
+    )
     phase: Annotated[int, Field(ge=1, description="messages of a phase, a soft cap")] = 15
 
 
 def facts(
-    ranked: Sequence[int], scores: NDArray[np.floating], plan: Plan, bounds: Bounds, unit: float
+    ranked: Sequence[int], scores: NDArray[np.floating], plan: QueryPlan, bounds: Bounds, unit: float
 ) -> list[int]:
     """The evidence of a fact: from the best message down to the kind's distance, at least one, ranked.
 
@@ -51,26 +54,24 @@ def facts(
     return list(ranked[: max(1, min(count, bounds.most))])
 
 
-def narrative(ranked: Sequence[int], owner: NDArray[np.intp], bounds: Bounds) -> list[int]:
-    """The evidence of a narrative, ranked: every message is open to choice, and every good node is covered.
+def narrative(
+    ranked: Sequence[int],
+    scores: NDArray[np.floating],
+    selected: Sequence[int],
+    bounds: Bounds,
+    unit: float,
+) -> list[int]:
+    """The evidence of a narrative, ranked: as many messages as the scores call for, the fact's among them.
 
-    The better half is taken by rank alone. The other half first gives each segment (``owner``) met in
-    the ranking that has no message yet its best one, then goes on by rank.
+    A message weighs e to the power of its distance from the best, in steps of ``unit``; the best are taken
+    until they hold ``share`` of all that the ranking weighs. One clear message gives a short story, many near
+    ones a long one; ``narrative`` bounds it.
     """
-    size = min(bounds.narrative, len(ranked))
-    chosen = list(ranked[: (size + 1) // 2])
-    covered = {int(owner[place]) for place in chosen}
-    for place in ranked[len(chosen) : size + size // 2]:
-        if len(chosen) < size and int(owner[place]) not in covered:
-            chosen.append(place)
-            covered.add(int(owner[place]))
-    for place in ranked:
-        if len(chosen) >= size:
-            break
-        if place not in chosen:
-            chosen.append(place)
-    order = {place: i for i, place in enumerate(ranked)}
-    return sorted(chosen, key=lambda place: order[place])
+    if not len(ranked):
+        return []
+    weight = np.exp((np.asarray(scores, dtype=np.float64) - float(scores[0])) / unit)
+    enough = 1 + int(np.searchsorted(np.cumsum(weight) / weight.sum(), bounds.share - 1e-9))
+    return list(ranked[: max(len(selected), min(enough, bounds.narrative, len(ranked)))])
 
 
 def preview(ranked: Sequence[int], owner: NDArray[np.intp], starts: Sequence[int], most: int) -> list[int]:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from crs_lib.core.text import words
 from crs_lib.realtalk import dates
-from crs_lib.realtalk.records import Chat, Message
-from crs_lib.realtalk.segments import Segment
+from crs_lib.realtalk.corpus import Chat, ChatMessage
+from crs_lib.realtalk.segments import TopicSegment
 
 COLUMNS = (
     "length", "question", "first_person", "second_person", "reaction", "photo", "number", "money",
@@ -81,7 +81,7 @@ def read(chat: Chat) -> Signals:
     return Signals(np.array(rows, dtype=np.float32).reshape(-1, len(COLUMNS)), days, entities)
 
 
-def _row(message: Message, when: int, entities: int) -> list[float]:
+def _row(message: ChatMessage, when: int, entities: int) -> list[float]:
     text = message.text
     tokens = words(text.replace("'", "").replace("’", ""))
     size = max(len(tokens), 1)
@@ -105,7 +105,7 @@ def _row(message: Message, when: int, entities: int) -> list[float]:
     ]
 
 
-def of_segments(chat: Chat, segments: list[Segment], signals: Signals) -> pd.DataFrame:
+def of_segments(chat: Chat, segments: list[TopicSegment], signals: Signals) -> pd.DataFrame:
     """One row a segment: rhythm, mood and topic frequency, and how unusual they are in this chat.
 
     ``reply_delay`` and ``silence_after`` are minutes, null where times are missing or nothing follows.
@@ -121,7 +121,9 @@ def of_segments(chat: Chat, segments: list[Segment], signals: Signals) -> pd.Dat
     return frame
 
 
-def _segment_row(chat: Chat, segment: Segment, signals: Signals, seen: Counter[str]) -> dict[str, object]:
+def _segment_row(
+    chat: Chat, segment: TopicSegment, signals: Signals, seen: Counter[str]
+) -> dict[str, object]:
     part = chat.messages[segment.start : segment.end]
     gaps = [
         (after.time - before.time).total_seconds() / 60

@@ -22,7 +22,7 @@ from crs_lib.realtalk import (
     scoring,
 )
 from crs_lib.realtalk.config import SAMPLE, STUDY, RealTalkConfig
-from crs_lib.realtalk.records import Chat
+from crs_lib.realtalk.corpus import Chat
 
 _MEASURED = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1")
 _LOG = logging.getLogger("crs_lib.realtalk")
@@ -54,7 +54,12 @@ def _read(data: str) -> list[Chat]:
 
 
 def cases(config: RealTalkConfig, found: Sequence[Chat]) -> list[arcs.Arc]:
-    """The ARC cases: the sample's own file, and every question with evidence in three sessions or more."""
+    """The ARC cases: a user's own file where one is named, else those that the evidence gives.
+
+    The sample has a file of its own beside the questions with evidence in three sessions or more.
+    """
+    if config.arc_cases:
+        return arcs.read(Path(config.arc_cases), found)
     own = paths.samples() / STUDY / "arcs.json"
     given = arcs.read(own, found) if config.data == SAMPLE else []
     asked = {(case.chat, case.question) for case in given}
@@ -90,11 +95,14 @@ def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
     encoder = predictions.choose_encoder(config.encoder)
     out: list[dict[str, Any]] = []
     with runs.stage(STUDY, config.run, "query", _asked(config), _inputs(found), fixed=False) as stage:
-        advice = _advice(config)
+        calls = paths.run_folder(STUDY, config.run) / "llm_calls.sqlite"
+        model = language_model(config.llm, config.seed, config.view, calls)
         for chat in found:
             built = index.build(chat, encoder)
             ranker = predictions.choose_ranker(config.ranker, built, teachers=config.teachers)
-            out += predictions.predict(built, ranker, config.settings(), advice, timings=True)
+            out += predictions.predict(
+                built, ranker, config.settings(), model, timings=True, questions=config.questions
+            )
             _LOG.info(
                 "%s: %d questions answered by %s/%s", chat.name, len(chat.questions), encoder, ranker.name
             )
@@ -106,6 +114,8 @@ def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
         predictions.write(stage.path("predictions.jsonl"), out)
         tables.write_jsonl(stage.path("timings.jsonl"), seconds)
         rankers = sorted({record["made_with"]["ranker"] for record in out})
+        if model:
+            write_calls(calls, stage.path("llm_calls.jsonl"))
         stage.counts.update(questions=len(out), encoder=encoder, rankers=rankers)
     return out
 
@@ -186,13 +196,26 @@ def _inputs(found: Sequence[Chat]) -> dict[str, str]:
     return {chat.name: chat.digest for chat in found}
 
 
-def _advice(config: RealTalkConfig) -> query.Advice | None:
-    """The language model's advice where one is named; nothing is sent before the first question."""
-    if not config.llm:
-        return None
-    from crs_lib.realtalk import llm_advice
+def write_calls(log: Path, target: Path) -> int:
+    """The recorded calls of a model as JSON lines; returns their number."""
+    from crs_lib.llm import export
 
-    return llm_advice.advice(config.llm, config.seed)
+    return export([log], target) if log.is_file() else 0
+
+
+def language_model(spec: str, seed: int, view: str, log: Path | None = None) -> query.ModelForm | None:
+    """The model that a spec names, its calls recorded in ``log``; None for an empty spec.
+
+    A missing server costs two quick attempts; nothing is sent before the first question.
+    """
+    if not spec:
+        return None
+    from crs_lib.llm import LLM, Recorder, Retry
+    from crs_lib.realtalk import forms
+
+    recorder = Recorder(log) if log else None
+    quick = Retry(waits=1, seeds=1, first=0.2, longest=1.0)
+    return forms.LLMForm(LLM(spec, retry=quick, recorder=recorder), seed, view)
 
 
 def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkConfig:

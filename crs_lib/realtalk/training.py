@@ -15,7 +15,6 @@ from crs_lib.realtalk import (
     corpus,
     dates,
     features,
-    names,
     plan,
     ranker,
     readings,
@@ -24,13 +23,13 @@ from crs_lib.realtalk import (
     wording,
 )
 from crs_lib.realtalk import index as indexes
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.records import Chat
 from crs_lib.retrieval import dense
 
 SHARE, LEAST = 0.25, 60
-OWN, BOTH = "realtalk", "realtalk+locomo"
-TEACHERS = (OWN, BOTH)
+OWN, BOTH, FOREIGN = "realtalk", "realtalk+locomo", "locomo"
+TEACHERS = (OWN, BOTH, FOREIGN)
 _LAST_TRAIN, _LONG, _SHARED = 7, 20, 0.2
 
 
@@ -39,7 +38,9 @@ def depth(messages: int, share: float = SHARE) -> int:
     return min(messages, max(LEAST, int(share * messages)))
 
 
-def groups(index: ChatIndex, weight: float = 1.0, folder: Path | None = None) -> list[ranker.Group]:
+def groups(
+    index: ChatIndex, weight: float = 1.0, folder: Path | None = None
+) -> list[ranker.TrainingQuestion]:
     """The training questions of a chat, read with the ``valid`` reading; cached as two ``.npy`` files."""
     gold = readings.gold(index.chat)
     asked = [question for question in index.chat.questions if question.index in gold]
@@ -59,7 +60,7 @@ def groups(index: ChatIndex, weight: float = 1.0, folder: Path | None = None) ->
                 made.append((rows, np.isin(kept, sorted(gold[question.index])).astype(np.int8)))
         _store(place, made)
     rows, marks = np.load(place / "features.npy"), np.load(place / "gold.npy")
-    return [ranker.Group(f, g, weight) for f, g in zip(rows, marks, strict=True)]
+    return [ranker.TrainingQuestion(f, g, weight) for f, g in zip(rows, marks, strict=True)]
 
 
 def _store(place: Path, made: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
@@ -73,9 +74,9 @@ def _store(place: Path, made: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
             np.save(file, array)
 
 
-def _key(index: ChatIndex, plans: Sequence[plan.Plan], gold: Sequence[list[int]]) -> str:
+def _key(index: ChatIndex, plans: Sequence[plan.QueryPlan], gold: Sequence[list[int]]) -> str:
     """32 hex digits of the chat, the questions, the encoder and the code that makes the features."""
-    made_by = (channels, dates, features, indexes, names, plan, segments, signals, wording)
+    made_by = (channels, dates, features, indexes, plan, segments, signals, wording)
     code = [hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest() for module in made_by]
     asked = [made.to_json() for made in plans]
     facts = [ranker.VERSION, index.encoder, index.chat.digest, asked, list(gold), SHARE, code]
@@ -130,3 +131,14 @@ def same_talk(one: Chat, two: Chat) -> bool:
         return True
     first, second = ({m.text for m in chat.messages if len(m.text) > _LONG} for chat in (one, two))
     return bool(first and second) and len(first & second) >= _SHARED * min(len(first), len(second))
+
+
+def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, str], ChatIndex]) -> str:
+    """Make the rankers that come with the package, one an encoder, from these chats; returns their origin."""
+    made = {
+        name: ranker.fit([q for chat in own for q in groups(build(chat, name))], ranker.SEEDS[:2])
+        for name in encoders
+    }
+    origin = f"comes with the package; taught by {', '.join(chat.name for chat in own)}"
+    ranker.write_shipped(made, origin, [ranker.sketch([m.text for m in chat.messages]) for chat in own])
+    return origin

@@ -10,7 +10,7 @@ import pandas as pd
 from crs_lib.core.text import shorten
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import readings
-from crs_lib.realtalk.records import Chat
+from crs_lib.realtalk.corpus import Chat
 
 _COLOURS = {
     "kept": "#cdeadf",

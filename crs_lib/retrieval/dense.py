@@ -179,24 +179,30 @@ def widened(encoded: Encoded) -> Encoded:
     return encoded._replace(tokens=encoded.tokens.astype(np.float32))
 
 
+def best_matches(query: Floats, documents: Encoded) -> Floats:
+    """The best match of each query token in each text, (texts, query tokens) in [-1, 1]; 0 without tokens."""
+    lengths = np.diff(documents.starts)
+    best = np.zeros((len(lengths), len(query)), dtype=np.float32)
+    if not len(query) or not lengths.any():
+        return best
+    filled = lengths > 0
+    with one_thread():
+        match = documents.tokens.astype(np.float32, copy=False) @ query.T
+    best[filled] = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
+    return best
+
+
 def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) -> Floats:
     """Late-interaction score of every text, in [-1, 1]: mean over query tokens of the best token match.
 
     ``query`` is (tokens, d); ``weights`` one number a query token (default equal). Texts without tokens,
     and all texts for a query without tokens, score 0. Source: Khattab and Zaharia (2020), ColBERT.
     """
-    lengths = np.diff(documents.starts)
-    scores = np.zeros(len(lengths), dtype=np.float32)
-    if not len(query) or not lengths.any():
-        return scores
+    best = best_matches(query, documents)
     share = np.full(len(query), 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
     share = (share / max(float(share.sum()), 1e-12)).astype(np.float32)
-    filled = lengths > 0
-    with one_thread():
-        match = documents.tokens.astype(np.float32, copy=False) @ query.T
-    best = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
-    scores[filled] = (best * share).sum(axis=1)
-    return scores
+    out: Floats = (best * share).sum(axis=1)
+    return out
 
 
 def _joined(sentences: Floats, tokens: Sequence[NDArray[np.float16]]) -> Encoded:

@@ -8,9 +8,8 @@ from crs_lib import prompts, runs
 from crs_lib.cli import realtalk
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.realtalk import compare, experiments, plan, predictions, query, ranker, stages
+from crs_lib.realtalk import compare, experiments, forms, plan, predictions, query, ranker, stages
 from crs_lib.realtalk.config import RealTalkConfig
-from crs_lib.realtalk.llm_advice import LLMAdvice, judge_answer
 
 
 def record(run, recall, **asked):
@@ -161,9 +160,10 @@ def test_a_value_of_another_type_is_named_with_its_lever():
 @pytest.mark.parametrize(
     "encoder, ranked_by, given, told",
     [
-        ("minilm", "learned", "auto", []),
+        ("minilm+gte-small", "learned", "auto", []),
+        ("minilm", "learned", "auto", ["gte-small is not here"]),
         ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
-        ("minilm", "linear", "auto", ["LightGBM is not installed"]),
+        ("minilm+gte-small", "linear", "auto", ["LightGBM is not installed"]),
         ("hashing", "hand", "hand", []),
     ],
 )
@@ -186,75 +186,134 @@ def test_evaluate_command_prints_its_figures(capsys):
 
 
 class Scripted:
-    """Answers each role with a fixed text, or raises."""
+    """Answers each node with a fixed text, or raises."""
 
-    def __init__(self, answers):
+    spec = "scripted"
+
+    def __init__(self, **answers):
         self.answers, self.asked = answers, []
 
     def complete(self, request):
         from crs_lib.llm import Reply
 
         self.asked.append(request)
-        answer = self.answers[request.role.split()[-1]]
+        answer = self.answers.get(request.role.split()[-1], "{}")
         if isinstance(answer, Exception):
             raise answer
-        return Reply(answer)
+        return Reply(answer(request) if callable(answer) else answer)
 
 
-def ask(built, llm, question="What sounds does Tobias record?"):
-    return query.Pipeline(built, ranker.Hand(), advice=LLMAdvice(llm)).ask([question])[0]
+QUESTION = "What sounds does Tobias record?"
 
 
-def test_a_grader_sees_every_id_whole_and_decides_the_order(built):
-    llm = Scripted({"planner": "{}", "grader": '{"ids": ["D99:9", "%s"]}', "generator": "{}"})
-    offline = query.Pipeline(built, ranker.Hand()).ask(["What sounds does Tobias record?"])[0]
-    wanted = built.chat.messages[offline.ranked[20]].id
-    llm.answers["grader"] = json.dumps({"ids": ["D99:9", wanted, wanted]})
-    found = ask(built, llm)
-    assert built.chat.messages[found.ranked[0]].id == wanted  # an id that was not shown is ignored
-    assert set(found.ranked) == set(offline.ranked)
-    prompt = next(r for r in llm.asked if r.role == "realtalk grader").messages[-1].content
-    shown = [m.id for m in built.chat.messages if f"\n{m.id} | " in prompt or prompt.count(f"{m.id} | ")]
-    assert len(shown) >= 30
+def ask(built, llm, *nodes, view="windowed"):
+    settings = query.PipelineSettings(forms=query.NodeForms(**dict.fromkeys(nodes, "model")))
+    return query.Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view)).ask([QUESTION])[0]
+
+
+@pytest.fixture
+def offline(built):
+    return query.Pipeline(built, ranker.Hand()).ask([QUESTION])[0]
 
 
 def test_a_planner_may_change_the_wording_and_not_the_people(built):
     said = json.dumps({"kind": "list", "statement": "I recorded the old lift", "several": True})
-    found = ask(built, Scripted({"planner": said, "grader": "{}", "generator": "{}"}))
+    found = ask(built, Scripted(planner=said), "planner")
     assert found.plan.first_person == "I recorded the old lift" and found.plan.speakers == ("Tobias",)
+    assert found.trace[0] == {
+        "node": "planner", "form": "model", "kind": "list", "speakers": ["Tobias"],
+        "searched": "I recorded the old lift",
+    }  # fmt: skip
 
 
-def test_a_generator_titles_phases_and_keeps_their_ids(built):
-    quiet = ask(built, Scripted({"planner": "{}", "grader": "{}", "generator": "{}"}))
-    texts = [{"title": f"t{i}", "summary": "s"} for i in range(len(quiet.phases))]
-    found = ask(
-        built, Scripted({"planner": "{}", "grader": "{}", "generator": json.dumps({"phases": texts})})
+def test_a_retriever_searches_with_more_wordings(built, offline):
+    said = json.dumps({"wordings": ["I bought a kayak on the lake"]})
+    found = ask(built, Scripted(retriever=said), "retriever")
+    assert found.ranked != offline.ranked and len(found.candidates) == len(offline.candidates)
+
+
+def test_a_grader_sees_every_message_whole_and_decides_the_order(built, offline):
+    wanted = built.chat.messages[offline.ranked[20]].id
+    llm = Scripted(grader=lambda r: json.dumps({"ids": ["D99:9", wanted, wanted], "enough": True}))
+    found = ask(built, llm, "grader")
+    assert built.chat.messages[found.ranked[0]].id == wanted  # an id that was not shown is ignored
+    assert set(found.ranked[:100]) == set(offline.ranked[:100])
+    assert found.rounds == 1
+    shown = [i for r in llm.asked for i in r.schema["properties"]["ids"]["items"]["enum"]]
+    assert len(shown) == len(set(shown)) == forms.GRADED
+
+
+def test_an_explorer_follows_the_topics_that_are_named(built):
+    llm = Scripted(
+        explorer=lambda r: json.dumps({"topics": r.schema["properties"]["topics"]["items"]["enum"][:2]})
     )
-    assert [p.title for p in found.phases] == [t["title"] for t in texts]
-    assert [p.ids for p in found.phases] == [p.ids for p in quiet.phases]
+    found = ask(built, llm, "explorer")
+    assert "explorer" in [entry["node"] for entry in found.trace] and llm.asked
 
 
-@pytest.mark.parametrize(
-    "junk", ["", "not json", "[]", '{"ids": 3}', '{"ids": [null, {}]}', '{"phases": [1]}']
-)
-def test_unreadable_replies_leave_the_offline_result(built, junk):
-    offline = query.Pipeline(built, ranker.Hand()).ask(["What sounds does Tobias record?"])[0]
-    found = ask(built, Scripted({"planner": junk, "grader": junk, "generator": junk}))
+def test_the_windowed_selector_sees_every_candidate_of_its_segments_and_the_preview_three(built, offline):
+    seen = {}
+    for view in ("windowed", "preview"):
+        llm = Scripted(selector='{"ids": []}')
+        ask(built, llm, "selector", view=view)
+        ids = [i for r in llm.asked for i in r.schema["properties"]["ids"]["items"]["enum"]]
+        assert len(ids) == len(set(ids))
+        seen[view] = {built.chat.position[i] for i in ids}
+        assert all(len(r.messages[-1].content) < forms.WINDOW + 1500 for r in llm.asked)
+    owners = list(dict.fromkeys(int(built.owner[p]) for p in offline.ranked))[: forms.SEGMENTS]
+    inside = {p for p in offline.candidates if int(built.owner[p]) in owners}
+    assert seen["windowed"] == inside > seen["preview"]
+    starts = [built.segments[o].start for o in owners]
+    assert all(min(p - s for s in starts if p >= s) < forms.PREVIEWED for p in seen["preview"])
+
+
+def test_a_selector_may_keep_a_message_deep_in_a_segment(built, offline):
+    deep = next(
+        p for p in offline.candidates if p - built.segments[built.owner[p]].start > 3
+        and int(built.owner[p]) in [int(built.owner[q]) for q in offline.ranked[:3]]
+    )  # fmt: skip
+    name = built.chat.messages[deep].id
+
+    def answer(request):
+        known = request.schema["properties"]["ids"]["items"]["enum"]
+        return json.dumps({"ids": [name] if name in known else []})
+
+    found = ask(built, Scripted(selector=answer), "selector")
+    assert deep in found.selected and 3 <= len(found.selected) <= forms.MOST and deep in found.kept
+
+
+def test_a_generator_writes_the_answer_or_abstains(built):
+    told = ask(built, Scripted(generator='{"answer": "the old lift", "found": true}'), "generator").answer
+    assert (told.text, told.form) == ("the old lift", "written") and told.ids
+    none = ask(built, Scripted(generator='{"answer": "", "found": false}'), "generator").answer
+    assert none.text is None and none.why == "the model found no answer"
+
+
+@pytest.mark.parametrize("junk", ["", "not json", "[]", '{"ids": 3}', '{"ids": [null, {}]}', '{"answer": 1}'])
+def test_unreadable_replies_leave_the_rule_result_with_a_note(built, offline, junk):
+    roles = dict.fromkeys(("planner", "retriever", "explorer", "selector", "generator"), junk)
+    found = ask(built, Scripted(**roles), *roles)
     assert (found.ranked, found.selected, found.phases) == (offline.ranked, offline.selected, offline.phases)
+    assert found.answer == offline.answer
+    assert all(
+        "note" in entry for entry in found.trace if entry["node"] in ("planner", "selector", "generator")
+    )
 
 
-def test_without_a_server_one_notice_is_logged_and_the_offline_result_stands(built, caplog):
-    from crs_lib.llm import LLM, LLMError, Retry
+def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_result(built, caplog):
+    from crs_lib.llm import LLM, Retry
 
-    assert issubclass(LLMError, Exception)
-    offline = query.Pipeline(built, ranker.Hand()).ask(["When is the wedding?", "How old is Tobias?"])
+    questions = ["When is the wedding?", "How old is Tobias?"]
+    offline = query.Pipeline(built, ranker.Hand()).ask(questions)
     llm = LLM("ollama:nothing", host="http://127.0.0.1:9", retry=Retry(waits=0, first=0.0))
+    settings = query.PipelineSettings(forms=query.node_forms("auto", model=True))
     with caplog.at_level(logging.WARNING, logger="crs_lib.realtalk"):
-        found = query.Pipeline(built, ranker.Hand(), advice=LLMAdvice(llm)).ask(
-            ["When is the wedding?", "How old is Tobias?"]
-        )
-    assert [r.ranked for r in found] == [r.ranked for r in offline]
+        found = query.Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm)).ask(questions)
+    assert [(r.ranked, r.selected, r.answer) for r in found] == [
+        (r.ranked, r.selected, r.answer) for r in offline
+    ]
     assert len([r for r in caplog.records if "no language model" in r.message]) == 1
+    assert all("note" in e for r in found for e in r.trace if e["form"] == "model")
 
 
 def test_an_answer_judge_says_yes_no_or_nothing():
@@ -264,11 +323,12 @@ def test_an_answer_judge_says_yes_no_or_nothing():
         ("maybe", None),
         ('{"same": 1}', None),
     ):
-        assert judge_answer(Scripted({"judge": text}), "q?", "a", "b") is verdict
+        assert forms.judge_answer(Scripted(judge=text), "q?", "a", "b") is verdict
 
 
 def test_prompts_ask_for_what_the_code_gives():
-    assert sorted(prompts.wanted("realtalk/grade")) == ["messages", "question"]
+    for name in ("grade", "select", "answer"):
+        assert sorted(prompts.wanted(f"realtalk/{name}")) == ["messages", "question"]
     assert sorted(prompts.wanted("realtalk/plan")) == ["question", "speakers"]
     assert sorted(prompts.wanted("realtalk/tell")) == ["phases", "question"]
     assert plan.KINDS[0] == "when"

@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import arcs, channels, corpus, describe, ladder, plan, readings
+from crs_lib.realtalk import arcs, channels, corpus, describe, plan, readings
 from crs_lib.realtalk import index as indexes
+from crs_lib.realtalk.wording import content_words
 from crs_lib.retrieval import minilm
+from crs_lib.retrieval.bm25 import BM25
 
 pytestmark = pytest.mark.external
 needs_minilm = pytest.mark.skipif(
@@ -63,10 +65,10 @@ def test_bm25_is_calibrated(train):
     recalls = []
     for chat in train:
         gold = readings.gold(chat)
-        bm25 = ladder.BM25(1.2, 0.75).fit([ladder.content_words(m.text) for m in chat.messages])
+        bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
         for question in chat.questions:
             if question.index in gold:
-                ranked = channels.ranking(bm25.scores(ladder.content_words(question.text)))[:10].tolist()
+                ranked = channels.ranking(bm25.scores(content_words(question.text)))[:10].tolist()
                 recalls.append(len(set(ranked) & gold[question.index]) / len(gold[question.index]))
     assert len(recalls) == 498 and 0.48 <= sum(recalls) / 498 <= 0.53
 

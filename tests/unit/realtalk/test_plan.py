@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.realtalk import dates, names, plan, wording
+from crs_lib.realtalk import dates, plan, wording
 
 NAMES = {"kate": "Kate", "tom": "Tom", "elise": "elise"}
 DAY = dt.date(2024, 1, 10)  # a Wednesday
@@ -51,10 +51,10 @@ def test_any_text_can_be_planned(text):
 def test_names_are_learnt_from_calls_of_the_other_one(make_chat):
     calls = [("Ben", "Hey Katie! How are you?"), ("Ann", "Good, and you?")] * 3
     chat = make_chat(calls)
-    assert names.learn(chat)["katie"] == "Ann"
+    assert wording.learn_names(chat)["katie"] == "Ann"
     lower = make_chat([*calls, ("Ann", "a katie is a kind of bird")])
-    assert "katie" not in names.learn(lower)
-    assert "katie" not in names.learn(make_chat(calls[:4]))  # twice is not enough
+    assert "katie" not in wording.learn_names(lower)
+    assert "katie" not in wording.learn_names(make_chat(calls[:4]))  # twice is not enough
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_names_are_learnt_from_calls_of_the_other_one(make_chat):
     ],
 )
 def test_a_word_means_a_speaker_by_name_or_near_spelling(word, speaker):
-    assert names.speaker_of(word, NAMES) == speaker
+    assert wording.speaker_of(word, NAMES) == speaker
 
 
 @pytest.mark.parametrize(
