@@ -97,6 +97,11 @@ class Catalog:
         np.add.at(sums, np.repeat(np.arange(len(self)), np.diff(self._starts)), weight[self._facts])
         return np.maximum(1.0, sums)
 
+    @cached_property
+    def popular_first(self) -> tuple[int, ...]:
+        """All items by descending popularity; equally popular ones in the catalogue's order."""
+        return tuple(np.argsort(-self.popularity, kind="stable").tolist())
+
     def code(self, field: str, value: str) -> int | None:
         """The code of ``field=value`` in any spelling, or None if no film has it.
 

@@ -5,8 +5,8 @@ Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and a
 (:mod:`crs_lib.grounding.rules`). Source: docs/metrics.md, section 1.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from crs_lib.grounding.forms import Forms, Grounded, joined
 from crs_lib.grounding.titles import Mention, Titles
 
 PLOT = "plot"
+_KEPT = 1024  # texts whose matches are kept: the systems of a scenario hear mostly the same words
 
 
 class Match(NamedTuple):
@@ -108,6 +109,13 @@ class Grounder:
 
     def audit(self, text: str) -> list[Match]:
         """Every match of a text, in order, with the reason for those that were rejected."""
+        return list(self._audited(text))
+
+    @cached_property
+    def _audited(self) -> Callable[[str], tuple[Match, ...]]:
+        return lru_cache(_KEPT)(self._audit)
+
+    def _audit(self, text: str) -> tuple[Match, ...]:
         near = rules.Context(text)
         found = []
         for start, end, code, reason in self._forms.judged(near):
@@ -115,7 +123,7 @@ class Grounder:
             if code < len(self.catalog.vocabulary):
                 value = self.catalog.vocabulary.value[code]
             found.append(Match(*near.span(start, end), name, value, code, reason))
-        return sorted(found)
+        return tuple(sorted(found))
 
     def audit_table(self, text: str) -> pd.DataFrame:
         """:meth:`audit` as a table: text, field, value, from, to, verdict."""
@@ -191,13 +199,18 @@ class Grounder:
         known = self.catalog.plot_keywords
         return [word for word in fields.plot_keywords(text) if word in known][:limit]
 
+    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
+        """The titles a text names, resolved to items, in text order (:meth:`Titles.find`)."""
+        preferred = frozenset(prefer)
+        return self._titles.find(text, preferred) if preferred else list(self._titled(text))
+
     @cached_property
     def _titles(self) -> Titles:
         return Titles(self.catalog, self._everyday)
 
-    def titles(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
-        """The titles a text names, resolved to items, in text order (:meth:`Titles.find`)."""
-        return self._titles.find(text, prefer)
+    @cached_property
+    def _titled(self) -> Callable[[str], tuple[Mention, ...]]:
+        return lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
 
 
 def keys_by_field(grounder: Grounder, codes: Iterable[int]) -> Mapping[str, list[str]]:

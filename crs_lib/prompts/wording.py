@@ -4,7 +4,7 @@ A choice in braces picks one of its alternatives, ``$name`` is filled in; every 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -74,8 +74,9 @@ def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, *
     ``where``, for a slot that the template needs and the caller did not give.
     """
     out: list[str] = []
+    random = draw.random
     try:
-        _fill(templates[_pick(len(templates), draw)], draw, slots, out)
+        _fill(templates[int(random() * len(templates))], random, slots, out)
     except KeyError as error:
         raise InputError(f"{where}: a template needs ${error.args[0]}") from error
     return " ".join("".join(out).split())
@@ -94,16 +95,12 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _fill(template: Template, draw: np.random.Generator, slots: Mapping[str, str], out: list[str]) -> None:
+def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, str], out: list[str]) -> None:
     for part in template:
         if isinstance(part, tuple):
-            _fill(part[_pick(len(part), draw)], draw, slots, out)
+            _fill(part[int(random() * len(part))], random, slots, out)
         else:
-            out.append(slots[part] if isinstance(part, Slot) else part)
-
-
-def _pick(n: int, draw: np.random.Generator) -> int:
-    return int(draw.random() * n)
+            out.append(slots[part] if part.__class__ is Slot else part)
 
 
 def say(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:

@@ -111,8 +111,9 @@ def plan(
     steps = [_step(catalog, 1, OPENING, state)]
     opening = refinements(seed, session)
     after_shift = False
+    draws = rng.Streams(seed, "movies", session, "turn")
     for turn in range(2, n_turns + 1):
-        draw = rng.stream(seed, "movies", session, "turn", turn)
+        draw = draws[turn]
         due = planned.get(turn, "")
         if due:
             shift, kind = _next_shift(

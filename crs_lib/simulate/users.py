@@ -59,6 +59,7 @@ class User:
         self.scenario = scenario
         self.realise = realise
         self.memory = Memory()
+        self._draws = rng.Streams(scenario.seed, "movies", scenario.session, "words")
 
     def hear(self, recommended: Sequence[int]) -> None:
         """Remember the films of a reply."""
@@ -67,7 +68,7 @@ class User:
     def speak(self, turn: int) -> UserUtterance:
         """The utterance of a turn, 1-based, with its log (``user_meta``)."""
         step = self.scenario.steps[turn - 1]
-        draw = rng.stream(self.scenario.seed, "movies", self.scenario.session, "words", turn)
+        draw = self._draws[turn]
         act = self._act(step, draw)
         text = self._words(step, act, draw)
         log = self._log(step, act)

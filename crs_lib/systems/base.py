@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.index import Codes
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.grounding.grounder import Grounder
@@ -92,18 +94,30 @@ def rank(
 
     Films with a value to avoid come last; ties are broken by chance.
     """
+    chance = draw.random(len(catalog)) * 0.25  # less than any difference between two films
+    items = catalog.query(constraints).items
+    avoided = [code for pair in avoid.items() if (code := catalog.code(*pair)) is not None]
+    for code in avoided:
+        items = catalog.without(items, code)
+    fresh = np.ones(len(catalog), dtype=bool)
+    fresh[list(seen)] = False
+    items = items[fresh[items]]
+    if len(items) >= n:  # enough new films meet every constraint: no other film can come before them
+        return _best(items, len(constraints) + chance[items], n)
     score = np.zeros(len(catalog))
     for name, value in constraints.items():
-        code = catalog.code(name, value)
-        if code is not None:
-            score[catalog.items_with(code)] += 1
-    for name, value in avoid.items():
-        code = catalog.code(name, value)
-        if code is not None:
-            score[catalog.items_with(code)] -= len(constraints) + 1
-    score[list(seen)] -= 0.5
-    score[~catalog.recommendable] = -np.inf
-    score += draw.random(len(score)) * 0.25
-    n = min(n, int(catalog.recommendable.sum()))
+        wanted = catalog.code(name, value)
+        if wanted is not None:
+            score[catalog.items_with(wanted)] += 1
+    for code in avoided:
+        score[catalog.items_with(code)] -= len(constraints) + 1
+    score[~fresh] -= 0.5
+    score += chance
+    items = catalog.query({}).items
+    return _best(items, score[items], min(n, len(items)))
+
+
+def _best(items: Codes, score: NDArray[np.float64], n: int) -> tuple[int, ...]:
+    """The ``n`` items of the highest score, the best first."""
     top = np.argpartition(-score, n - 1)[:n]
-    return tuple(int(i) for i in top[np.argsort(-score[top], kind="stable")])
+    return tuple(items[top[np.argsort(-score[top], kind="stable")]].tolist())

@@ -1,6 +1,7 @@
 """Control policies: systems without a language model, whose order is known."""
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,11 @@ class Recommender:
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         self.world, self.seed, self.session, self.spec = world, seed, session, spec
         self.seen: list[int] = []
+        self._draws = rng.Streams(seed, "movies", session, "system", spec)
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Recommend films for what is believed; answer first if a question about a film was asked."""
-        draw = rng.stream(self.seed, "movies", self.session, "system", self.spec, turn)
+        draw = self._draws[turn]
         constraints, avoid = self.believe(turn, text, user_meta)
         items = self.choose(constraints, avoid, draw)
         self.seen += [item for item in items if item not in self.seen]
@@ -74,7 +76,7 @@ class Amnesiac(Recommender):
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
         """The values that this utterance alone names as wanted."""
-        return tracker.read(self.world.grounder, text).wanted, {}
+        return dict(tracker.read(self.world.grounder, text).wanted), {}
 
 
 @SYSTEMS.register("sticky")
@@ -87,7 +89,7 @@ class Sticky(Recommender):
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
         """The first value of every field so far."""
-        self.state = tracker.read(self.world.grounder, text).wanted | self.state
+        self.state = {**tracker.read(self.world.grounder, text).wanted, **self.state}
         return dict(self.state), {}
 
 
@@ -97,10 +99,9 @@ class Popular(Recommender):
 
     def choose(self, constraints: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
         """The next most popular films."""
-        catalog = self.world.catalog
-        order = np.lexsort((np.arange(len(catalog)), -catalog.popularity))
-        fresh = [int(i) for i in order if catalog.recommendable[i] and int(i) not in self.seen]
-        return tuple((fresh or [int(i) for i in order])[:N_ITEMS])
+        catalog, seen = self.world.catalog, frozenset(self.seen)
+        fresh = (item for item in catalog.popular_first if catalog.recommendable[item] and item not in seen)
+        return tuple(islice(fresh, N_ITEMS)) or catalog.popular_first[:N_ITEMS]
 
 
 @SYSTEMS.register("random")
@@ -119,7 +120,7 @@ class SlotEcho(Tracker):
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Acknowledge the state in words."""
-        draw = rng.stream(self.seed, "movies", self.session, "system", self.spec, turn)
+        draw = self._draws[turn]
         constraints, _ = self.believe(turn, text, user_meta)
         return SystemReply(replies.acknowledge(constraints, draw), (), constraints)
 
@@ -171,11 +172,11 @@ class Noisy(Oracle):
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
         super().__init__(world, seed, session, spec)
         self.share = _share(argument)
+        self._noise = rng.Streams(seed, "movies", session, "noise")
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
         """Nothing with probability p, what the oracle believes otherwise."""
-        noise = rng.stream(self.seed, "movies", self.session, "noise", turn).random()
-        return ({}, {}) if noise < self.share else super().believe(turn, text, user_meta)
+        return ({}, {}) if self._noise[turn].random() < self.share else super().believe(turn, text, user_meta)
 
     def choose(
         self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator

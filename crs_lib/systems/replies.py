@@ -1,7 +1,7 @@
 """Template-worded replies: the films recommended, and answers about films from the catalogue."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -37,14 +37,20 @@ def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
 
     A film without year, or without value in one of the credit fields, is named by its title alone.
     """
+    templates, slots = _naming(catalog, item)
+    return wording.sentence(wording.fill(templates, draw, "[item]", **slots))
+
+
+@lru_cache(4096)
+def _naming(catalog: Catalog, item: int) -> tuple[tuple[wording.Template, ...], dict[str, str]]:
+    """The templates that name a film, and their slots."""
     film = catalog.items[item]
     if not film.year or not all(film.values[name] for name in fields.CREDIT_FIELDS):
-        return wording.say("system", "item_bare", draw, title=film.title)
+        return wording.sections("system")["item_bare"], {"title": film.title}
     said = {row.name: row.in_reply for row in fields.most_telling() if row.in_reply and film.values[row.name]}
     templates = _item_templates(tuple((name, clause.text) for name, clause in said.items()))
     values = {name: listing(film.values[name][: clause.most]) for name, clause in said.items()}
-    text = wording.fill(templates, draw, "[item]", title=film.title, year=str(film.year), **values)
-    return wording.sentence(text)
+    return templates, {"title": film.title, "year": str(film.year), **values}
 
 
 @cache
@@ -62,15 +68,10 @@ _BY_CUE = sorted(QUESTIONS, key=lambda name: (name == PLOT, -QUESTIONS[name].ran
 
 def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
     """The answer to a question about a film that it names, or an empty text where it asks none."""
-    mentions = grounder.titles(question)
-    named = {place for m in mentions for place in range(m.start, m.end)}  # "A Long Day" asks no "how long"
-    asked = set(words("".join(" " if i in named else c for i, c in enumerate(question))))
-    if "?" not in question and not asked & {"tell", "say", "idea"}:
+    asked = _asked(grounder, question)
+    if asked is None:
         return ""
-    field = next((name for name in _BY_CUE if asked.intersection(QUESTIONS[name].cues)), "")
-    if not mentions or not field:
-        return ""
-    film = grounder.catalog.items[mentions[0].item]
+    film, field = grounder.catalog.items[asked[0]], asked[1]
     while not (values := _values(film, field)) and field != PLOT:
         field = QUESTIONS[field].instead or PLOT
     if not values:
@@ -81,6 +82,20 @@ def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
         values=listing(values[: kind.most or None]),
     )  # fmt: skip
     return wording.sentence(text)
+
+
+@lru_cache(1024)  # the systems of a scenario hear mostly the same words
+def _asked(grounder: Grounder, question: str) -> tuple[int, str] | None:
+    """The film and the field, or the plot, that a question asks about; None where it asks about no film."""
+    mentions = grounder.titles(question)
+    if not mentions:
+        return None
+    named = {place for m in mentions for place in range(m.start, m.end)}  # "A Long Day" asks no "how long"
+    asked = set(words("".join(" " if i in named else c for i, c in enumerate(question))))
+    if "?" not in question and not asked & {"tell", "say", "idea"}:
+        return None
+    field = next((name for name in _BY_CUE if asked.intersection(QUESTIONS[name].cues)), "")
+    return (mentions[0].item, field) if field else None
 
 
 def _values(film: Item, field: str) -> list[str]:

@@ -5,8 +5,9 @@ The grounder finds the values; a value after a cue such as "instead of" or "forg
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from crs_lib.catalog.fields import FIELDS, PERSON_FIELDS
 from crs_lib.core.text import spans, words
@@ -39,43 +40,45 @@ _STOPS = ".!?;:,\n"
 _REACH = 4
 
 
-@dataclass
+@dataclass(frozen=True)
 class ConstraintUpdate:
     """The constraints of one utterance: values wanted and given up, and whether it clears the state."""
 
-    wanted: dict[str, str] = field(default_factory=dict)
-    given_up: dict[str, str] = field(default_factory=dict)
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    given_up: Mapping[str, str] = field(default_factory=dict)
     reset: bool = False
 
 
+@lru_cache(1024)  # the trackers of a scenario hear mostly the same words
 def read(grounder: Grounder, text: str) -> ConstraintUpdate:
     """The constraints of an utterance by the rules of this module; a title in the text is no constraint."""
     tokens, places = words(text), spans(text)
     titles = [(m.start, m.end) for m in grounder.titles(text)]
     padded = f" {' '.join(tokens)} "
-    update = ConstraintUpdate(reset=any(f" {cue} " in padded for cue in _RESET))
+    wanted: dict[str, str] = {}
+    given_up: dict[str, str] = {}
     for match in _one_role(grounder.audit(text), tokens, places):
         if any(start <= match.start and match.end <= end for start, end in titles):
             continue
         first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
         if _negated(text, tokens, places, first):
-            update.given_up[match.field] = match.value
-            if update.wanted.get(match.field) == match.value:
-                del update.wanted[match.field]
+            given_up[match.field] = match.value
+            if wanted.get(match.field) == match.value:
+                del wanted[match.field]
         else:
-            update.wanted[match.field] = match.value
-            if update.given_up.get(match.field) == match.value:
-                del update.given_up[match.field]
-    return update
+            wanted[match.field] = match.value
+            if given_up.get(match.field) == match.value:
+                del given_up[match.field]
+    return ConstraintUpdate(wanted, given_up, reset=any(f" {cue} " in padded for cue in _RESET))
 
 
-def apply(state: dict[str, str], update: ConstraintUpdate) -> dict[str, str]:
+def apply(state: Mapping[str, str], update: ConstraintUpdate) -> dict[str, str]:
     """The constraints after an utterance: cleared, given up, then set, in this order."""
     after = {} if update.reset and update.wanted else dict(state)
     for name, value in update.given_up.items():
         if after.get(name) == value:
             del after[name]
-    return after | update.wanted
+    return {**after, **update.wanted}
 
 
 def _negated(text: str, tokens: Sequence[str], places: Sequence[tuple[int, int]], first: int) -> bool:

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from crs_lib.catalog import fields
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.systems import base as systems
@@ -34,6 +37,33 @@ def test_rank_counts_wishes_met_then_novelty_and_puts_what_is_retracted_last():
         TEN, {"writer": "Mo Reed"}, {}, (), stream(1, "x"), n=50
     )  # never recommendable
     assert len(systems.rank(TEN, {}, {}, (), stream(1, "x"), n=50)) == 9
+
+
+def by_score(wishes, avoid, seen, draw, n):
+    """The definition of ``rank``: a score for every film, films that are never recommended last."""
+    score = np.zeros(len(TEN))
+    for name, value in wishes.items():
+        score[TEN.items_with(TEN.code(name, value))] += 1
+    for name, value in avoid.items():
+        score[TEN.items_with(TEN.code(name, value))] -= len(wishes) + 1
+    score[list(seen)] -= 0.5
+    score[~TEN.recommendable] = -np.inf
+    return tuple(np.argsort(-(score + draw.random(len(TEN)) * 0.25))[: min(n, 9)].tolist())
+
+
+PAIRS = sorted({(field, value) for field in fields.FIELDS for value in TEN.values(field)})
+
+
+@given(
+    wishes=st.lists(st.sampled_from(PAIRS), max_size=3),
+    avoid=st.lists(st.sampled_from(PAIRS), max_size=2),
+    seen=st.lists(st.integers(0, len(TEN) - 1), unique=True),
+    seed=st.integers(0, 2**20),
+    n=st.integers(1, 12),
+)
+def test_rank_is_the_order_of_the_scores(wishes, avoid, seen, seed, n):
+    given = dict(wishes), dict(avoid), seen
+    assert systems.rank(TEN, *given, stream(seed, "x"), n) == by_score(*given, stream(seed, "x"), n)
 
 
 def test_rank_breaks_ties_by_chance_only():
