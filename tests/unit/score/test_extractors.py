@@ -183,11 +183,12 @@ def test_long_and_repeated_patterns_are_found_too(texts, patterns):
     assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
 
 
-def test_patterns_of_too_many_different_characters_are_refused():
+def test_any_character_may_occur_in_patterns_and_texts():
     every = "".join(map(chr, range(0x20000, 0x30000)))
-    assert SubstringMatcher([every[:-1]]).find([every]) == [{0}]
-    with pytest.raises(InputError, match="65,536 different characters"):
-        SubstringMatcher([every])
+    assert SubstringMatcher([every, "", every[5:9]]).find([every, "", every[:9]]) == [{0, 2}, set(), {2}]
+    assert SubstringMatcher(["b", "\ufffdb"]).find(["a\ud800b", "a\ufffdb"]) == [{0}, {0, 1}]
+    assert SubstringMatcher([]).find(["a"]) == [set()]
+    assert SubstringMatcher(["b", "a", "b"]).find(["b"]) == [{0, 2}]
 
 
 @settings(max_examples=100, deadline=None)
