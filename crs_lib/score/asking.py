@@ -173,8 +173,8 @@ class AskedScorer:
     """A scorer whose concepts or topics a model names.
 
     A session with a text that gets no usable answer keeps its row, every metric null, and ``detail.failed``
-    says why; the other sessions are scored. RunError where no session of a batch can be scored: then the model
-    or its settings are at fault, not a text.
+    says why; the other sessions are scored. RunError where no session of a batch can be scored: then the
+    model or its settings are at fault, not a text.
     """
 
     scorer: BatchScorer
