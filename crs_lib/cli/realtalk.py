@@ -201,6 +201,11 @@ def report(shown: dict[str, pd.DataFrame], reading: str) -> str:
         text("Where gold ids end", shown["attribution"]),
         text("Candidates as a share of the chat, %", shown["density"], ("density",)),
     ]  # fmt: skip
+    if shown["answers"]["n"].iloc[0]:
+        parts.append(text("Answers, % (baseline: the best message)", shown["answers"], scoring.ANSWERED))
+    parts.append(
+        text("Questions that no order of the candidates could change", shown["unmoved"], ("density",))
+    )
     if len(story):
         columns = [*scoring.ARCS, "in_order"]
         means = story[columns].mean().to_frame().T

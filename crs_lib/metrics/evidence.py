@@ -124,6 +124,17 @@ def answer_f1(answer: str | None, expected: str | None) -> float:
     return 2 * common / (given.total() + wanted.total())
 
 
+def answer_exact(answer: str | None, expected: str | None) -> float:
+    """1 if both answers have the same folded words but for a, an, the, else 0; NaN where one is missing.
+
+    Source: Rajpurkar et al. (2016), SQuAD.
+    """
+    if answer is None or expected is None:
+        return math.nan
+    given, wanted = ([w for w in words(text) if w not in ("a", "an", "the")] for text in (answer, expected))
+    return float(given == wanted)
+
+
 class ArcScore(NamedTuple):
     """Scores of a narrative answer in phases, each in [0, 1]; see :func:`arc_score`."""
 

@@ -1,7 +1,7 @@
 """ARC cases: questions whose answer is a story in phases; a file format of our own, checked and derived."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,21 +38,42 @@ class Arc:
 
 
 def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
-    """The cases of a file; raises InputError listing everything that is wrong with it."""
+    """The cases of a file; raises InputError listing everything that is wrong with it.
+
+    A ``.jsonl`` file has one case a line, and what is wrong is named by line; any other file is one object
+    ``{"format": "crs-arc-1", "cases": [...]}``. See :func:`check` for a case.
+    """
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path.name} cannot be read as ARC cases ({error})") from error
-    if (
-        not isinstance(record, dict)
-        or record.get("format") != FORMAT
-        or not isinstance(record.get("cases"), list)
-    ):
-        raise InputError(f'{path.name}: expected {{"format": "{FORMAT}", "cases": [...]}}')
-    problems = [text for i, case in enumerate(record["cases"]) for text in check(case, chats, f"cases[{i}]")]
+    problems: list[str] = []
+    cases = list(_lines(text, problems)) if path.suffix == ".jsonl" else _whole(text, path.name)
+    for where, case in cases:
+        problems += check(case, chats, where)
     if problems:
         raise InputError(f"{path.name}: {len(problems)} problems: {'; '.join(problems[:10])}")
-    return [_case(case) for case in record["cases"]]
+    return [_case(case) for _, case in cases]
+
+
+def _whole(text: str, name: str) -> list[tuple[str, Any]]:
+    try:
+        record = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name} cannot be read as ARC cases ({error})") from error
+    given = record.get("cases") if isinstance(record, dict) else None
+    if not isinstance(given, list) or record.get("format") != FORMAT:
+        raise InputError(f'{name}: expected {{"format": "{FORMAT}", "cases": [...]}}')
+    return [(f"cases[{i}]", case) for i, case in enumerate(given)]
+
+
+def _lines(text: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            try:
+                yield f"line {number}", json.loads(line)
+            except json.JSONDecodeError as error:
+                problems.append(f"line {number} is no JSON ({error.msg}, column {error.colno})")
 
 
 def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
@@ -82,7 +103,7 @@ def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:
         found += [f"{where}, phase {i + 1}: no message {name!r}" for name in ids if name not in chat.position]
         found += [f"{where}: {name!r} stands in two phases" for name in sorted(set(ids) & seen)]
         seen |= set(ids)
-        starts.append(min((chat.position[name] for name in ids if name in chat.position), default=-1))
+        starts += [min(known)] if (known := [chat.position[n] for n in ids if n in chat.position]) else []
     if starts != sorted(starts):
         found.append(f"{where}: phases are not in order of time")
     return found

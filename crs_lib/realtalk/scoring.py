@@ -1,17 +1,16 @@
 """Scores of predictions against annotated evidence: one row a question, then tables of means."""
 
+import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import arcs, readings
-from crs_lib.realtalk.corpus import Chat, Question
-from crs_lib.realtalk.wording import content_words
+from crs_lib.realtalk import answers, arcs, dates, readings
+from crs_lib.realtalk.corpus import Chat
 
 RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")
 SETS = ("recall", "precision", "f1", "fuzzy_recall", "size")
@@ -156,26 +155,82 @@ def checkpoint_density(frame: pd.DataFrame) -> pd.DataFrame:
     return frame.groupby("chat", sort=True)["density"].mean().reset_index()
 
 
-def answer_text(question: Question, record: Mapping[str, Any], chat: Chat) -> str:
-    """An extractive answer: the sentence of the selected messages that shares most with the question.
+ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1")
 
-    No language model writes it, so token F1 against the annotated answer is a floor, not a claim.
+
+def answered(predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat]) -> pd.DataFrame:
+    """One row a question with an annotated answer: whether it was answered, and how well.
+
+    An abstention scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet
+    those that the annotated answer names, null where that names none. The baseline answers with the
+    whole first message of the ranking.
     """
-    asked = set(content_words(question.text))
-    best, overlap = "", -1.0
-    for name in record["selected"][:3]:
-        for sentence in _sentences(chat.messages[chat.position[name]].text):
-            score = len(asked & set(content_words(sentence))) - 0.01 * len(sentence.split())
-            if score > overlap:
-                best, overlap = sentence, score
-    return best
+    known = {chat.name: chat for chat in chats}
+    rows = []
+    for record in predictions:
+        chat = known[str(record["chat"])]
+        asked = next(q for q in chat.questions if q.index == record["qa_index"])
+        if asked.answer is None or not asked.answer.strip():
+            continue
+        given = record["answer"]["text"]
+        best = chat.messages[chat.position[record["ranked"][0]]].text if record["ranked"] else ""
+        rows.append({
+            "chat": chat.name, "qa_index": asked.index, "category": asked.category,
+            "abstained": given is None,
+            "exact": evidence.answer_exact(given or "", asked.answer),
+            "token_f1": evidence.answer_f1(given, asked.answer) if given else 0.0,
+            "date_accuracy": _date_hit(record["answer"], asked.answer, chat),
+            "baseline_exact": evidence.answer_exact(best, asked.answer),
+            "baseline_f1": evidence.answer_f1(best, asked.answer),
+        })  # fmt: skip
+    columns = ["chat", "qa_index", "category", "abstained", *ANSWERED]
+    return pd.DataFrame(rows, columns=columns)
 
 
-def _sentences(text: str) -> list[str]:
-    parts = [part.strip() for part in text.replace("!", ".").replace("?", ".").split(".")]
-    return [part for part in parts if part] or [text]
+def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
+    """Whether the answer's days meet those of the annotated answer; NaN where that names no day."""
+    times = [m.time for m in chat.messages if m.time]
+    today = max(times).date() if times else dt.date(2000, 1, 1)
+    wanted = [span for span in dates.find(expected, today) if (span.end - span.start).days <= 31]
+    if not wanted:
+        return math.nan
+    if answer["days"]:
+        first, last = (dt.date.fromisoformat(day) for day in answer["days"])
+    else:
+        told = answers.days_of(answer["text"] or "", today)
+        if told is None:
+            return 0.0
+        first, last = told
+    return float(any(first <= span.end and span.start <= last for span in wanted))
 
 
-def random_floor(chat_sizes: Sequence[int], k: int = 10) -> float:
-    """Expected recall@k of a random ranking: mean of k / size, at most 1."""
-    return float(np.mean([min(1.0, k / size) for size in chat_sizes])) if chat_sizes else math.nan
+def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
+    """Means of the answers' scores, for all and by category; ``dated`` is how many name a day."""
+    groups = [("all", frame), *((str(k), g) for k, g in frame.groupby("category", sort=True))]
+    rows = [
+        {
+            "category": name, "n": len(part), "abstained": int(part["abstained"].sum()),
+            "dated": int(part["date_accuracy"].notna().sum()),
+            **{column: float(part[column].mean()) if len(part) else math.nan for column in ANSWERED},
+        }
+        for name, part in groups
+    ]  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def unmoved(frame: pd.DataFrame) -> pd.DataFrame:
+    """Questions that no order of the candidates could change, by chat: all gold there, none, or some.
+
+    ``nothing to rank`` have no gold among the candidates; ``density`` is the candidates' share of the chat:
+    the larger, the less "all gold is there" says.
+    """
+    scored = frame[frame["gold"] > 0]
+    lost = scored["lost at candidates"]
+    told = scored.assign(**{
+        "all gold is there": lost == 0, "some is missing": (lost > 0) & (lost < scored["gold"]),
+        "nothing to rank": lost == scored["gold"],
+    })  # fmt: skip
+    counts = told.groupby("chat")[["all gold is there", "some is missing", "nothing to rank"]].sum()
+    return counts.assign(
+        n=told.groupby("chat").size(), density=told.groupby("chat")["density"].mean()
+    ).reset_index()

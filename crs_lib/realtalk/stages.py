@@ -139,7 +139,16 @@ def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
     inputs = {"predictions.jsonl": hashes.sha256(source), **_inputs(found)}
     with runs.stage(STUDY, config.run, "evaluate", _asked(config), inputs, fixed=False) as stage:
         tables.write_parquet(stage.path("questions.parquet"), shown["questions"])
-        for name in ("summary", "by_category", "by_chat", "attribution", "intervals", "arcs"):
+        for name in (
+            "summary",
+            "by_category",
+            "by_chat",
+            "attribution",
+            "intervals",
+            "arcs",
+            "answers",
+            "unmoved",
+        ):
             tables.write_csv(stage.path(f"{name}.csv"), shown[name])
         stage.counts.update(headline(shown), split=config.split, repeated=repeated)
     experiments.write_log()
@@ -164,6 +173,8 @@ def score(
         ),
         "arcs": scoring.narratives(told, found, cases(config, found)),
         "density": scoring.checkpoint_density(rows),
+        "answers": scoring.answer_means(scoring.answered(told, found)),
+        "unmoved": scoring.unmoved(rows),
     }
 
 
@@ -184,8 +195,18 @@ def headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
         },
         "density": float(shown["density"]["density"].mean()),
         "arc cases": len(story),
+        **_answered(shown["answers"]),
         **told,
     }
+
+
+def _answered(table: pd.DataFrame) -> dict[str, float]:
+    """The answers' figures of all questions; empty where no question has an annotated answer."""
+    first = table.iloc[0]
+    if not first["n"]:
+        return {}
+    named = {"answer token_f1": "token_f1", "answer exact": "exact", "answers abstained": "abstained"}
+    return {key: float(first[column]) for key, column in named.items()}
 
 
 def _asked(config: RealTalkConfig) -> dict[str, Any]:

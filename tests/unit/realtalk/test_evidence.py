@@ -115,3 +115,9 @@ def test_means_leave_missing_values_out():
     rows = [{"a": 1.0}, {"a": math.nan}, {"a": 0.0}]
     assert evidence.means(rows, ["a"]) == {"a": 0.5}
     assert math.isnan(evidence.means([{"a": math.nan}], ["a"])["a"])
+
+
+def test_exact_answers_ignore_articles_and_case():
+    assert evidence.answer_exact("The old lift", "an old LIFT!") == 1
+    assert evidence.answer_exact("old lift", "lift") == 0
+    assert math.isnan(evidence.answer_exact(None, "x"))
