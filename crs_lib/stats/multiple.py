@@ -1,14 +1,12 @@
 """Many tests at once: a declared family, a declared correction, raw and adjusted p side by side."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.frames import Floats, check_columns, numbers
-
-METHODS = {"holm": "holm", "benjamini_hochberg": "fdr_bh"}
 
 
 def holm(p: Sequence[float] | Floats) -> Floats:
@@ -59,7 +57,23 @@ def _adjusted(p: Sequence[float] | Floats, method: str) -> Floats:
         raise InputError(f"p values outside [0, 1]: {raw[known][(raw[known] < 0) | (raw[known] > 1)]}")
     adjusted = np.full(len(raw), np.nan)
     if known.any():
-        from statsmodels.stats.multitest import multipletests
-
-        adjusted[known] = multipletests(raw[known], method=METHODS[method])[1]
+        adjusted[known] = METHODS[method](raw[known])
     return adjusted
+
+
+def _step_down(p: Floats) -> Floats:
+    """Holm: the k-th smallest of n p values times n − k + 1, never below the one before, at most 1."""
+    order = np.argsort(p)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
+
+
+def _step_up(p: Floats) -> Floats:
+    # Not statsmodels' multipletests, which runs the garbage collector at every call.
+    from statsmodels.stats.multitest import fdrcorrection
+
+    return np.asarray(fdrcorrection(p)[1], dtype=float)
+
+
+METHODS: dict[str, Callable[[Floats], Floats]] = {"holm": _step_down, "benjamini_hochberg": _step_up}
