@@ -5,12 +5,10 @@ the singular; a word that the model knows stays as it is. The thesis used NLTK w
 """
 
 import re
+from collections import Counter
 from collections.abc import Container, Iterable, Sequence
 from functools import cache, lru_cache
-from itertools import islice
 from typing import Any
-
-import numpy as np
 
 _EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
 _TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
@@ -110,41 +108,23 @@ def heuristics(texts: Sequence[str]) -> list[tuple[str, ...]]:
 
     A word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
     """
-    joined = f" {_BREAK} ".join(text.replace(_BREAK, " ") for text in texts).lower()
-    found = joined.encode("ascii", "replace").translate(_KEPT).decode().split()
-    if len(_CODES) > 100_000:
-        _CODES.clear()
-    codes = np.fromiter(map(_CODES.__getitem__, found), dtype=np.int64, count=len(found))
-    place = np.flatnonzero(codes & _WORTH)
-    pairs = np.cumsum(codes == 0)[place] << 32 | codes[place]
-    pairs, first, times = np.unique(pairs, return_index=True, return_counts=True)
-    text, score = pairs >> 32, times * (pairs & _WORTH)
-    order = np.lexsort((first, -score, text))
-    start = np.searchsorted(text, np.arange(len(texts) + 1))
-    best = order[np.arange(len(order)) < start[text] + MOST]
-    named = iter([found[i] for i in place[first[best]].tolist()])
-    return [tuple(islice(named, n)) for n in np.minimum(np.diff(start), MOST).tolist()]
+    return [_heuristic(text) for text in texts]
+
+
+def _heuristic(text: str) -> tuple[str, ...]:
+    counts = Counter(_ASCII_WORD.findall(text.lower()))
+    scores = {word: n * worth for word, n in counts.items() if (worth := _worth(word))}
+    return tuple(sorted(scores, key=lambda word: -scores[word])[:MOST])
+
+
+@lru_cache(maxsize=100_000)
+def _worth(word: str) -> int:
+    """What an occurrence of a word scores; 0 for a function word."""
+    if word in FUNCTION_WORDS or word in SHORT_WORDS:
+        return 0
+    stem = STEMS.search(word)
+    return 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
 
 
 SHORT_WORDS = frozenset("a an am as at be by do i if in is it me my no of on or s so t to up us we".split())
-_BREAK = "\x00"
-_KEPT = bytes(c if c in b"abcdefghijklmnopqrstuvwxyz0123456789 -\x00" else 32 for c in range(256))
-_WORTH = 7
-
-
-class _Codes(dict[str, int]):
-    """A number for every word, made up as they come; its last three bits are what an occurrence scores.
-
-    Function words score 0; the break between texts has the number 0.
-    """
-
-    def __missing__(self, word: str) -> int:
-        stem = STEMS.search(word)
-        worth = 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
-        if word in FUNCTION_WORDS or word in SHORT_WORDS:
-            worth = 0
-        code = self[word] = 0 if word == _BREAK else 8 * (len(self) + 1) + worth
-        return code
-
-
-_CODES = _Codes()
+_ASCII_WORD = re.compile(r"[a-z0-9-]+")
