@@ -1,15 +1,40 @@
-"""How the tests are shared out among processes: the files marked slow begin first (the Makefile keeps files whole)."""
+"""All tests: the files marked slow begin first, and a test that starts a process says so with a mark."""
 
 import gc
+import os
+import sys
+
+import pytest
+
+STARTED: list[str] = []  # the programs that were started since the last test ended
+ALLOWED = ("git",)  # a manifest names the commit
+
+
+def _note(event, arguments):
+    if event == "subprocess.Popen":
+        STARTED.append(os.path.basename(os.fsdecode(arguments[0])))
+
+
+sys.addaudithook(_note)
+
+
+@pytest.fixture(autouse=True)
+def processes_are_marked(request):
+    """Fail a test that starts a program without the mark "subprocess", which ``make check`` leaves out."""
+    yield
+    started = [name for name in STARTED if name not in ALLOWED]
+    STARTED.clear()
+    if started and not request.node.get_closest_marker("subprocess"):
+        pytest.fail(f"this test starts {', '.join(started)}; mark it with pytest.mark.subprocess")
 
 
 def pytest_collection_modifyitems(items):
-    """The files that hold a test marked slow come first; all else keeps its order."""
+    """The files that hold a test marked slow come first (``make test`` keeps files whole); else in order."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 def pytest_collection_finish():
-    """What is loaded by now stays: the garbage collector, which libraries call by hand, need not go over it."""
+    """Freeze loaded modules: the garbage collector, which libraries call by hand, then passes over them."""
     gc.collect()
     gc.freeze()

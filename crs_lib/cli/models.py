@@ -9,10 +9,12 @@ import pandas as pd
 
 from crs_lib import llm, notebooks
 from crs_lib.cli import notebooks as commands
-from crs_lib.cli import simulate
+from crs_lib.cli import options, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
+from crs_lib.judge.config import JudgeConfig
 from crs_lib.llm import estimate as costs
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.notebooks import parameters
 
 _NOTEBOOK = "04_evaluate"
@@ -22,8 +24,7 @@ _TAKEN = ("judges", "samples", "llm")  # of its parameters, by a judgement
 def estimate(parser: ArgumentParser) -> None:
     """``estimate -p NAME VALUE … | --sweep FILE [--judges a,b] [--log RUN]``."""
     simulate.add_values(parser)
-    parser.add_argument("--judges", default="", metavar="A,B", help="specs of judges, with commas between")
-    parser.add_argument("--samples", type=int, default=0, help="how often each judge is asked (default: 1)")
+    options.add(parser, JudgeConfig, judges=None, samples=None)
     parser.add_argument(
         "--log", action="append", default=[], metavar="RUN", help="a finished run whose calls were like these"
     )
@@ -47,7 +48,6 @@ def _estimate(arguments: Namespace) -> None:
 
 def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Work]:
     """The largest number of calls to each model of a run; failed and repeated calls are not counted."""
-    from crs_lib.judge.config import JudgeConfig
     from crs_lib.simulate.config import SimulateConfig
 
     config = SimulateConfig(**simulate.of_simulate(dict(cell)))
@@ -56,8 +56,9 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
     for one in config.roles():
         calls = turns if one.role == "crs" else turns * len(config.systems)
         yield costs.Work(one.role, one.spec, calls, at_once)
-    judges = [spec for spec in arguments.judges.split(",") if spec] or list(cell.get("judges") or [])
-    samples = arguments.samples or int(cell.get("samples", 1))
+    given = options.values(arguments, JudgeConfig)
+    judges = given["judges"] or list(cell.get("judges") or [])
+    samples = given["samples"] or int(cell.get("samples", 1))
     reached = {"slots": config.llm_settings.slots}
     asked = JudgeConfig(config.run, judges, samples, llm=cell.get(f"{_NOTEBOOK}.llm", reached))
     calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * samples
@@ -84,14 +85,8 @@ def shown(table: pd.DataFrame) -> str:
 def judge(parser: ArgumentParser) -> None:
     """``judge RUN --judges A,B [--samples K] [--llm JSON] [-p NAME VALUE] [--canaries A,B] [--report]``."""
     parser.add_argument("run", help="a run whose dialogues are finished; with --report also a CSV of scores")
-    parser.add_argument("--judges", metavar="A,B", help="specs of models, commas between")
-    parser.add_argument("--samples", metavar="K", help="how often each judge is asked (default: 1)")
-    parser.add_argument(
-        "--llm", metavar="JSON", help="settings of the judges' models, e.g. '{\"num_ctx\": 4096}'"
-    )
-    parser.add_argument("--host", help="the servers, commas between (default: OLLAMA_HOST)")
-    parser.add_argument("--slots", type=int, help="calls a server works on at once (default: 2)")
-    parser.add_argument("--canaries", default="", metavar="A,B", help="dialogues spoilt on purpose, too")
+    options.add(parser, JudgeConfig, judges=None, samples=None, llm=None, canaries=())
+    options.add(parser, LLMSettings, host=None, slots=None)
     parser.add_argument("--report", action="store_true", help="print how far the scores can be trusted")
     parser.add_argument(
         "-p", dest="values", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"),
@@ -122,9 +117,9 @@ def _ask_judges(arguments: Namespace) -> None:
     from crs_lib import judge as judging
 
     values = _judges_values(arguments)
-    reached = {name: getattr(arguments, name) for name in ("host", "slots")}
+    reached = options.values(arguments, LLMSettings)
     settings = values.get("llm", {}) | {name: value for name, value in reached.items() if value is not None}
-    canaries = [part.strip() for part in arguments.canaries.split(",") if part.strip()]
+    canaries = options.typed(JudgeConfig, "canaries", arguments.canaries)
     folder = judging.judge_run(
         arguments.run, values["judges"], values.get("samples", 1), canaries=canaries, llm=settings
     )

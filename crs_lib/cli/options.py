@@ -23,16 +23,19 @@ C = TypeVar("C", bound=Config)
 def add(parser: ArgumentParser, config: type[Config], *names: str, **defaults: Any) -> None:
     """Add an option for each of these fields, in the order of the config; all fields where none is named.
 
-    ``defaults`` names further fields, with defaults other than the config's. ``n_turns`` becomes ``--turns``,
-    ``final: bool`` a switch ``--final``, and a list is written with commas between. A field without a default
-    must be given.
+    ``defaults`` names further fields, with defaults other than the config's; None where the command must know
+    whether the option was given. ``n_turns`` becomes ``--turns``, ``final: bool`` a switch ``--final``, and a
+    list is written with commas between. A field without a default must be given.
     """
     wanted = {*names, *defaults} or {setting.name for setting in settings_of(config)}
     for setting in settings_of(config):
         if setting.name not in wanted:
             continue
         default = defaults.get(setting.name, setting.default)
-        words: dict[str, Any] = {"dest": setting.name, "help": _help(setting, default).replace("%", "%%")}
+        words: dict[str, Any] = {
+            "dest": setting.name,
+            "help": _help(setting, setting.default if default is None else default).replace("%", "%%"),
+        }
         if setting.kind is bool:
             words |= {"action": "store_true", "default": default}
         else:

@@ -6,9 +6,11 @@ from typing import Any
 
 from crs_lib import notebooks
 from crs_lib.cli import notebooks as commands
+from crs_lib.cli import options
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters, sweeps
+from crs_lib.simulate.config import SimulateConfig
 
 NOTEBOOK = "03_simulate"
 
@@ -43,23 +45,19 @@ def of_simulate(cell: dict[str, Any]) -> dict[str, Any]:
 def simulate(parser: ArgumentParser) -> None:
     """``simulate -p NAME VALUE … [--sweep FILE] [--shard k/N] [--scheduler ADDRESS]``."""
     add_values(parser)
-    parser.add_argument("--shard", default="", metavar="k/N", help="only the k-th of N parts of the sessions")
-    parser.add_argument(
-        "--scheduler", default="", metavar="ADDRESS", help="a Dask cluster: local, tcp://host:8786, tls://…"
-    )
+    options.add(parser, SimulateConfig, "shard", "scheduler")
     parser.set_defaults(do=_simulate)
 
 
 def _simulate(arguments: Namespace) -> None:
     from crs_lib.cli import ready
-    from crs_lib.simulate.config import SimulateConfig
     from crs_lib.simulate.run import simulate
 
     found = cells(arguments)
     if arguments.sweep:
         ready.check((NOTEBOOK, {**of_simulate(cell), "shard": arguments.shard}) for cell in found)
     for cell in found:
-        config = SimulateConfig(**of_simulate(cell), shard=arguments.shard, scheduler=arguments.scheduler)
+        config = options.read(arguments, SimulateConfig, **of_simulate(cell))
         print(f"finished: {paths.shown(simulate(config))}")
 
 

@@ -105,7 +105,7 @@ class JudgeConfig(Config):
         int, Field(ge=1, description="sessions of each system that canaries are made of")
     ] = 20
     llm: Annotated[
-        Mapping[str, Any] | None, Field(description="how judges are asked and reached; null is the default")
+        Mapping[str, Any] | None, Field(description='settings of the judges\' models, e.g. {"num_ctx": 4096}')
     ] = None
 
     def check(self) -> None:

@@ -54,7 +54,9 @@ class SimulateConfig(Config):
         field(default_factory=dict)
     )
     shard: Annotated[
-        str, AfterValidator(batch.check_shard), Field(description="only the k-th of N parts of the sessions")
+        str,
+        AfterValidator(batch.check_shard),
+        Field(description="k/N: only the k-th of N parts of the sessions"),
     ] = ""
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
 

@@ -3,7 +3,6 @@
 import nbformat
 import pytest
 
-from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks.rules import rules
@@ -13,9 +12,7 @@ from tests.helpers import books
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
     """A notebook with outputs, as refresh leaves it."""
-    path = books.write(tmp_path_factory.mktemp("books"), "01_hello")
-    notebooks.refresh([path])
-    return path
+    return books.save(books.executed("01_hello"), tmp_path_factory.mktemp("books") / "01_hello.ipynb")
 
 
 def changed(good, folder, change):

@@ -37,6 +37,7 @@ def read(path):
     return json.loads(path.read_text())
 
 
+@pytest.mark.subprocess
 def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tmp_path, monkeypatch):
     planted = tmp_path / "jupyter" / "kernels" / "python3"  # found before the environment's own
     planted.mkdir(parents=True)
@@ -121,6 +122,7 @@ FAILURES = {
 }  # fmt: skip
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("source", FAILURES)
 def test_a_failing_cell_is_one_plain_message_and_the_notebook_is_kept(results, tmp_path, source):
     error, message, kept = FAILURES[source]
@@ -164,6 +166,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.subprocess
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_interrupting_stops_the_kernel_and_says_that_it_continues(results, tmp_path, program):
     sign = tmp_path / "kernel"
@@ -210,6 +213,7 @@ import sys; print("three"); sys.stdout.flush(); print("four")
 config"""
 
 
+@pytest.mark.subprocess
 def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_path):
     first = books.write(tmp_path / "books", "01_hello")
     second = books.write(tmp_path / "books", "02_reads", replace={"work": READS})
@@ -237,6 +241,7 @@ def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_
     assert [item.get("text") for item in work.outputs] == ["one\ntwo\nthree\nfour\n", None]
 
 
+@pytest.mark.subprocess
 def test_refreshing_names_the_rules_that_are_broken(tmp_path):
     path = books.write(tmp_path, "01_hello", replace={"reading": "It is 2 words long."})
     with pytest.raises(
@@ -245,6 +250,7 @@ def test_refreshing_names_the_rules_that_are_broken(tmp_path):
         notebooks.refresh([path])
 
 
+@pytest.mark.subprocess
 def test_a_notebook_that_fails_is_not_refreshed(tmp_path):
     path = books.write(tmp_path, "01_hello", replace={"work": "1 / 0"})
     before = path.read_bytes()
@@ -277,6 +283,7 @@ for category in (UserWarning, RuntimeWarning, DeprecationWarning, FutureWarning,
 """
 
 
+@pytest.mark.subprocess
 def test_warnings_are_errors_but_for_what_libraries_say_about_themselves():
     done = subprocess.run([sys.executable, "-c", WARNS], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
@@ -288,12 +295,14 @@ def test_warnings_are_errors_but_for_what_libraries_say_about_themselves():
     ]
 
 
+@pytest.mark.subprocess
 def test_tables_show_three_decimals_and_no_negative_nothing():
     shows = "from crs_lib import notebooks\nnotebooks.begin()\nimport pandas as pd\nprint(pd.Series([-0.0004, -0.0006]))"
     done = subprocess.run([sys.executable, "-c", shows], capture_output=True, text=True, check=True)
     assert [line.split()[-1] for line in done.stdout.splitlines()[:2]] == ["0.000", "-0.001"]
 
 
+@pytest.mark.subprocess
 def test_nbval_finds_the_one_output_that_changed_in_a_refreshed_notebook(tmp_path):
     path = books.write(tmp_path, "01_hello")
     notebooks.refresh([path])

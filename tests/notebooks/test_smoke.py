@@ -16,6 +16,7 @@ OTHER = {
     "n_sessions": 4, "n_turns": 6, "seed": 11, "workers": 2, "top": 3, "sessions": 4, "n_boot": 200, "samples": 1,
     "judges": ["template"],
 }  # fmt: skip
+pytestmark = pytest.mark.subprocess
 FULL = {"31_metric_validity": {"seed": 3}}  # asserts orderings that four short sessions cannot show
 
 

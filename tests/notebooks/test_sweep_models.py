@@ -5,11 +5,11 @@ import json
 import pytest
 
 from crs_lib import judge as judging
-from crs_lib import notebooks, simulate
+from crs_lib import simulate
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.notebooks import sweeps
+from crs_lib.notebooks import runner, sweeps
 from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.ollama_server import OllamaServer
 
@@ -28,7 +28,7 @@ def started(tmp_path, monkeypatch):
     """What would run, in order, as (notebook, parameters)."""
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     runs = []
-    monkeypatch.setattr(notebooks, "run", lambda book, values: runs.append((book.stem, values)))
+    monkeypatch.setattr(runner, "run", lambda book, values: runs.append((book.stem, values)))
     return runs
 
 

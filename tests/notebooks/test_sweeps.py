@@ -7,7 +7,7 @@ import pytest
 from crs_lib import notebooks
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.notebooks import sweeps
+from crs_lib.notebooks import runner, sweeps
 from tests.helpers import books
 
 pytestmark = pytest.mark.slow
@@ -102,6 +102,7 @@ def test_an_unknown_sweep_gets_a_suggestion(here):
         sweeps.read("smok")
 
 
+@pytest.mark.subprocess
 def test_a_sweep_goes_on_after_a_failure_and_continues_where_it_stopped(here):
     bad = sweep(here, grid={"count": [13, 2], "scale": [0.5]})
     with pytest.raises(RunError, match="1 failed") as caught:
@@ -127,7 +128,7 @@ def _statuses(table):
 def test_a_notebook_that_changed_or_was_cut_off_is_run_again(here, monkeypatch):
     path = sweep(here, notebooks=["01_first"], parameters={}, grid={"count": [2]}, run="n{count}")
     runs = []
-    monkeypatch.setattr(notebooks, "run", lambda book, values: runs.append((book.stem, values)))
+    monkeypatch.setattr(runner, "run", lambda book, values: runs.append((book.stem, values)))
     assert _statuses(sweeps.run(path)) == {("n2", "01_first"): "done"}
     values = {"run": "n2", "count": 2}
     assert runs == [("01_first", values)]

@@ -44,8 +44,10 @@ def test_what_is_not_given_has_the_fields_default():
 
 
 def test_some_fields_with_defaults_of_their_own():
-    arguments = parsed([], "way", n_turns=3, source="here")
-    assert vars(arguments) == {"source": "here", "n_turns": 3, "way": "fast"}
+    arguments = parsed([], "way", n_turns=3, source="here", share=None)
+    assert vars(arguments) == {"source": "here", "n_turns": 3, "way": "fast", "share": None}
+    assert options.values(arguments, Job)["share"] is None
+    del arguments.share
     assert options.read(arguments, Job, final=True) == Job("here", 3, final=True)
 
 
