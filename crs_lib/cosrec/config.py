@@ -12,7 +12,7 @@ from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.cosrec import budget
-from crs_lib.cosrec.intents import MODELS
+from crs_lib.cosrec.intents import MODELS, ROUTER
 from crs_lib.cosrec.records import MAPPINGS
 from crs_lib.cosrec.rewriting import REWRITERS
 from crs_lib.llm import BACKENDS, LLMSettings, Retry
@@ -76,7 +76,7 @@ class RetrieveConfig(Config):
     fusion: Fusion = "stratum"
     k1: K1 = 1.2
     b: B = 0.75
-    router: Annotated[str, OneOf(MODELS), Field(description="model that routes turns to modules")] = "views"
+    router: Annotated[str, OneOf(MODELS), Field(description="model that routes turns to modules")] = ROUTER
     mapping: Annotated[
         str, OneOf(("", *MAPPINGS)), Field(description="whose keywords a user index adds; empty adds none")
     ] = "zero_is_generic"

@@ -56,9 +56,14 @@ def load(folder: Path, name: str) -> Partition:
     data contract: no JSON, no UTF-8, several keys in a line, an id twice or unknown, an intent type, rating
     or grade that is none, a text that is none, a turn that the conversation does not have.
     """
-    base = folder / name
     if name not in PARTITIONS:
         raise InputError(f"partition {name!r} is not known; use one of {', '.join(PARTITIONS)}")
+    return read_partition(folder / name)
+
+
+def read_partition(base: Path) -> Partition:
+    """The partition in a folder of any name; errors as those of :func:`load`."""
+    name = base.name
     if not (base / "conversations.jsonl").is_file():
         raise RunError(
             f"no {name}/conversations.jsonl in the corpus"

@@ -10,7 +10,7 @@ from crs_lib.cosrec import statistics
 from crs_lib.figures import NoDataError
 
 STUDY = "cosrec"
-_GRADES = {0: "not relevant", 1: "relevant", 2: "highly relevant"}
+_GRADES = {0: "not relevant", 1: "partially relevant", 2: "highly relevant"}
 
 
 def average_ratings(counts: pd.Series) -> pd.DataFrame:

@@ -4,6 +4,7 @@ Models learn from the crowd partition only and see nothing of the future of a co
 words, the system's turn before, how many turns there were. A turn may carry several intents or none.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,12 +13,15 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
+from crs_lib.core.tables import write_jsonl
+from crs_lib.cosrec.corpus import read_partition
 from crs_lib.cosrec.f1 import Floats, counts, f1, f1_table
 from crs_lib.cosrec.labels import curated_labels, majority_labels
 from crs_lib.cosrec.records import INTENTS, Partition
 
-_FOLDS = 5
-_GRID = np.round(np.arange(0.1, 0.9, 0.02), 2)
+FOLDS = 5
+ROUTER = "annotators"
+GRID = np.round(np.arange(0.1, 0.9, 0.02), 2)
 
 
 def turns(partition: Partition) -> pd.DataFrame:
@@ -41,32 +45,70 @@ class Training(NamedTuple):
     """What a model learns from: the turns, 0/1 labels (n, 3), and the annotators' views (n, 4).
 
     A view row is a distribution over the three intents and none: each annotator splits one vote among
-    the intents they gave.
+    the intents they gave. ``weighted`` is the same with votes weighted by how far an annotator agrees with
+    the others of the conversation, ``given`` (n, 3) the weighted part of the annotators who gave each intent.
     """
 
     turns: pd.DataFrame
     labels: NDArray[np.int64]
     views: Floats
+    weighted: Floats
+    given: Floats
 
     def take(self, rows: NDArray[np.intp]) -> "Training":
         """The training data of some rows."""
-        return Training(self.turns.iloc[rows], self.labels[rows], self.views[rows])
+        return Training(
+            self.turns.iloc[rows], self.labels[rows], self.views[rows], self.weighted[rows], self.given[rows]
+        )
 
 
 def training(crowd: Partition) -> Training:
     """Every user turn of the crowd partition; a turn without record is a turn in which all saw none."""
     frame = turns(crowd)
     labels = majority_labels(crowd)[list(INTENTS)].to_numpy(dtype=np.int64)
-    records = {(name, r.turn): r for name, found in crowd.annotations.items() for r in found}
-    views = np.zeros((len(frame), len(INTENTS) + 1))
-    for row, key in enumerate(zip(frame["conversation"], frame["turn"], strict=True)):
-        cells = records[key].cells if key in records else ((),)
-        for cell in cells:
-            kinds = {need.type for need in cell}
+    parts = [votes(crowd, name) for name in crowd.conversations]
+    return Training(
+        frame,
+        labels,
+        np.concatenate([part.mean(axis=1) for part in parts]),
+        np.concatenate([np.einsum("tac,a->tc", part, trust(part)) for part in parts]),
+        np.concatenate([np.einsum("tac,a->tc", (part[:, :, :-1] > 0), trust(part)) for part in parts]),
+    )
+
+
+def votes(crowd: Partition, name: str) -> Floats:
+    """(turns, annotators, 4): each annotator's vote, split among the intents they gave, or none.
+
+    A turn without record counts as none by all. A record with fewer annotators than other records of the
+    conversation repeats its first ones.
+    """
+    records = {record.turn: record for record in crowd.annotations.get(name, ())}
+    n = max([1, *(len(record.cells) for record in records.values())])
+    out = np.zeros((len(crowd.conversations[name].turns), n, len(INTENTS) + 1))
+    for turn in range(len(out)):
+        cells = records[turn].cells if turn in records and records[turn].cells else ((),)
+        for annotator in range(n):
+            kinds = {label.type for label in cells[annotator % len(cells)]}
             for kind in kinds:
-                views[row, INTENTS.index(kind)] += 1 / len(kinds) / len(cells)
-            views[row, -1] += (not kinds) / len(cells)
-    return Training(frame, labels, views)
+                out[turn, annotator, INTENTS.index(kind)] = 1 / len(kinds)
+            out[turn, annotator, -1] = not kinds
+    return out
+
+
+def trust(cast: Floats) -> Floats:
+    """Weights of a conversation's annotators, of sum 1: the square of how far the others agree with them.
+
+    Agreement is the mean share of a vote that the other annotators' weighted vote has in common with it;
+    three rounds from equal weights.
+    """
+    n = cast.shape[1]
+    weights = np.full(n, 1 / n)
+    for _ in range(3 if n > 1 else 0):
+        all_of = np.einsum("tac,a->tc", cast, weights)
+        others = (all_of[:, None] - weights[:, None] * cast) / np.maximum(1 - weights[:, None], 1e-9)
+        weights = np.maximum((cast * others).sum(axis=2).mean(axis=0), 0.02) ** 2
+        weights /= weights.sum()
+    return np.asarray(weights)
 
 
 class IntentModel(Protocol):
@@ -82,7 +124,7 @@ class IntentModel(Protocol):
         """(turns, 3) of 0 and 1."""
 
 
-MODELS: Registry[IntentModel] = Registry("intent model")
+MODELS: Registry[IntentModel] = Registry("intent model", room="crs_lib.cosrec")
 
 
 @MODELS.register("majority")
@@ -207,7 +249,7 @@ class Views(Tfidf):
         from sklearn.model_selection import GroupKFold
 
         groups = data.turns["conversation"].to_numpy()
-        folds = min(_FOLDS, len(set(groups.tolist())))
+        folds = min(FOLDS, len(set(groups.tolist())))
         if folds < 2:
             raise InputError("the intent model needs turns of at least two conversations to learn from")
         found = np.zeros(data.labels.shape)
@@ -215,8 +257,8 @@ class Views(Tfidf):
             inner = type(self)()
             inner._softmax(data.take(train))
             found[test] = inner.scores(data.turns.iloc[test])
-        found_counts = np.stack([counts(data.labels, (found > level).astype(np.int64)) for level in _GRID])
-        return np.array([_GRID[f1(found_counts[:, :, j].T).argmax()] for j in range(len(INTENTS))])
+        found_counts = np.stack([counts(data.labels, (found > level).astype(np.int64)) for level in GRID])
+        return np.array([GRID[f1(found_counts[:, :, j].T).argmax()] for j in range(len(INTENTS))])
 
     def scores(self, frame: pd.DataFrame) -> Floats:
         """Share of annotators expected to give each intent."""
@@ -242,3 +284,33 @@ def compare(
         tables.append(f1_table(frame["conversation"], truth, guess, seed).assign(model=name))
     found = pd.concat(tables, ignore_index=True)
     return found[["model", "intent", "f1", "low", "high", "n"]]
+
+
+def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int = 0) -> pd.DataFrame | None:
+    """Train on one partition's folder, predict another's, and write one line a user turn to ``out``.
+
+    A line holds conversation, turn, the predicted intents and the score of each intent. Returns the F1 table
+    where the tested partition has intents, else None. Raises InputError where the training partition has no
+    annotations.
+    """
+    known, asked = read_partition(train), read_partition(test)
+    if not known.annotations:
+        raise InputError(f"{train.name!r} has no intent_annotations.jsonl to learn from; train on crowd")
+    name, frame = model or ROUTER, turns(asked)
+    fitted = MODELS.create(name).fit(training(known))
+    scores, guess = fitted.scores(frame), fitted.predict(frame)
+    keys = zip(frame["conversation"], frame["turn"], strict=True)
+    rows = (
+        {
+            "conversation": talk,
+            "turn": int(turn),
+            "intents": [kind for kind, on in zip(INTENTS, said, strict=True) if on],
+            "probabilities": {k: round(float(s), 4) for k, s in zip(INTENTS, given, strict=True)},
+        }
+        for (talk, turn), said, given in zip(keys, guess.tolist(), scores, strict=True)
+    )
+    write_jsonl(out, rows)
+    if not asked.intents:
+        return None
+    truth = curated_labels(asked)[list(INTENTS)].to_numpy(dtype=np.int64)
+    return f1_table(frame["conversation"], truth, guess, seed).assign(model=name)

@@ -11,10 +11,11 @@ from crs_lib.core.registry import Registry
 from crs_lib.core.text import words
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.metrics.rewriting import SENTENCE, bleu
+from crs_lib.stats import cluster_bootstrap
 
 Rewriter = Callable[[Sequence[str]], str]
 REWRITERS: Registry[str] = Registry("rewriter")
-_FILLER = frozenset(
+FILLER = frozenset(
     words(
         "a an the i i'm im me my we you your it its it's this that these those is are was be been am do does "
         "did can could would should will have has had of to in on at for with and or but so if as by from "
@@ -33,7 +34,7 @@ def said_by_user(conversation: Conversation, turn: int) -> list[str]:
 
 def content_words(text: str) -> list[str]:
     """The folded words of a text that are no filler, in order."""
-    return [word for word in words(text) if word not in _FILLER]
+    return [word for word in words(text) if word not in FILLER]
 
 
 @REWRITERS.register("last turn")
@@ -85,41 +86,51 @@ def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
 
 
 class _Pair(NamedTuple):
+    conversation: str
     candidate: str
     canonical: str
     variants: tuple[str, ...]
 
 
-def score_rewrites(partition: Partition, rewrites: Mapping[str, Mapping[str, str]]) -> pd.DataFrame:
+def score_rewrites(
+    partition: Partition,
+    rewrites: Mapping[str, Mapping[str, str]],
+    *,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> pd.DataFrame:
     """ROUGE-1/2/L, chrF and BLEU in [0, 1] of rewrites by system; one row a system and kind of reference.
 
     ``canonical``: against the longest variant; ``any variant``: against the closest of all. An intent
-    without a rewrite counts as an empty one.
+    without a rewrite counts as an empty one. ``low`` and ``high`` are the 95 % interval of ROUGE-L over
+    conversations.
     """
     rows = []
     for name, found in rewrites.items():
-        pairs = [_Pair(found.get(i.id, ""), i.canonical, i.variants) for i in partition.all_intents()]
-        rows += _scored(name, pairs)
+        pairs = [
+            _Pair(i.id.rsplit("_", 2)[0], found.get(i.id, ""), i.canonical, i.variants)
+            for i in partition.all_intents()
+        ]
+        rows += _scored(name, pairs, resamples, seed)
     return pd.DataFrame(rows)
 
 
-def human_rewrites(partition: Partition) -> pd.DataFrame:
+def human_rewrites(partition: Partition, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
     """What people reach: every variant that is not the canonical one, held against the others.
 
     Against the canonical variant, and against all variants but itself; intents with one variant only,
-    and exact copies of the canonical one, are left out.
+    and exact copies of the canonical one, are left out. Columns as those of :func:`score_rewrites`.
     """
-    pairs, others = [], []
+    pairs = []
     for intent in partition.all_intents():
         for i, variant in enumerate(intent.variants):
             rest = (*intent.variants[:i], *intent.variants[i + 1 :])
             if rest and variant != intent.canonical:
-                pairs.append(_Pair(variant, intent.canonical, rest))
-                others.append(intent)
-    return pd.DataFrame(_scored("one annotator", pairs))
+                pairs.append(_Pair(intent.id.rsplit("_", 2)[0], variant, intent.canonical, rest))
+    return pd.DataFrame(_scored("one annotator", pairs, resamples, seed))
 
 
-def _scored(name: str, pairs: Sequence[_Pair]) -> list[dict[str, Any]]:
+def _scored(name: str, pairs: Sequence[_Pair], resamples: int, seed: int) -> list[dict[str, Any]]:
     rows = []
     for kind in ("canonical", "any variant"):
         allowed = [[p.canonical] if kind == "canonical" else list(p.variants) for p in pairs]
@@ -127,6 +138,17 @@ def _scored(name: str, pairs: Sequence[_Pair]) -> list[dict[str, Any]]:
         for measure, function in SENTENCE.items():
             each = [function(p.candidate, references) for p, references in zip(pairs, allowed, strict=True)]
             row[measure] = float(np.mean(each)) if each else float("nan")
+            if measure == "rougeL" and each:
+                row |= _interval(pairs, each, resamples, seed)
         row["BLEU"] = bleu([p.candidate for p in pairs], allowed) if pairs else float("nan")
         rows.append(row | {"n": len(pairs)})
     return rows
+
+
+def _interval(pairs: Sequence[_Pair], each: Sequence[float], resamples: int, seed: int) -> dict[str, float]:
+    """``low`` and ``high`` of a mean over pairs, conversations drawn."""
+    frame = pd.DataFrame({"system": "one", "conversation": [p.conversation for p in pairs], "score": each})
+    found = cluster_bootstrap(
+        frame, scenario="conversation", value="score", resamples=resamples, seed=seed
+    ).iloc[0]
+    return {"low": float(found["low"]), "high": float(found["high"])}

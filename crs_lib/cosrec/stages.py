@@ -13,6 +13,7 @@ from crs_lib.cosrec import (
     agreement,
     corpus,
     evaluate,
+    extractor,
     intents,
     linking,
     quality,
@@ -129,6 +130,7 @@ class People(NamedTuple):
     quality_agreement: pd.DataFrame
     rewriting: pd.DataFrame
     signals: pd.DataFrame
+    predicted: pd.DataFrame
     noise: pd.DataFrame
 
 
@@ -140,15 +142,17 @@ def people(config: CosrecEvaluateConfig) -> People:
         raise RunError("the corpus lacks intent annotations; these tables need crowd and curated intents")
     rated = {name: partition for name, partition in found.items() if partition.ratings}
     options = {"resamples": config.resamples, "seed": config.seed}
-    heuristics = rewriting.score_rewrites(curated, rewriting.heuristic_rewrites(curated))
+    made = rewriting.heuristic_rewrites(curated) | {"extractor": extractor.rewrites(crowd, curated)}
+    scored = rewriting.score_rewrites(curated, made, **options)
     table = quality.signal_table(rated)
     result = People(
         intents.compare(crowd, curated, seed=config.seed),
         agreement.human_ceiling(crowd, seed=config.seed),
         agreement.intent_agreement(crowd, **options),
         agreement.quality_agreement(rated, **options),
-        pd.concat([heuristics, rewriting.human_rewrites(curated)], ignore_index=True),
+        pd.concat([scored, rewriting.human_rewrites(curated, **options)], ignore_index=True),
         quality.signal_correlations(table, **options),
+        quality.predicted_quality(crowd, curated, **options),
         quality.noise_ceiling(rated, **options),
     )
     with runs.stage(STUDY, config.run, "people", asdict(config), fixed=False) as work:

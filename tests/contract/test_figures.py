@@ -154,7 +154,7 @@ def sensitivity(systems):
 
 
 ASPECTS = ("fluency", "informativeness", "logicality", "coherence")
-GRADES = ("not relevant", "relevant", "highly relevant")
+GRADES = ("not relevant", "partially relevant", "highly relevant")
 SCORE = {
     "measure": "nDCG@10",
     "mean": 0.5,

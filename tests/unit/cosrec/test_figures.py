@@ -40,7 +40,7 @@ def test_the_files_give_what_the_corpus_gives():
     judged = figure_tables.read("a", "judgments")
     per_intent = statistics.judgments_per_intent(found["curated"])
     assert judged.groupby("grade")["intents"].sum().to_dict() == dict.fromkeys(
-        ("not relevant", "relevant", "highly relevant"), len(per_intent)
+        ("not relevant", "partially relevant", "highly relevant"), len(per_intent)
     )
     assert set(judged["n_intents"]) == {len(per_intent)}
 

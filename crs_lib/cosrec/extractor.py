@@ -1,0 +1,237 @@
+"""Stand-alone queries copied from the conversation: the words that belong into one, learned on crowd.
+
+Every word of the user's turns and of the system's line before is a candidate; boosted trees say how likely an
+annotator copies it. Words above a threshold are put in an order that is chosen on the same data.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import words
+from crs_lib.cosrec.f1 import Floats
+from crs_lib.cosrec.labels import shares
+from crs_lib.cosrec.records import INTENTS, Conversation, Partition
+from crs_lib.cosrec.rewriting import FILLER
+from crs_lib.metrics.rewriting import rouge_l
+
+_PLACES = ("last", "system", "opening", "other", "older")  # where a word stands, the order of preference
+_LEVELS = np.round(np.arange(0.2, 0.62, 0.04), 2)
+_ORDERS = (
+    ("last", "other", "opening", "older", "system"),
+    ("opening", "older", "other", "system", "last"),
+    ("last", "system", "other", "opening", "older"),
+    ("system", "older", "opening", "other", "last"),
+)
+
+
+class Task(NamedTuple):
+    """One query to write: the conversation, the user turn, the intent's type, and the reference or ""."""
+
+    conversation: Conversation
+    turn: int
+    intent: str
+    reference: str
+
+
+class _Word(NamedTuple):
+    """A word where it stands: folded, place, utterance, position, form, and the words of its utterance."""
+
+    word: str
+    place: str
+    utterance: int
+    position: int
+    capital: bool
+    question: bool
+    length: int
+
+
+def crowd_tasks(crowd: Partition) -> list[Task]:
+    """A task for each turn and intent that at least two annotators and a quarter of them gave.
+
+    The reference is the longest of their queries, as the canonical query of a curated intent is.
+    """
+    found = []
+    for name, records in crowd.annotations.items():
+        for record in records:
+            part = shares(record)
+            for intent in INTENTS:
+                queries = [q.query for cell in record.cells for q in cell if q.type == intent]
+                if len(queries) >= 2 and part[intent] >= 0.25:
+                    reference = max(queries, key=len)
+                    found.append(Task(crowd.conversations[name], record.turn, intent, reference))
+    return found
+
+
+def curated_tasks(curated: Partition) -> dict[str, Task]:
+    """The task of each curated intent, by its id."""
+    return {
+        intent.id: Task(
+            curated.conversations[intent.id.rsplit("_", 2)[0]], intent.turn, intent.type, intent.canonical
+        )
+        for intent in curated.all_intents()
+    }
+
+
+def candidates(task: Task) -> list[_Word]:
+    """The words that a query may copy: all of the user's so far, the system's line before, older names."""
+    talk, turns = task.conversation, task.conversation.turns
+    end = turns[task.turn]
+    out: list[_Word] = []
+    for number in range(end + 1):
+        said = talk.utterances[number]
+        if said.speaker == "U":
+            place = "last" if number == end else "opening" if number == turns[0] else "other"
+        else:
+            place = "system" if number == end - 1 else "older"
+        out += _words(said.text, place, number)
+    return [word for word in out if word.place != "older" or word.capital]
+
+
+def _words(text: str, place: str, number: int) -> Iterable[_Word]:
+    sentence_start, found = True, []
+    pieces = text.split()
+    question = "?" in text
+    for piece in pieces:
+        capital = not sentence_start and (piece[:1].isupper() or any(c.isdigit() for c in piece))
+        for word in words(piece):
+            found.append((word, capital))
+        sentence_start = piece[-1:] in ".!?"
+    return [_Word(w, place, number, i, c, question, len(found)) for i, (w, c) in enumerate(found)]
+
+
+class Extractor:
+    """Copies the words of a stand-alone query from the conversation; learns from the crowd partition."""
+
+    def fit(self, tasks: Sequence[Task]) -> "Extractor":
+        """Learn word habits, trees, threshold and order; InputError for fewer than two conversations."""
+        from sklearn.model_selection import GroupKFold
+
+        groups = np.array([task.conversation.id for task in tasks])
+        folds = min(3, len(set(groups.tolist())))
+        if folds < 2:
+            raise InputError("the extractor needs queries of at least two conversations to learn from")
+        held: list[tuple[Task, list[_Word], Floats]] = []
+        for train, test in GroupKFold(folds).split(groups, groups=groups):
+            inner = Extractor()
+            inner._learn([tasks[i] for i in train])
+            held += [(tasks[i], *inner.likelihoods(tasks[i])) for i in test]
+        self._learn(tasks)
+        self.choice = {intent: _best(intent, held) for intent in INTENTS}
+        return self
+
+    def _learn(self, tasks: Sequence[Task]) -> None:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        said, copied = Counter[str](), Counter[str]()
+        texts = [(task, candidates(task)) for task in tasks]
+        for task, found in texts:
+            wanted = set(words(task.reference))
+            here = {word.word for word in found}
+            said.update(here)
+            copied.update(here & wanted)
+        self._said, self._copied = said, copied
+        rows = [self._features(task, found) for task, found in texts]
+        labels = [_copied(found, task.reference) for task, found in texts]
+        self._trees = HistGradientBoostingClassifier(
+            max_iter=120, learning_rate=0.1, max_leaf_nodes=24, min_samples_leaf=40, random_state=0,
+            early_stopping=False,
+        )  # fmt: skip
+        self._trees.fit(np.concatenate(rows), np.concatenate(labels))
+
+    def likelihoods(self, task: Task) -> tuple[list[_Word], Floats]:
+        """The candidates of a task and how likely each is copied, in [0, 1]."""
+        found = candidates(task)
+        if not found:
+            return [], np.zeros(0)
+        return found, np.asarray(self._trees.predict_proba(self._features(task, found))[:, 1])
+
+    def rewrite(self, task: Task) -> str:
+        """The query of a task; the user's turn as it is where no word is likely enough."""
+        level, order = self.choice[task.intent]
+        found, likely = self.likelihoods(task)
+        return (
+            written(found, likely, level, order)
+            or task.conversation.utterances[task.conversation.turns[task.turn]].text
+        )
+
+    def _habit(self, word: str) -> tuple[float, float]:
+        """How often a word is copied where it stands, smoothed, and how common it is."""
+        n = self._said[word]
+        return (self._copied[word] + 1.0) / (n + 4.0), float(np.log1p(n))
+
+    def _features(self, task: Task, found: Sequence[_Word]) -> Floats:
+        """(words, 28): the word's habit and its neighbours', where and how it stands, the intent."""
+        times = Counter(word.word for word in found)
+        last = {word.word for word in found if word.place == "last"}
+        opening = {word.word for word in found if word.place == "opening"}
+        system = {word.word for word in found if word.place == "system"}
+        habits = [self._habit(word.word) for word in found]
+        intent = [float(task.intent == name) for name in INTENTS]
+        end = found[-1].utterance if found else 0
+        rows = []
+        for i, one in enumerate(found):
+            row = [*habits[i], float(one.word in FILLER), float(len(one.word)), float(one.capital)]
+            for step in (-2, -1, 1, 2):
+                j = i + step
+                near = 0 <= j < len(found) and found[j].utterance == one.utterance
+                row += [habits[j][0] if near else -1.0, float(near and found[j].capital)]
+            row += [float(one.place == place) for place in _PLACES]
+            row += [float(end - one.utterance), one.position / max(1, one.length), float(one.length)]
+            row += [float(times[one.word]), float(one.word in last), float(one.word in opening)]
+            row += [float(one.word in system), float(one.question), float(task.turn), *intent]
+            rows.append(row)
+        return np.asarray(rows)
+
+
+def _copied(found: Sequence[_Word], reference: str) -> NDArray[np.int64]:
+    """1 for a word of the reference; a filler word only beside another word that the reference has there."""
+    text = words(reference)
+    wanted, pairs = set(text), set(pairwise(text))
+    out = np.zeros(len(found), dtype=np.int64)
+    for i, one in enumerate(found):
+        if one.word not in wanted:
+            continue
+        before = found[i - 1].word if i and found[i - 1].utterance == one.utterance else ""
+        after = found[i + 1].word if i + 1 < len(found) and found[i + 1].utterance == one.utterance else ""
+        out[i] = one.word not in FILLER or (before, one.word) in pairs or (one.word, after) in pairs
+    return out
+
+
+def written(found: Sequence[_Word], likely: Floats, level: float, order: Sequence[str]) -> str:
+    """The words above a level, each once, place by place in an order, as they stand within a place."""
+    rank = {place: i for i, place in enumerate(order)}
+    chosen = [i for i in range(len(found)) if likely[i] > level]
+    chosen.sort(key=lambda i: (rank[found[i].place], found[i].utterance, found[i].position))
+    best: dict[str, int] = {}
+    for i in chosen:  # of a word that stands in several places the likeliest one
+        word = found[i].word
+        if word not in best or likely[i] > likely[best[word]]:
+            best[word] = i
+    kept = set(best.values())
+    return " ".join(found[i].word for i in chosen if i in kept)
+
+
+def _best(intent: str, held: Sequence[tuple[Task, list[_Word], Floats]]) -> tuple[float, tuple[str, ...]]:
+    """Level and order with the best ROUGE-L on tasks that were held out; the first of equals."""
+    mine = [row for row in held if row[0].intent == intent] or list(held)
+
+    def score(level: float, order: Sequence[str]) -> float:
+        texts = [(written(found, likely, level, order), task.reference) for task, found, likely in mine]
+        return float(np.mean([rouge_l(text, [reference]) if text else 0.0 for text, reference in texts]))
+
+    options = [(score(float(level), order), -i, float(level), order)
+               for i, (level, order) in enumerate((v, o) for o in _ORDERS for v in _LEVELS)]  # fmt: skip
+    _, _, level, order = max(options, key=lambda option: option[:2])
+    return level, order
+
+
+def rewrites(crowd: Partition, curated: Partition) -> dict[str, str]:
+    """Rewrites by intent id for every curated intent, learned from the crowd partition alone."""
+    model: Any = Extractor().fit(crowd_tasks(crowd))
+    return {name: model.rewrite(task) for name, task in curated_tasks(curated).items()}

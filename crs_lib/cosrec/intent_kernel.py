@@ -1,0 +1,235 @@
+"""The router: kernel regression on what annotators saw, then a look at the turns before.
+
+It learns shares and not labels: for each turn, how much of the annotators' weighted vote goes to each intent
+and to none. An annotator's weight is how far the others of the same conversation agree with them.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crs_lib.core.errors import InputError
+from crs_lib.cosrec.f1 import Floats, counts, f1
+from crs_lib.cosrec.intents import FOLDS, GRID, MODELS, Training, position_features
+from crs_lib.cosrec.records import INTENTS
+from crs_lib.retrieval import dense, minilm, onnx
+
+_RIDGE = 3.0
+_CUES = (  # what shoppers say when they ask for advice, knowledge, details, more, or nothing
+    r"\brecommend|suggest", r"\b(?:looking for|need|want)\b",
+    r"^(?:what|how|why|can|do|is|are|does|could|which)", r"\bhow\b", r"\bwhat\b.*\b(?:are|is)\b",
+    r"\b(?:does it|is it|do they|are they|its)\b", r"\b(?:this one|that one|these|those)\b",
+    r"\b(?:tell me|explain|difference|benefit)", r"\bany\b",
+    r"\b(?:other|else|alternative|more options|similar)\b", r"\b(?:thanks|thank you|great|perfect|sounds)\b",
+    r"\b(?:specific|brand|model)\b", r"\b(?:price|cost|afford|budget|cheap)\b",
+)  # fmt: skip
+_SYSTEM_CUES = (r"(?i)recommend|suggest", r"(?i)would you like", r"\$|price", r"[A-Z][a-z]+ [A-Z]")
+
+
+def cue_features(frame: pd.DataFrame) -> Floats:
+    """(turns, 17) of 0 and 1: which cues stand in the turn and in the system's line before it."""
+    said = frame["user"].str.lower()
+    columns = [said.str.contains(cue, regex=True) for cue in _CUES]
+    columns += [frame["system"].str.contains(cue, regex=True) for cue in _SYSTEM_CUES]
+    return np.stack([column.to_numpy(dtype=float) for column in columns], axis=1)
+
+
+def encoders() -> list[str]:
+    """The sentence encoders that can run here: MiniLM, gte-small, both or none."""
+    found = ["minilm"] if minilm.installed() or onnx.available("minilm-onnx") else []
+    return found + (["gte-small"] if onnx.available("gte-small") else [])
+
+
+class _Scaled:
+    """Standard scores of columns, learned from the training rows."""
+
+    def __init__(self, make: Callable[[pd.DataFrame], Floats]) -> None:
+        self._make = make
+
+    def fit(self, frame: pd.DataFrame) -> Floats:
+        rows = self._make(frame)
+        self._mean, self._spread = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-9)
+        return self.of(frame)
+
+    def of(self, frame: pd.DataFrame) -> Floats:
+        out: Floats = (self._make(frame) - self._mean) / self._spread
+        return out
+
+
+def _nearness(a: Floats, b: Floats) -> Floats:
+    """exp(-d² / 2) with the mean squared distance of the columns."""
+    far = (a * a).sum(axis=1)[:, None] + (b * b).sum(axis=1)[None] - 2 * a @ b.T
+    out: Floats = np.exp(-0.5 * np.maximum(far, 0) / a.shape[1])
+    return out
+
+
+class _Kernel:
+    """How alike two turns are: words and characters, sentence vectors, position, cues; a weighted sum."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+
+    def fit(self, frame: pd.DataFrame) -> Floats:
+        """Learn vocabulary and scales from the training turns; the kernel among them."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float64}
+        self._words = [
+            ("user", 1.0, TfidfVectorizer(ngram_range=(1, 2), min_df=2, **shared)),
+            ("system", 0.25, TfidfVectorizer(ngram_range=(1, 2), min_df=2, **shared)),
+            ("user", 0.5, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), min_df=3, **shared)),
+        ]
+        self._known_words = [model.fit_transform(frame[column]) for column, _, model in self._words]
+        self._scaled = [(0.5, _Scaled(position_features)), (0.3, _Scaled(cue_features))]
+        self._known_scaled = [scaled.fit(frame) for _, scaled in self._scaled]
+        self._vectors = [(name, column) for name in self._names for column in ("user", "system")]
+        self._centres = [_sentences(*which, frame).mean(axis=0) for which in self._vectors]
+        self._known_vectors = [self._vector(i, frame) for i in range(len(self._vectors))]
+        return self.to_known(frame)
+
+    def to_known(self, frame: pd.DataFrame) -> Floats:
+        """(turns, training turns): the kernel with what was learned from."""
+        total = np.zeros((len(frame), self._known_words[0].shape[0]))
+        for (column, weight, model), known in zip(self._words, self._known_words, strict=True):
+            total += weight * (model.transform(frame[column]) @ known.T).toarray()
+        for (weight, scaled), rows in zip(self._scaled, self._known_scaled, strict=True):
+            total += weight * _nearness(scaled.of(frame), rows)
+        for i, ((_, column), rows) in enumerate(zip(self._vectors, self._known_vectors, strict=True)):
+            total += (0.5 if column == "user" else 0.15) * self._vector(i, frame) @ rows.T
+        return total
+
+    def _vector(self, i: int, frame: pd.DataFrame) -> Floats:
+        centred = _sentences(*self._vectors[i], frame) - self._centres[i]
+        out: Floats = centred / np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-9)
+        return out
+
+
+def _sentences(name: str, column: str, frame: pd.DataFrame) -> Floats:
+    made = dense.cached(name, list(frame[column]), lambda: dense.ENCODERS.create(name)).sentences
+    return np.asarray(made, dtype=np.float64)
+
+
+class _Ridge:
+    """Kernel ridge regression of the vote's shares."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._kernel = _Kernel(names)
+
+    def fit(self, frame: pd.DataFrame, shares: Floats) -> "_Ridge":
+        from scipy.linalg import cho_factor, cho_solve
+
+        self._mean = shares.mean(axis=0)
+        known = self._kernel.fit(frame)
+        known[np.diag_indices_from(known)] += _RIDGE
+        factor = cho_factor(known, overwrite_a=True, check_finite=False)
+        self._weights = cho_solve(factor, shares - self._mean, check_finite=False)
+        return self
+
+    def shares(self, frame: pd.DataFrame) -> Floats:
+        out: Floats = self._kernel.to_known(frame) @ self._weights + self._mean
+        return out
+
+
+def sequence_features(frame: pd.DataFrame, shares: Floats) -> Floats:
+    """Shares of the turn, of the two turns before, the highest so far, position and cues; nothing later."""
+    before, earlier, highest = (np.zeros_like(shares) for _ in range(3))
+    names, turns = frame["conversation"].to_numpy(), frame["turn"].to_numpy()
+    for i in range(1, len(frame)):
+        if names[i] == names[i - 1] and turns[i] == turns[i - 1] + 1:
+            before[i], earlier[i] = shares[i - 1], before[i - 1]
+            highest[i] = np.maximum(highest[i - 1], shares[i - 1])
+    return np.hstack([shares, before, earlier, highest, position_features(frame), cue_features(frame)])
+
+
+def agreed(shares: Floats, given: Floats) -> NDArray[np.int64]:
+    """The label that a turn's annotators would settle on: the largest share, and every intent of a majority.
+
+    ``shares`` (turns, 4) are weighted votes, ``given`` (turns, 3) the weighted part who gave each intent.
+    """
+    out = (given > 0.5).astype(np.int64)
+    best = shares.argmax(axis=1)
+    chosen = np.flatnonzero(best < len(INTENTS))
+    out[chosen, best[chosen]] = 1
+    return out
+
+
+@MODELS.register("annotators")
+class Annotators:
+    """Regression on annotators' weighted votes, with sentence vectors, cues and the turns before.
+
+    Kernel ridge over words, sentence vectors (of the encoders installed), position and cues; boosted
+    trees correct it with the shares of earlier turns; the mean of both is the score. Thresholds have
+    the best F1 on out-of-fold scores of the training conversations, against the label they would settle on.
+    """
+
+    def __init__(self, names: Sequence[str] | None = None) -> None:
+        """``names`` of sentence encoders; None takes those that can run here."""
+        self._names = encoders() if names is None else list(names)
+
+    def fit(self, data: Training) -> "Annotators":
+        """Learn both stages and, from grouped folds, the thresholds; InputError for one conversation alone."""
+        groups = data.turns["conversation"].to_numpy()
+        first = _out_of_fold(groups, lambda rows: _first(self._names, data, rows))
+        ready = sequence_features(data.turns, first)
+        second = _out_of_fold(groups, lambda rows: _second(ready, data, rows))
+        truth = agreed(data.weighted, data.given)
+        found = _scores(first, second)
+        levels = np.stack([counts(truth, (found > level).astype(np.int64)) for level in GRID])
+        self.thresholds = np.array([GRID[f1(levels[:, :, j].T).argmax()] for j in range(len(INTENTS))])
+        self._first = _Ridge(self._names).fit(data.turns, data.weighted)
+        self._trees = _trees(ready, data.weighted)
+        return self
+
+    def scores(self, frame: pd.DataFrame) -> Floats:
+        """Share of the vote expected for each intent, cut to [0, 1]."""
+        first = self._first.shares(frame)
+        ready = sequence_features(frame, first)
+        return _scores(first, np.stack([tree.predict(ready) for tree in self._trees], axis=1))
+
+    def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
+        """1 where the score exceeds the intent's threshold."""
+        return (self.scores(frame) > self.thresholds).astype(np.int64)
+
+
+def _scores(first: Floats, second: Floats) -> Floats:
+    out: Floats = np.clip((first + second)[:, : len(INTENTS)] / 2, 0.0, 1.0)
+    return out
+
+
+def _out_of_fold(
+    groups: NDArray[Any], learn: Callable[[NDArray[np.intp]], Callable[[NDArray[np.intp]], Floats]]
+) -> Floats:
+    """Predictions of every row by a model that has not seen its conversation."""
+    from sklearn.model_selection import GroupKFold
+
+    folds = min(FOLDS, len(set(groups.tolist())))
+    if folds < 2:
+        raise InputError("the intent model needs turns of at least two conversations to learn from")
+    out = np.zeros((len(groups), len(INTENTS) + 1))
+    for train, test in GroupKFold(folds).split(groups, groups=groups):
+        out[test] = learn(train)(test)
+    return out
+
+
+def _first(
+    names: Sequence[str], data: Training, rows: NDArray[np.intp]
+) -> Callable[[NDArray[np.intp]], Floats]:
+    model = _Ridge(names).fit(data.turns.iloc[rows], data.weighted[rows])
+    return lambda test: model.shares(data.turns.iloc[test])
+
+
+def _second(ready: Floats, data: Training, rows: NDArray[np.intp]) -> Callable[[NDArray[np.intp]], Floats]:
+    trees = _trees(ready[rows], data.weighted[rows])
+    return lambda test: np.stack([tree.predict(ready[test]) for tree in trees], axis=1)
+
+
+def _trees(rows: Floats, shares: Floats) -> list[Any]:
+    """One boosted regression a share, small and seeded."""
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    settings: dict[str, Any] = {"n_estimators": 120, "learning_rate": 0.05, "max_depth": 3, "subsample": 0.7}
+    settings |= {"max_features": 0.5, "min_samples_leaf": 20, "random_state": 0}
+    return [GradientBoostingRegressor(**settings).fit(rows, column) for column in shares.T]

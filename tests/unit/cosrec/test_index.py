@@ -1,0 +1,96 @@
+"""The index on disk: the same hits as in memory, read lazily, whole or not at all."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crs_lib.__main__ import main
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.cosrec import corpus, index
+from crs_lib.cosrec.config import GenerateConfig
+from crs_lib.cosrec.writing import Writer
+
+SAMPLE = corpus.locate("sample")
+FILES = {name: SAMPLE / f"{name}.jsonl.gz" for name in ("products", "passages")}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the first products and passages of the sample."""
+    place = tmp_path_factory.mktemp("index")
+    for name, path in FILES.items():
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            (place / f"{name}.jsonl").write_text("".join(next(file) for _ in range(120)), encoding="utf-8")
+    given = {name: str(place / f"{name}.jsonl") for name in FILES}
+    out = place / "made"
+    assert (
+        main(
+            [
+                "cosrec-index",
+                "--products",
+                given["products"],
+                "--passages",
+                given["passages"],
+                "--out",
+                str(out),
+            ]
+        )
+        == 0
+    )
+    return place
+
+
+def test_the_same_products_hits_and_reviews_as_in_memory(folder: Path) -> None:
+    here, there = index.StockInMemory(folder), index.StockOnDisk(folder / "made")
+    assert list(there.products) == list(here.products)
+    assert dict(there.passages) == here.passages
+    query = next(iter(here.products.values())).text()
+    for specs in (["bm25"], ["dense:hashing"], ["bm25", "dense:hashing"]):
+        assert there.product_search(specs, "rrf").search(query, 7) == here.product_search(
+            specs, "rrf"
+        ).search(query, 7)
+        assert there.passage_search(specs, "rrf").search("clean it", 7) == here.passage_search(
+            specs, "rrf"
+        ).search("clean it", 7)
+    assert there.title_search().search(query, 3) == here.title_search().search(query, 3)
+    users = {review["user"] for product in here.products.values() for review in product.reviews}
+    assert len(users) > 50
+    assert all(there.reviews_of(user) == here.reviews_of(user) != [] for user in users)
+    assert there.reviews_of("nobody") == []
+
+
+def test_a_writer_makes_the_same_record_from_either(folder: Path) -> None:
+    plain = Writer(GenerateConfig(conversations=2), str(folder)).record(1)
+    assert Writer(GenerateConfig(conversations=2, index=str(folder / "made")), "").record(1) == plain
+    assert index.digests(folder, str(folder / "made")) == index.digests(folder)
+
+
+def test_what_the_index_does_not_hold_is_refused(folder: Path) -> None:
+    stock = index.StockOnDisk(folder / "made")
+    with pytest.raises(InputError, match=r"holds bm25 and dense:hashing, not 'dense:minilm'"):
+        stock.product_search(["dense:minilm"], "rrf")
+    with pytest.raises(InputError, match=r"made with k1=1.2, b=0.75; asked for k1=0.9"):
+        index.opened(folder, str(folder / "made"), k1=0.9)
+    with pytest.raises(RunError, match="no index"):
+        index.StockOnDisk(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"parent_asin": "BS00000001"}, "there twice"),
+        ({"parent_asin": "a b"}, "holds blanks"),
+        ({"price": "x"}, "line 2"),
+    ],
+)
+def test_a_broken_line_leaves_nothing_behind(tmp_path: Path, change: dict[str, Any], what: str) -> None:
+    with gzip.open(FILES["products"], "rt", encoding="utf-8") as file:
+        first, second = json.loads(next(file)), json.loads(next(file))
+    rows = [json.dumps(first), json.dumps(second | change)]
+    (tmp_path / "products.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    with pytest.raises(InputError, match=what):
+        index.write_index(tmp_path / "products.jsonl", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["products.jsonl"]

@@ -1,0 +1,104 @@
+"""Models learned on crowd: the router, the extractor of queries, the prediction of quality, their command."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crs_lib.__main__ import main
+from crs_lib.core.errors import InputError
+from crs_lib.cosrec import corpus, extractor, intent_kernel, intents, quality
+from tests.helpers.cosrec_data import CROWD, CURATED
+
+SAMPLE = corpus.locate("sample")
+KNOWN, ASKED = corpus.load(SAMPLE, "crowd"), corpus.load(SAMPLE, "curated")
+
+
+def test_an_annotator_who_disagrees_with_all_others_counts_less() -> None:
+    agree, alone = [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]
+    weights = intents.trust(np.array([[agree, agree, agree, alone]] * 5))
+    assert weights.sum() == pytest.approx(1)
+    assert weights[3] < 0.01 < weights[0] == pytest.approx(weights[1])
+    assert intents.trust(np.array([[agree]])).tolist() == [1.0]
+
+
+def test_the_agreed_label_is_the_largest_share_and_every_majority() -> None:
+    shares = np.array([[0.4, 0.3, 0.0, 0.3], [0.1, 0.2, 0.1, 0.6], [0.5, 0.5, 0.0, 0.0]])
+    given = np.array([[0.4, 0.3, 0.0], [0.1, 0.2, 0.1], [1.0, 1.0, 0.0]])
+    assert intent_kernel.agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+
+
+def test_the_turns_before_are_seen_and_none_after() -> None:
+    frame = intents.turns(CROWD)
+    shares = np.arange(len(frame) * 4, dtype=float).reshape(-1, 4)
+    rows = intent_kernel.sequence_features(frame, shares)
+    assert rows[0, 4:8].tolist() == [0.0] * 4  # the first turn of a conversation
+    assert rows[1, 4:8].tolist() == shares[0].tolist()
+    assert rows[2, 8:12].tolist() == shares[0].tolist()
+    assert rows[3, 4:16].tolist() == [0.0] * 12  # the next conversation begins
+
+
+def test_the_command_writes_a_line_a_turn_and_learns_something(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "predictions.jsonl"
+    folders = ["--train", str(SAMPLE / "crowd"), "--test", str(SAMPLE / "curated")]
+    assert main(["cosrec-intents", *folders, "--out", str(out), "--model", "tfidf"]) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(rows) == sum(len(talk.turns) for talk in ASKED.conversations.values())
+    assert all(0 <= share <= 1 for row in rows for share in row["probabilities"].values())
+    assert set(rows[0]) == {"conversation", "turn", "intents", "probabilities"}
+    assert "micro" in capsys.readouterr().out
+    assert main(["cosrec-intents", "--train", str(SAMPLE / "curated"), *folders[2:], "--out", str(out)]) == 2
+
+
+def test_the_router_beats_position_on_the_sample() -> None:
+    data, frame = intents.training(KNOWN), intents.turns(ASKED)
+    model = intent_kernel.Annotators(names=()).fit(data)
+    truth = intents.curated_labels(ASKED)[list(intents.INTENTS)].to_numpy()
+    right = (model.predict(frame) == truth).mean()
+    position = intents.MODELS.create("position").fit(data)
+    assert right > (position.predict(frame) == truth).mean()
+    alone = frame[frame["conversation"] == "Sample-Curated_7"]
+    assert np.allclose(
+        model.scores(alone), model.scores(frame)[(frame["conversation"] == "Sample-Curated_7").to_numpy()]
+    )
+    with pytest.raises(InputError, match="at least two conversations"):
+        intent_kernel.Annotators(names=()).fit(data.take(np.arange(3)))
+
+
+def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
+    tasks = extractor.crowd_tasks(KNOWN)
+    model = extractor.Extractor().fit(tasks)
+    asked = list(extractor.curated_tasks(ASKED).values())
+    for task in asked[:40]:
+        said = {word.word for word in extractor.candidates(task)}
+        assert set(extractor.words(model.rewrite(task))) <= said
+    first = [extractor.rouge_l(model.rewrite(task), [task.reference]) for task in asked]
+    last = [
+        extractor.rouge_l(
+            task.conversation.utterances[task.conversation.turns[task.turn]].text, [task.reference]
+        )
+        for task in asked
+    ]
+    assert np.mean(first) > np.mean(last) + 0.1
+    with pytest.raises(InputError, match="at least two conversations"):
+        extractor.Extractor().fit(tasks[:1])
+
+
+def test_candidates_do_not_look_ahead() -> None:
+    talk = CURATED.conversations["C_1"]
+    task = extractor.Task(talk, 1, "search", "")
+    assert [
+        word.word for word in extractor.candidates(task)
+    ] == "i need a light tent for two what does waterproof mean".split()
+
+
+def test_quality_is_predicted_from_signals_alone() -> None:
+    found = quality.predicted_quality(KNOWN, ASKED, resamples=50).set_index(["partition", "predictor"])
+    assert set(found.index.get_level_values(0)) == {"crowd", "curated", "both"}
+    assert found.loc[("curated", "model"), "correlation"] > 0.3  # the sample's raters see the dull lines
+    with pytest.raises(InputError, match="at least two rated"):
+        quality.QualityModel().fit(replace(KNOWN, ratings={}))
