@@ -1,3 +1,4 @@
+# ruff: noqa: E501
 """cosrec-index at scale: peak memory and time of building, time to open, time of a query.
 
     python benchmarks/bench_cosrec_index.py [--products 1000000] [--folder FOLDER]

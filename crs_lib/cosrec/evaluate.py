@@ -181,3 +181,37 @@ def differences(
     frame = pd.concat(rows, ignore_index=True)
     frame["p_holm"] = holm(frame["p"].to_numpy())
     return frame[["kind", "a", "b", "diff", "low", "high", "p", "p_holm", "n", "n_missing"]]
+
+
+def personalisation(
+    scores: pd.DataFrame,
+    twins: Mapping[str, str],
+    measure: str = "nDCG@10",
+    *,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """What the user's keywords in the query change: topics helped, hurt, left as they are.
+
+    ``twins`` maps a system to the same with keywords. Only recommendation topics whose score is there for
+    both count; the interval of 95 % is over conversations. Empty where no pair was scored.
+    """
+    rows = []
+    wide = scores[scores["kind"] == "recommendation"].pivot_table(
+        index=["topic", "conversation"], columns="system", values=measure
+    )
+    for plain, personal in twins.items():
+        if plain not in wide or personal not in wide:
+            continue
+        gain = (wide[personal] - wide[plain]).dropna().rename("gain").reset_index().assign(system="gain")
+        found = cluster_bootstrap(
+            gain, scenario="conversation", value="gain", resamples=resamples, seed=seed
+        ).iloc[0]
+        row = {
+            "system": plain,
+            "helped": int((gain["gain"] > 0).sum()),
+            "hurt": int((gain["gain"] < 0).sum()),
+        }
+        row |= {"same": int((gain["gain"] == 0).sum()), "mean gain": float(found["mean"])}
+        rows.append(row | {"low": float(found["low"]), "high": float(found["high"]), "n": len(gain)})
+    return pd.DataFrame(rows)

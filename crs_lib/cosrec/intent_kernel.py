@@ -170,7 +170,7 @@ class Annotators:
         self._names = encoders() if names is None else list(names)
 
     def fit(self, data: Training) -> "Annotators":
-        """Learn both stages and, from grouped folds, the thresholds; InputError for one conversation alone."""
+        """Learn both stages and, from grouped folds, thresholds; InputError for one conversation alone."""
         groups = data.turns["conversation"].to_numpy()
         first = _out_of_fold(groups, lambda rows: _first(self._names, data, rows))
         ready = sequence_features(data.turns, first)

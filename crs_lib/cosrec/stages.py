@@ -1,5 +1,6 @@
 """The stages around retrieval as checked configs and files: audit of a corpus, scores of a run."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from crs_lib.cosrec import (
     rewriting,
     statistics,
 )
-from crs_lib.cosrec.config import STUDY, CorpusConfig, CosrecEvaluateConfig
+from crs_lib.cosrec.config import STUDY, WISHES, CorpusConfig, CosrecEvaluateConfig
 from crs_lib.cosrec.records import Partition
 from crs_lib.retrieval.hits import Ranking
 
@@ -72,6 +73,7 @@ class Evaluation(NamedTuple):
     by_turn: pd.DataFrame
     joint: pd.DataFrame
     differences: pd.DataFrame
+    personal: pd.DataFrame
     links: pd.DataFrame
 
 
@@ -105,6 +107,7 @@ def score(config: CosrecEvaluateConfig) -> Evaluation:
         evaluate.means(floored, main, ["kind", "turn"], **options),
         pd.DataFrame() if together is None else evaluate.joint_means(together),
         pd.DataFrame() if tested is None else evaluate.differences(tested, config.measure, **options),
+        evaluate.personalisation(scores, _twins(list(found)), config.measure, **options),
         _links(curated, links) if links.is_dir() else pd.DataFrame(),
     )
     with runs.stage(STUDY, config.run, "evaluate", asdict(config), fixed=False) as work:
@@ -112,6 +115,12 @@ def score(config: CosrecEvaluateConfig) -> Evaluation:
             tables.write_csv(work.path(f"{name}.csv"), frame)
         work.counts.update(systems=len(found), topics=len(curated.qrels))
     return result
+
+
+def _twins(systems: Sequence[str]) -> dict[str, str]:
+    """Systems whose twin, named the same with ``WISHES`` at the end, was run, too."""
+    ending = f"-{paths.slug(WISHES)}"
+    return {name.removesuffix(ending): name for name in systems if name.endswith(ending)}
 
 
 def _links(curated: Partition, folder: Path) -> pd.DataFrame:

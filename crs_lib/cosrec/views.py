@@ -60,6 +60,19 @@ def generated(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows).set_index("id")
 
 
+def profiles(records: Sequence[Mapping[str, Any]], most: int = 6, width: int = 60) -> pd.DataFrame:
+    """The first buyers' profiles: conversation, reviews read, keywords, summary."""
+    rows = [
+        {
+            "id": record["id"], "reviews": user["reviews"], "keywords": "; ".join(user["keywords"]),
+            "summary": shorten(user["summary"], width),
+        }
+        for record in records
+        for user in record["users"]
+    ]  # fmt: skip
+    return pd.DataFrame(rows[:most], columns=["id", "reviews", "keywords", "summary"]).set_index("id")
+
+
 def system_table(config: RetrieveConfig) -> pd.DataFrame:
     """One row a system: retriever, rewriter, router, whether the user's keywords join the query."""
     rows = [
