@@ -1,9 +1,9 @@
 # ruff: noqa: E501, D103 -- sentences and lists of words
 """Makes ``data/samples/cosrec``: a shop, its knowledge, conversations about it, and their judgments.
 
-    python tools/cosrec_sample.py [--out data/samples/cosrec] [--seed 7]
+    python data/samples/cosrec/make_sample.py [--out data/samples/cosrec] [--seed 7]
 
-Everything follows from the seed and from ``cosrec_sample_words.py``; both are ours and in the public domain
+Everything follows from the seed and from ``sample_words.py``; both are ours and in the public domain
 (CC0). The generator knows what every product has and what every passage explains, so each topic's judgments
 are complete within its pool. Difficulty is built in: near-duplicates that differ in one attribute, accessories
 that share all words with the product they belong to, two wordings of each value of which the shopper uses
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import cosrec_sample_words as words
 import numpy as np
+import sample_words as words
 
 from crs_lib.core.rng import stream
 from crs_lib.core.tables import write_aside
