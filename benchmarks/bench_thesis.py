@@ -86,7 +86,7 @@ def compare(
 
 def grounded(world: World, mode: str, rounds: int) -> None:
     dialogues = world.dialogues(50, 100)
-    extractor = extractors.create(mode, extractors.Material(world.catalog.space))
+    extractor = extractors.create(mode, extractors.ExtractorInputs(world.catalog.space))
     scorer = GroundedScorer(world.catalog, extractor, world.space, get("thesis_grounded"))
     concepts = naive.Concepts(world.catalog, mode)
     sentences = naive.Sentences(world.catalog, world.vocabulary, cached=False)

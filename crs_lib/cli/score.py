@@ -12,7 +12,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import choose
 from crs_lib.evaluate import tables as score_tables
-from crs_lib.evaluate.choose import Choice
+from crs_lib.evaluate.choose import ScoringConfig
 from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
 from crs_lib.score import asking
@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """``score --logs PATH --catalog FILE --convention NAME …``: three tables and the shifts."""
     add = parser.add_argument
     add("--logs", required=True, metavar="PATH", help="a log file or a folder of them, of any known form")
-    options.add(parser, Choice, *_CHOSEN)
+    options.add(parser, ScoringConfig, *_CHOSEN)
     add("--workers", type=int, default=1, help="processes (what comes out does not depend on it)")
     add("--out", default="", metavar="FOLDER", help="where the tables go (default: results/movies/scores)")
     parser.set_defaults(do=main)
@@ -38,13 +38,13 @@ def main(arguments: Namespace) -> None:
     """Score the logs and say where the tables are."""
     out = Path(arguments.out).expanduser() if arguments.out else paths.run_folder("movies", "scores")
     inputs = {"logs": choose.hash_of_files(logs.files(arguments.logs))}
-    choice = options.read(arguments, Choice, inputs=inputs)
-    frame = score(arguments.logs, choice, out, workers=arguments.workers)
+    config = options.read(arguments, ScoringConfig, inputs=inputs)
+    frame = score(arguments.logs, config, out, workers=arguments.workers)
     wide = frame.pivot_table(index="model", columns="metric", values="mean", dropna=False)
     shown = [name for name in dict.fromkeys(frame["metric"]) if wide[name].notna().any()]
     print(wide[shown].round(4).T.to_string(na_rep="-"))
     print(f"\ntables: {paths.shown(out)}/  (turns.parquet, shifts.parquet, results.jsonl, model_metrics.csv)")
-    if choice.asks:
+    if config.asks:
         _asked(out)
 
 
@@ -59,20 +59,20 @@ def _asked(out: Path) -> None:
         )
 
 
-def score(log: str, choice: Choice, out: Path, *, workers: int = 1) -> pd.DataFrame:
+def score(log: str, config: ScoringConfig, out: Path, *, workers: int = 1) -> pd.DataFrame:
     """Score a log into a folder; returns the table of model metrics.
 
     Where a model is asked, a preflight comes first and its calls are kept in the folder, so that the same
     command continues. Raises InputError for logs or settings that cannot be used, RunError for a model that
     is not there or cannot be asked. Files appear whole or not at all.
     """
-    if choice.asks and choice.llm:
-        found = preflight([asking.need(choice.llm, choice.model_settings)])
-        weights = {f"weights of {choice.llm}": str(found["digest"].iloc[0])}
-        choice = replace(choice, inputs={**choice.inputs, **weights}, calls=str(out))
-    ready = choice.make()
+    if config.asks and config.llm:
+        found = preflight([asking.need(config.llm, config.model_settings)])
+        weights = {f"weights of {config.llm}": str(found["digest"].iloc[0])}
+        config = replace(config, inputs={**config.inputs, **weights}, calls=str(out))
+    ready = config.make()
     try:
-        scored = score_tables.stream(logs.read(log), ready.scorer, choice, workers)
+        scored = score_tables.stream(logs.read(log), ready.scorer, config, workers)
         sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
     finally:
         if isinstance(ready.scorer, AskedScorer):

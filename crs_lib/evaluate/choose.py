@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SIMILARITIES = ("tfidf", "minilm")
 
 
-class Ready(NamedTuple):
+class PreparedScorer(NamedTuple):
     """A scorer with what its tables say about it, and the session metrics it gives, in order."""
 
     scorer: BatchScorer
@@ -55,7 +55,7 @@ TopicModel = Annotated[str, Field(description="folder of an LDA model")]
 
 
 @dataclass(frozen=True)
-class Choice(Config):
+class ScoringConfig(Config):
     """The way of scoring. Raises InputError for a setting that the convention has no use for."""
 
     catalog: Annotated[str, Field(description="a catalogue, or 'sample'")]
@@ -110,7 +110,7 @@ class Choice(Config):
         """The convention itself."""
         return conventions.get(self.convention)
 
-    def make(self) -> Ready:
+    def make(self) -> PreparedScorer:
         """Load the catalogue and make the scorer; InputError where something it needs is missing."""
         makers = {"items": _items, "grounded": _grounded, "legacy": _legacy}
         model = self._model()
@@ -147,7 +147,7 @@ class Choice(Config):
 
 @dataclass(eq=False)
 class ItemsScorer:
-    """Our scores (``movies/scoring.py``) with any extractor over the cleaned catalogue's concepts."""
+    """Our scores (:class:`Scorer`) with any extractor over the cleaned catalogue's concepts."""
 
     grounder: Grounder
     rule: Convention
@@ -172,71 +172,73 @@ class ItemsScorer:
         ]
 
 
-def _items(choice: Choice, llm: "str | LLM") -> Ready:
-    catalog = sources.load(choice.catalog)
-    rule, grounder = choice.rule, Grounder(catalog)
-    name, extractor = choice.extractor or rule.extractor, None
+def _items(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
+    catalog = sources.load(config.catalog)
+    rule, grounder = config.rule, Grounder(catalog)
+    name, extractor = config.extractor or rule.extractor, None
     if name != "words":
-        extractor = extractors.create(name, extractors.Material(ConceptSpace.of(catalog), catalog, llm))
+        extractor = extractors.create(
+            name, extractors.ExtractorInputs(ConceptSpace.of(catalog), catalog, llm)
+        )
     scorer = ItemsScorer(grounder, rule, extractor)
     embedder = extractor.embedder if extractor else ""
-    inputs = _inputs(choice, catalog)
-    origin = provenance.of(rule, name, embedder, inputs, **choice.model_columns())
-    return Ready(scorer, origin, tuple(base.scored_names()))
+    inputs = _inputs(config, catalog)
+    origin = provenance.of(rule, name, embedder, inputs, **config.model_columns())
+    return PreparedScorer(scorer, origin, tuple(base.scored_names()))
 
 
-def _grounded(choice: Choice, llm: "str | LLM") -> Ready:
+def _grounded(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     from crs_lib.thesis.catalog import ThesisCatalog
     from crs_lib.thesis.grounded import METRICS, GroundedScorer
 
-    catalog, rule = ThesisCatalog.load(choice.catalog), choice.rule
-    name = choice.extractor or rule.extractor
-    extractor = extractors.create(name, extractors.Material(catalog.space, None, llm))
-    space = _space(choice, catalog)
+    catalog, rule = ThesisCatalog.load(config.catalog), config.rule
+    name = config.extractor or rule.extractor
+    extractor = extractors.create(name, extractors.ExtractorInputs(catalog.space, None, llm))
+    space = _space(config, catalog)
     embedder = "; ".join(part for part in (extractor.embedder, f"sentences: {space.name}") if part)
-    origin = provenance.of(rule, name, embedder, _inputs(choice), **choice.model_columns())
-    return Ready(GroundedScorer(catalog, extractor, space, rule), origin, METRICS)
+    origin = provenance.of(rule, name, embedder, _inputs(config), **config.model_columns())
+    return PreparedScorer(GroundedScorer(catalog, extractor, space, rule), origin, METRICS)
 
 
-def _legacy(choice: Choice, llm: "str | LLM") -> Ready:
+def _legacy(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     from crs_lib.thesis import topics
     from crs_lib.thesis.catalog import ThesisCatalog
     from crs_lib.thesis.legacy import METRICS, LegacyScorer
 
-    catalog, rule = ThesisCatalog.load(choice.catalog), choice.rule
-    named = choice.topics or rule.topics
-    namer = topics.create(named, model=choice.topic_model or None, llm=llm)
-    space = _space(choice, catalog)
+    catalog, rule = ThesisCatalog.load(config.catalog), config.rule
+    named = config.topics or rule.topics
+    namer = topics.create(named, model=config.topic_model or None, llm=llm)
+    space = _space(config, catalog)
     embedder = f"topics: {namer.name}; sentences: {space.name}"
-    inputs = _inputs(choice)
+    inputs = _inputs(config)
     if named == "lda":
-        folder = Path(choice.topic_model or topics.default_model())
+        folder = Path(config.topic_model or topics.default_model())
         inputs["topic model"] = hashes.sha256(folder / "exp_elog_beta.npy")
-    origin = provenance.of(rule, named, embedder, inputs, **choice.model_columns())
-    return Ready(LegacyScorer(space, namer, rule), origin, METRICS)
+    origin = provenance.of(rule, named, embedder, inputs, **config.model_columns())
+    return PreparedScorer(LegacyScorer(space, namer, rule), origin, METRICS)
 
 
-def _space(choice: Choice, catalog: Any) -> Any:
-    """The sentence space of a choice, fitted on the catalogue where it is one that is fitted."""
+def _space(config: ScoringConfig, catalog: Any) -> Any:
+    """The sentence space of a scoring; TF-IDF is fitted on the catalogue."""
     from crs_lib.metrics import similarity
 
-    if (choice.similarity or choice.rule.similarity) == "minilm":
+    if (config.similarity or config.rule.similarity) == "minilm":
         return similarity.EmbeddingSpace("minilm")
-    words = similarity.read_vocabulary(choice.vocabulary) if choice.vocabulary else None
+    words = similarity.read_vocabulary(config.vocabulary) if config.vocabulary else None
     return similarity.TfidfSpace(catalog.documents, words)
 
 
-def _inputs(choice: Choice, catalog: Catalog | None = None) -> dict[str, str]:
+def _inputs(config: ScoringConfig, catalog: Catalog | None = None) -> dict[str, str]:
     """Names and content hashes of what a scoring reads."""
-    found = dict(choice.inputs)
+    found = dict(config.inputs)
     if catalog is not None:
         found["catalog"] = sources.content_hash(catalog)
-    elif choice.catalog == sources.SAMPLE:
+    elif config.catalog == sources.SAMPLE:
         found["catalog"] = sources.content_hash(sources.load(sources.SAMPLE))
     else:
-        found["catalog"] = hashes.sha256(Path(choice.catalog).expanduser())
-    if choice.vocabulary:
-        found["vocabulary"] = hashes.sha256(Path(choice.vocabulary).expanduser())
+        found["catalog"] = hashes.sha256(Path(config.catalog).expanduser())
+    if config.vocabulary:
+        found["vocabulary"] = hashes.sha256(Path(config.vocabulary).expanduser())
     return found
 
 

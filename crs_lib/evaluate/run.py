@@ -17,7 +17,14 @@ from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate import tables as score_tables
-from crs_lib.evaluate.choose import Choice, ConventionName, Extractor, ItemsScorer, TopicModel, Vocabulary
+from crs_lib.evaluate.choose import (
+    ConventionName,
+    Extractor,
+    ItemsScorer,
+    ScoringConfig,
+    TopicModel,
+    Vocabulary,
+)
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, conventions
 from crs_lib.score.scorer import Scores, unscored
@@ -41,7 +48,7 @@ class EvaluateConfig(Config):
     topic_model: TopicModel = ""
 
     def check(self) -> None:
-        self.choice("")
+        self.scoring("")
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -56,9 +63,9 @@ class EvaluateConfig(Config):
         }
         return given[conventions.get(self.convention).scorer]
 
-    def choice(self, catalog: str, dialogues: str = "") -> Choice:
+    def scoring(self, catalog: str, dialogues: str = "") -> ScoringConfig:
         """The way of scoring that the settings name, for a catalogue and the hash of the dialogues."""
-        return Choice(
+        return ScoringConfig(
             catalog,
             self.convention,
             self.extractor,
@@ -85,15 +92,15 @@ def evaluate(config: EvaluateConfig) -> Path:
     made = runs.finished(simulate.STUDY, config.run, "simulate", "03_simulate")
     folder = paths.run_folder(simulate.STUDY, config.run)
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"], "catalog": made["inputs"]["catalog"]}
-    choice = config.choice(str(folder / "catalog.parquet"), inputs["dialogues"])
-    ready = choice.make()
-    settings = choice.rule.parameters() | ready.provenance.columns()
+    scoring = config.scoring(str(folder / "catalog.parquet"), inputs["dialogues"])
+    ready = scoring.make()
+    settings = scoring.rule.parameters() | ready.provenance.columns()
     with runs.stage(simulate.STUDY, config.run, "evaluate", settings, inputs, fixed=False) as stage:
         judged = judging.scores_of(config.run)  # empty where nobody judged
         scored = score_tables.stream(simulate.iter_dialogues(config.run), ready.scorer)
         scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
         lost = [
-            unscored(row["model"], row["session_id"], choice.rule.name, ready.metrics, row["error"])
+            unscored(row["model"], row["session_id"], scoring.rule.name, ready.metrics, row["error"])
             for row in simulate.failed_sessions(config.run)
         ]
         sessions = score_tables.write(itertools.chain(scored, lost), stage.path, ready.provenance)
@@ -104,7 +111,7 @@ def evaluate(config: EvaluateConfig) -> Path:
     return folder
 
 
-class Scored(NamedTuple):
+class RunTables(NamedTuple):
     """The tables of an evaluated run: a row a turn, a session, and a model and metric."""
 
     turns: pd.DataFrame
@@ -112,13 +119,13 @@ class Scored(NamedTuple):
     means: pd.DataFrame
 
 
-def scored(run: str) -> Scored:
+def scored(run: str) -> RunTables:
     """The tables of an evaluated run, under whatever convention it was scored.
 
     Raises RunError as :func:`read`, but for the convention.
     """
     _entry(run)
-    return Scored(*(_table(run, name) for name in ("turns", "results", "model_metrics")))
+    return RunTables(*(_table(run, name) for name in ("turns", "results", "model_metrics")))
 
 
 def read(run: str, table: str) -> pd.DataFrame:

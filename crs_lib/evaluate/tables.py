@@ -16,7 +16,7 @@ from crs_lib import stats
 from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.evaluate.choose import Choice
+from crs_lib.evaluate.choose import ScoringConfig
 from crs_lib.evaluate.provenance import Provenance
 from crs_lib.metrics import base
 from crs_lib.score.scorer import BatchScorer, Scores, shift_columns
@@ -26,21 +26,21 @@ _SCORER: list[BatchScorer] = []
 
 
 def stream(
-    dialogues: Iterable[Dialogue], scorer: BatchScorer, choice: Choice | None = None, workers: int = 1
+    dialogues: Iterable[Dialogue], scorer: BatchScorer, config: ScoringConfig | None = None, workers: int = 1
 ) -> Iterator[Scores]:
     """Score dialogues chunk by chunk, in order; memory stays flat.
 
-    With more than one worker each process makes its own scorer from ``choice``; what comes out does not
+    With more than one worker each process makes its own scorer from ``config``; what comes out does not
     depend on their number. Raises InputError for fewer than one worker.
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
     chunks = _batched(dialogues)
-    if workers == 1 or choice is None:
+    if workers == 1 or config is None:
         for chunk in chunks:
             yield from _scored(scorer, chunk)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (choice,)) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (config,)) as pool:
         waiting: deque[Future[list[Scores]]] = deque()
         for chunk in chunks:
             waiting.append(pool.submit(_score, chunk))
@@ -56,8 +56,8 @@ def _batched(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, ...]]:
         yield chunk
 
 
-def _start(choice: Choice) -> None:
-    _SCORER.append(choice.make().scorer)
+def _start(config: ScoringConfig) -> None:
+    _SCORER.append(config.make().scorer)
 
 
 def _score(chunk: Sequence[Dialogue]) -> list[Scores]:
@@ -75,7 +75,7 @@ def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
             gc.enable()
 
 
-def write(scored: Iterator[Scores], target: Callable[[str], Path], told: Provenance) -> pd.DataFrame:
+def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Provenance) -> pd.DataFrame:
     """Stream the scores into ``turns.parquet``, ``shifts.parquet`` and ``results.jsonl``.
 
     ``target`` gives the path of a file's name. Returns the flat session table. Raises InputError where
@@ -83,7 +83,7 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], told: Provena
     """
     sessions: list[dict[str, Any]] = []
     shifts: list[pd.DataFrame] = []
-    columns = told.columns()
+    columns = origin.columns()
 
     def frames() -> Iterator[pd.DataFrame]:
         while part := list(itertools.islice(scored, CHUNK)):

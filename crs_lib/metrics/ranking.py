@@ -139,7 +139,7 @@ def measure(spec: str) -> Measure:
     return Measure(spec, MEASURES[match[1]], int(match[3]) if match[3] else None, int(match[2] or 1))
 
 
-class Scored(NamedTuple):
+class RankingScores(NamedTuple):
     """Scores of a run: one row a judged topic, one column a measure; what did not match the judgments."""
 
     topics: pd.DataFrame
@@ -149,7 +149,7 @@ class Scored(NamedTuple):
 
 def score_run(
     run: Mapping[str, Ranking], qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str]
-) -> Scored:
+) -> RankingScores:
     """Every measure of every judged topic.
 
     A topic that the run lacks scores 0 and is named in ``missing``; a topic of the run without judgments
@@ -161,7 +161,7 @@ def score_run(
         judged = Judged([grades.get(hit.id) for hit in run.get(topic, ())], list(grades.values()))
         rows[topic] = {m.spec: m(judged) for m in chosen}
     frame = pd.DataFrame.from_dict(rows, orient="index", columns=[m.spec for m in chosen])
-    return Scored(
+    return RankingScores(
         frame.rename_axis("topic"),
         [topic for topic in qrels if not run.get(topic)],
         [topic for topic in run if topic not in qrels],

@@ -17,7 +17,7 @@ from crs_lib.metrics import base
 Key = tuple[str, str]  # model, session_id
 
 
-class Scored(NamedTuple):
+class ScoredSession(NamedTuple):
     """A dialogue with its rows of the scored tables."""
 
     dialogue: Dialogue
@@ -60,7 +60,7 @@ class RunFiles:
         """The metrics that any session has a score of, in the order of the file."""
         return self._session_metrics
 
-    def __iter__(self) -> Iterator[Scored]:
+    def __iter__(self) -> Iterator[ScoredSession]:
         """Every session, in the order of the run; memory stays flat."""
         rows = _turn_groups(self.folder / "turns.parquet")
         for dialogue in simulate.iter_dialogues(self.run):
@@ -70,7 +70,7 @@ class RunFiles:
                 again = f"python -m crs_lib run 04_evaluate -p run {self.run}"
                 raise RunError(f"the scores of run {self.run!r} miss session {key}; score again: {again}")
             session = self.sessions[key]
-            yield Scored(
+            yield ScoredSession(
                 dialogue, turns, self._shifts.get(key, []), session, self._judged.get(key) or session
             )
 

@@ -7,7 +7,7 @@ from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.text import fold
 from crs_lib.figures import style
 from crs_lib.metrics import base
-from crs_lib.pages.files import RunFiles, Scored
+from crs_lib.pages.files import RunFiles, ScoredSession
 from crs_lib.pages.session import TITLE, number
 
 
@@ -35,7 +35,7 @@ class Index:
     def __len__(self) -> int:
         return len(self._rows["id"])
 
-    def add(self, scored: Scored) -> None:
+    def add(self, scored: ScoredSession) -> None:
         """One more session. What systems share of a scenario (goal, shifts, words) is stored once."""
         dialogue = scored.dialogue
         kinds = tuple(self._types[str(e["type"])] for e in dialogue.shift_events if e.get("type"))

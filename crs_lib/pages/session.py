@@ -97,11 +97,11 @@ class SessionView:
         scored = {int(row["turn"]): row for row in turns}
         after = {int(row["turn"]): row for row in shifts}
         events = {int(event["turn"]): event for event in dialogue.shift_events if "turn" in event}
-        state = _State()
+        history = _WishHistory()
         shown = []
         for pair in dialogue.pairs():
             shift = _shift(pair.turn, events.get(pair.turn), after.get(pair.turn), pair)
-            shown.append(self._turn(pair, shift, scored.get(pair.turn, {}), state))
+            shown.append(self._turn(pair, shift, scored.get(pair.turn, {}), history))
         return {
             "id": dialogue.session_id,
             "model": dialogue.model_name,
@@ -127,10 +127,12 @@ class SessionView:
             self._cut[text] = pieces(text, found)
         return self._cut[text]
 
-    def _turn(self, pair: Pair, shift: dict[str, Any] | None, row: Row, state: "_State") -> dict[str, Any]:
+    def _turn(
+        self, pair: Pair, shift: dict[str, Any] | None, row: Row, history: "_WishHistory"
+    ) -> dict[str, Any]:
         meta = pair.user.user_meta
         wishes, avoid = wish_list(meta.get("constraints")), wish_list(meta.get("avoid"))
-        shown = self._films(pair, wishes, avoid, state)
+        shown = self._films(pair, wishes, avoid, history)
         return lean({
             "turn": pair.turn,
             "act": str(meta.get("stage") or ""),
@@ -150,7 +152,7 @@ class SessionView:
         })  # fmt: skip
 
     def _films(
-        self, pair: Pair, wishes: list[list[str]], avoid: list[list[str]], state: "_State"
+        self, pair: Pair, wishes: list[list[str]], avoid: list[list[str]], history: "_WishHistory"
     ) -> list[dict[str, Any]]:
         """The films of a reply: which wishes each meets, what it has that was dropped or is not wanted.
 
@@ -158,19 +160,19 @@ class SessionView:
         """
         now = {code: wish for wish in wishes if (code := self._code(wish)) is not None}
         out = {code: wish for wish in avoid if (code := self._code(wish)) is not None}
-        state.dropped |= {code: wish for code, wish in state.wishes.items() if code not in now} | out
-        state.dropped = {code: wish for code, wish in state.dropped.items() if code not in now}
-        state.wishes = now
+        history.dropped |= {code: wish for code, wish in history.wishes.items() if code not in now} | out
+        history.dropped = {code: wish for code, wish in history.dropped.items() if code not in now}
+        history.wishes = now
         shown = []
         for item in self.scorer.items(pair):
             facts = self.catalog.fact_sets[item]
             shown.append({"film": item} | lean({
                 "met": [None if (code := self._code(wish)) is None else code in facts for wish in wishes],
                 "avoided": [wish for code, wish in out.items() if code in facts],
-                "dropped": [w for code, w in state.dropped.items() if code in facts and code not in out],
-                "again": item in state.seen,
+                "dropped": [w for code, w in history.dropped.items() if code in facts and code not in out],
+                "again": item in history.seen,
             }))  # fmt: skip
-        state.seen.update(film["film"] for film in shown)
+        history.seen.update(film["film"] for film in shown)
         return shown
 
     def _code(self, wish: Sequence[str]) -> int | None:
@@ -181,7 +183,7 @@ class SessionView:
         return self.catalog.code(name, value)
 
 
-class _State:
+class _WishHistory:
     """What accumulates over a session: wishes by code, those dropped, films recommended before."""
 
     def __init__(self) -> None:

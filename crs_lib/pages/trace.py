@@ -17,7 +17,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import conventions
-from crs_lib.pages.files import RunFiles, Scored
+from crs_lib.pages.files import RunFiles, ScoredSession
 from crs_lib.pages.index import Index
 from crs_lib.pages.page import fill, part
 from crs_lib.pages.session import SessionView, script
@@ -80,7 +80,7 @@ def _write_data(files: RunFiles, folder: Path, page_size: int) -> None:
     (folder / "index.js").write_bytes(script("crsTrace.index", index.data()))
 
 
-def _record(view: SessionView, scored: Scored) -> dict[str, Any]:
+def _record(view: SessionView, scored: ScoredSession) -> dict[str, Any]:
     return view.record(scored.dialogue, scored.turns, scored.shifts, scored.judge)
 
 
@@ -105,7 +105,7 @@ def _page(run: str, mode: str, data: str) -> str:
 
 
 @dataclass(frozen=True)
-class Shown:
+class SessionPage:
     """One session for a notebook: JupyterLab draws the page, anything else prints a line."""
 
     model: str
@@ -126,7 +126,7 @@ class Shown:
         )
 
 
-def show(run: str, model: str, session: str | int, *, height: int = 640) -> Shown:
+def show(run: str, model: str, session: str | int, *, height: int = 640) -> SessionPage:
     """One session of an evaluated run in the look of the trace; ``session`` is "00003" or 3.
 
     Raises InputError with a suggestion for an unknown model, or for a session that the run does not have;
@@ -142,10 +142,10 @@ def show(run: str, model: str, session: str | int, *, height: int = 640) -> Show
         "crsTrace.page", 0, {"sessions": [record], "films": _films([record], view)}
     )
     page = _page(run, "single", f"<script>{calls.decode('utf-8')}</script>")
-    return Shown(model, record["id"], len(record["turns"]), page, height)
+    return SessionPage(model, record["id"], len(record["turns"]), page, height)
 
 
-def _find(files: RunFiles, model: str, session: str) -> Scored:
+def _find(files: RunFiles, model: str, session: str) -> ScoredSession:
     """The session of a run, read from its files up to there."""
     run = files.run
     if model not in files.models:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Sets = list[frozenset[int]]
 
 
-class Material(NamedTuple):
+class ExtractorInputs(NamedTuple):
     """What an extractor may be made of. ``catalog`` is the cleaned one, where ``space`` is its own.
 
     ``llm`` names a model as in ``ollama:mistral:7b``; only the extractor ``llm`` needs it.
@@ -48,9 +48,9 @@ class Extractor(Protocol):
 EXTRACTORS: Registry[Extractor] = Registry("concept extractor")
 
 
-def create(spec: str, material: Material) -> Extractor:
+def create(spec: str, inputs: ExtractorInputs) -> Extractor:
     """The extractor of a name, made for a concept space; InputError with a suggestion for an unknown one."""
-    return EXTRACTORS.create(spec, material=material)
+    return EXTRACTORS.create(spec, inputs=inputs)
 
 
 def memoised(extractor: Extractor, texts: Sequence[str]) -> dict[str, frozenset[int]]:
@@ -69,11 +69,11 @@ class Words:
     name = "words"
     embedder = ""
 
-    def __init__(self, material: Material) -> None:
-        self.space = material.space
+    def __init__(self, inputs: ExtractorInputs) -> None:
+        self.space = inputs.space
         self._find: Callable[[Sequence[str]], Sets]
-        if material.catalog is not None:
-            grounder = Grounder(material.catalog)
+        if inputs.catalog is not None:
+            grounder = Grounder(inputs.catalog)
             self._find = lambda texts: grounder.ground(texts).sets()
         else:
             self._compile()
@@ -101,8 +101,8 @@ class Words:
 class _ByValue:
     """Common to the extractors that look for the values themselves: one pattern per distinct value."""
 
-    def __init__(self, material: Material) -> None:
-        self.space = material.space
+    def __init__(self, inputs: ExtractorInputs) -> None:
+        self.space = inputs.space
         codes: dict[str, list[int]] = {}
         for code, value in enumerate(self.space.value):
             codes.setdefault(value, []).append(code)
@@ -127,21 +127,22 @@ class Substring(_ByValue):
 
 
 @EXTRACTORS.register("rules", embedder="", inside_words=False)
-class Rules(_ByValue):
-    """Values between word boundaries; years only as 19xx or 20xx."""
+class RuleExtractor(_ByValue):
+    """Values between word boundaries, in the form that their field declares (years: 19xx or 20xx)."""
 
     name = "rules"
     embedder = ""
-    _pattern = {name: re.compile(row.pattern) for name, row in FIELDS.items() if row.pattern}
+
+    def __init__(self, inputs: ExtractorInputs) -> None:
+        super().__init__(inputs)
+        self._forms = {name: re.compile(row.pattern) for name, row in FIELDS.items() if row.pattern}
 
     def sets(self, texts: Sequence[str]) -> Sets:
         """The codes of every text."""
         field, value = self.space.field, self.space.value
         return [
             frozenset(
-                c
-                for c in codes
-                if field[c] not in self._pattern or self._pattern[field[c]].fullmatch(value[c])
+                c for c in codes if field[c] not in self._forms or self._forms[field[c]].fullmatch(value[c])
             )
             for codes in self._sets(texts, whole=True)
         ]
@@ -154,10 +155,10 @@ class Fuzzy(Substring):
     name = "fuzzy"
     threshold = 0.88
 
-    def __init__(self, material: Material) -> None:
+    def __init__(self, inputs: ExtractorInputs) -> None:
         from crs_lib.score.substrings import NearWords
 
-        super().__init__(material)
+        super().__init__(inputs)
         tokens = [tuple(dict.fromkeys(re.findall(r"\w+", value))) for value in self.space.value]
         self._near = NearWords(sorted({word for words in tokens for word in words}), self.threshold)
         self._values_of: dict[str, list[int]] = {}
@@ -182,11 +183,11 @@ class Fuzzy(Substring):
 
 
 @EXTRACTORS.register("embed", embedder="char_wb 3-5 TF-IDF", inside_words=True)
-def embed(material: Material) -> Extractor:
+def embed(inputs: ExtractorInputs) -> Extractor:
     """Nearest values by character n-grams: the best three per field with cosine ≥ 0.35 (published table)."""
     from crs_lib.score.embed import Embed
 
-    return Embed(material.space)
+    return Embed(inputs.space)
 
 
 @EXTRACTORS.register("hybrid", embedder="char_wb 3-5 TF-IDF", inside_words=True)
@@ -195,9 +196,9 @@ class Hybrid:
 
     name = "hybrid"
 
-    def __init__(self, material: Material) -> None:
-        self.space = material.space
-        self._members = [create(name, material) for name in ("rules", "fuzzy", "embed")]
+    def __init__(self, inputs: ExtractorInputs) -> None:
+        self.space = inputs.space
+        self._members = [create(name, inputs) for name in ("rules", "fuzzy", "embed")]
         self.embedder = self._members[-1].embedder
 
     def sets(self, texts: Sequence[str]) -> Sets:
@@ -211,8 +212,8 @@ class Hybrid:
 
 
 @EXTRACTORS.register("llm", embedder="", inside_words=False, needs="a model: --llm ollama:mistral:7b")
-def llm(material: Material) -> Any:
+def llm(inputs: ExtractorInputs) -> Any:
     """One LLM call a text; what it names counts where the catalogue has it."""
     from crs_lib.score.asking import LlmExtractor
 
-    return LlmExtractor(material.space, material.llm)
+    return LlmExtractor(inputs.space, inputs.llm)

@@ -16,7 +16,7 @@ from crs_lib.core.config import Config, Field, OneOf
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import tables as score_tables
-from crs_lib.evaluate.choose import Choice
+from crs_lib.evaluate.choose import ScoringConfig
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.score import extractors
 from crs_lib.systems.base import World
@@ -114,7 +114,7 @@ def score(material: ThesisMaterial, convention: str, extractor: str = "") -> The
     Without a topic model the older one takes the heuristic for topics, and says so in ``topics``.
     """
     old = convention == "thesis_legacy"
-    choice = Choice(
+    config = ScoringConfig(
         material.catalog,
         convention,
         extractor,
@@ -122,7 +122,7 @@ def score(material: ThesisMaterial, convention: str, extractor: str = "") -> The
         topics="heuristic" if old and not material.topic_model else "",
         topic_model=material.topic_model if old else "",
     )
-    ready = choice.make()
+    ready = config.make()
     found = list(score_tables.stream(material.short if old else material.long, ready.scorer))
     sessions = pd.DataFrame([scores.session for scores in found])
     detail = pd.DataFrame(sessions.pop("detail").tolist())
@@ -185,7 +185,7 @@ def _silent(shifts: pd.DataFrame, turns: pd.DataFrame) -> float:
 def inside_words(material: ThesisMaterial, n: int = 5) -> pd.DataFrame:
     """Substring matches that are no whole words: their share by speaker, and the most frequent concepts."""
     catalog = ThesisCatalog.load(material.catalog)
-    made = extractors.Material(catalog.space)
+    made = extractors.ExtractorInputs(catalog.space)
     anywhere, whole = (extractors.create(name, made) for name in ("substring", "rules"))
     rows = []
     for speaker in ("USER", "SYSTEM"):

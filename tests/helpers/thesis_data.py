@@ -24,10 +24,10 @@ external = [
 ]
 
 
-def choice(convention: str, **settings: str) -> choose.Choice:
+def choice(convention: str, **settings: str) -> choose.ScoringConfig:
     place = folder()
     assert place is not None
-    return choose.Choice(str(place / "opendialkg_movie_data.json"), convention, **settings)
+    return choose.ScoringConfig(str(place / "opendialkg_movie_data.json"), convention, **settings)
 
 
 @cache

@@ -170,6 +170,7 @@ def test_an_unknown_plan_and_an_unscored_run_are_refused(run):
 @pytest.mark.skipif(
     chromium.executable() is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"
 )
+@pytest.mark.subprocess
 def test_in_a_browser_it_opens_with_its_figures_and_leads_into_the_trace(run, page):
     path = paths.run_folder("movies", run) / "report.html"
     trace.write(run)

@@ -13,7 +13,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM
 from crs_lib.score import extractors
 from crs_lib.score.concepts import ConceptSpace
-from crs_lib.score.extractors import EXTRACTORS, Material
+from crs_lib.score.extractors import EXTRACTORS, ExtractorInputs
 from crs_lib.score.substrings import SubstringMatcher
 from crs_lib.thesis.catalog import ThesisCatalog
 
@@ -45,7 +45,7 @@ def reply(request) -> str:
 
 def made(name: str, over: ConceptSpace | None = None):
     llm = LLM("scripted", answers=reply) if name == "llm" else ""
-    return extractors.create(name, Material(over or space(), None, llm))
+    return extractors.create(name, ExtractorInputs(over or space(), None, llm))
 
 
 def found(name: str, text: str) -> set[str]:
@@ -97,7 +97,7 @@ def test_only_substrings_look_inside_words(concept, text):
 
 def test_the_default_over_the_sample_finds_nothing_inside_words():
     catalog = sources.load("sample")
-    extractor = extractors.create("words", Material(ConceptSpace.of(catalog), catalog))
+    extractor = extractors.create("words", ExtractorInputs(ConceptSpace.of(catalog), catalog))
     assert extractor.sets([text for _, text in IN_WORD]) == [frozenset()] * len(IN_WORD)
 
 
@@ -149,15 +149,15 @@ def test_embed_equals_the_textbook_computation():
 def test_llm_takes_known_names_only_and_needs_a_model():
     assert found("llm", "I adore Maya!") == {"actor=maya lind"}
     with pytest.raises(InputError, match="needs a model"):
-        extractors.create("llm", Material(space()))
-    broken = extractors.create("llm", Material(space(), None, LLM("scripted", answers=lambda _: "no JSON")))
+        extractors.create("llm", ExtractorInputs(space()))
+    broken = extractors.create("llm", ExtractorInputs(space(), None, LLM("scripted", answers=lambda _: "no JSON")))
     with pytest.raises(RunError, match="gave no usable answer"):
         broken.sets(["hello there"])
 
 
 def test_an_unknown_extractor_is_an_error_with_a_suggestion():
     with pytest.raises(InputError, match="did you mean 'substring'"):
-        extractors.create("substrings", Material(space()))
+        extractors.create("substrings", ExtractorInputs(space()))
 
 
 TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n", max_size=40)
