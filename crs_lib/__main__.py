@@ -44,6 +44,7 @@ COMMANDS = (
     Command("topics", "train a topic model on a catalogue's plots", "crs_lib.cli.score:topics"),
     Command("realtalk-predict", "evidence for every question of a chat", "crs_lib.cli.realtalk:predict"),
     Command("realtalk-evaluate", "score chats, the test split once", "crs_lib.cli.realtalk:evaluate"),
+    Command("realtalk-teach", "the ranker of the package, made anew", "crs_lib.cli.realtalk:teach"),
     Command("realtalk-ladder", "from BM25 to the fusion, step by step", "crs_lib.cli.realtalk:ladder"),
     Command("score-human", "score rated conversations with people", "crs_lib.cli.trust:score_human"),
     Command("realtalk-compare", "one lever set in different ways", "crs_lib.cli.realtalk:compare"),

@@ -163,8 +163,26 @@ def compare(parser: ArgumentParser) -> None:
     """``realtalk-compare LEVER VALUE…``: the same questions with one lever set in different ways."""
     parser.add_argument("lever", help="selection, mode, ranker, encoder, teachers, reading, …")
     parser.add_argument("values", nargs="+", help="its values")
-    options.add(parser, RealTalkConfig, data="realtalk", encoder="auto", ranker="auto")
+    levers = ("llm", "forms", "questions")
+    options.add(parser, RealTalkConfig, *levers, data="realtalk", encoder="auto", ranker="auto")
     parser.set_defaults(do=_compare)
+
+
+def teach(parser: ArgumentParser) -> None:
+    """``realtalk-teach``: make the ranker that comes with the package anew, from the train chats."""
+    parser.add_argument("--train", metavar="FOLDER", help="a folder with realtalk/ to learn from")
+    parser.set_defaults(do=_teach)
+
+
+def _teach(arguments: Namespace) -> None:
+    from crs_lib.realtalk import index, ranker, training
+
+    own, _ = training.train_chats(Path(arguments.train) if arguments.train else None)
+    if not own:
+        raise InputError("no train chats were found; set CRS_MIRROR, or python -m crs_lib data get realtalk")
+    ranker.need_trees()
+    origin = training.teach(own, (index.BOTH, "minilm"), index.build)
+    print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
 
 
 def _compare(arguments: Namespace) -> None:

@@ -39,11 +39,12 @@ def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
     found = stages.chats(config)
     if experiments.is_test(found):
         experiments.refuse()
+    model = stages.language_model(config.llm, config.seed, config.view)
     told: list[dict[str, Any]] = []
     for chat in found:
         built = indexes.build(chat, predictions.choose_encoder(config.encoder))
         ranker = predictions.choose_ranker(config.ranker, built, teachers=config.teachers)
-        told += predictions.predict(built, ranker, config.settings())
+        told += predictions.predict(built, ranker, config.settings(), model, questions=config.questions)
     rows = scoring.questions(told, found, config.reading)
     scoring.need_gold(rows, config.reading)
     story = scoring.narratives(told, found, stages.cases(config, found))

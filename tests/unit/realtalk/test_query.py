@@ -381,3 +381,12 @@ def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypat
         predictions.choose_ranker("learned", built)
     with pytest.raises(InputError, match="auto, hand or learned"):
         predictions.choose_ranker("best", built)
+
+
+def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypatch, tmp_path):
+    pytest.importorskip("lightgbm")
+    monkeypatch.setattr(ranker, "SHIPPED", tmp_path / "rankers.json.gz")
+    origin = training.teach([sample], ["hashing"], index.build)
+    found = ranker.shipped("hashing")
+    assert found is not None and found[0].origin == origin and sample.name in origin
+    assert ranker.resembles(ranker.sketch([m.text for m in sample.messages[:40]]), found[1][0])
