@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from crs_lib.core.text import words
+from crs_lib.cosrec.evaluate import linked_intents
 from crs_lib.cosrec.index import Stock
 from crs_lib.cosrec.intents import IntentModel, turns
-from crs_lib.cosrec.linking import linked_intents
 from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
 from crs_lib.retrieval.base import Retriever

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec.f1 import Floats, f1_table
+from crs_lib.cosrec.labels import Floats, f1_table
 from crs_lib.cosrec.records import ASPECTS, INTENTS, Partition
 from crs_lib.stats import bootstrap_estimates, krippendorff_alpha
 

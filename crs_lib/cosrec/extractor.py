@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
-from crs_lib.cosrec.f1 import Floats
-from crs_lib.cosrec.labels import shares
+from crs_lib.cosrec.labels import Floats, shares
 from crs_lib.cosrec.records import INTENTS, Conversation, Partition
 from crs_lib.cosrec.rewriting import FILLER
 from crs_lib.metrics.rewriting import rouge_l

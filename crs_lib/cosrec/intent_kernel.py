@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec.f1 import Floats, counts, f1
 from crs_lib.cosrec.intents import FOLDS, GRID, MODELS, Training, position_features
+from crs_lib.cosrec.labels import Floats, counts, f1
 from crs_lib.cosrec.records import INTENTS
 from crs_lib.retrieval import dense, minilm, onnx
 

@@ -15,8 +15,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.core.tables import write_jsonl
 from crs_lib.cosrec.corpus import read_partition
-from crs_lib.cosrec.f1 import Floats, counts, f1, f1_table
-from crs_lib.cosrec.labels import curated_labels, majority_labels
+from crs_lib.cosrec.labels import Floats, counts, curated_labels, f1, f1_table, majority_labels
 from crs_lib.cosrec.records import INTENTS, Partition
 
 FOLDS = 5

@@ -16,12 +16,14 @@ from crs_lib.cosrec import (
     evaluate,
     extractor,
     intents,
-    linking,
     quality,
     quirks,
     retrieve,
     rewriting,
     statistics,
+)
+from crs_lib.cosrec import (
+    evaluate as linking,
 )
 from crs_lib.cosrec.config import STUDY, WISHES, CorpusConfig, CosrecEvaluateConfig
 from crs_lib.cosrec.records import Partition

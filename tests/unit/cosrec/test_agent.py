@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import corpus, evaluate, linking, retrieve
+from crs_lib.cosrec import corpus, evaluate, retrieve
+from crs_lib.cosrec import evaluate as linking
 from crs_lib.cosrec.config import RetrieveConfig
 from crs_lib.cosrec.intents import MODELS, training
 from crs_lib.cosrec.records import topic

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import evaluate, linking
+from crs_lib.cosrec import evaluate
+from crs_lib.cosrec import evaluate as linking
 from crs_lib.retrieval.hits import Hit
 from crs_lib.retrieval.trec import read_run
 from tests.helpers.cosrec_data import CURATED

@@ -7,7 +7,7 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import agreement, corpus, intents, quality, rewriting
-from crs_lib.cosrec.f1 import f1_table
+from crs_lib.cosrec.labels import f1_table
 from crs_lib.cosrec.records import Conversation, DialogueLine, Partition
 from tests.helpers.cosrec_data import CROWD, CURATED, talk
 
