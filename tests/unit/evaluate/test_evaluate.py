@@ -132,7 +132,10 @@ def test_a_run_without_dialogues_names_the_command():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"convention": "thesis_groundet"}, "convention is 'thesis_groundet'; did you mean 'thesis_grounded'"),
+        (
+            {"convention": "thesis_groundet"},
+            "convention is 'thesis_groundet'; did you mean 'thesis_grounded'",
+        ),
         ({"run": "a/b"}, "cannot be a folder"),
     ],
 )

@@ -43,7 +43,10 @@ def test_places_numbers_and_yes_or_no(chat):
 
 def test_a_list_has_a_part_of_each_message(chat):
     found = told(chat, "What things did Ben buy?", 2, 4)
-    assert found.text == "I bought three kayaks in Oslo, I also bought a paddle" and found.ids == ("D2:1", "D3:1")
+    assert found.text == "I bought three kayaks in Oslo, I also bought a paddle" and found.ids == (
+        "D2:1",
+        "D3:1",
+    )
 
 
 def test_nothing_found_is_no_answer(chat):

@@ -150,7 +150,9 @@ def test_llm_takes_known_names_only_and_needs_a_model():
     assert found("llm", "I adore Maya!") == {"actor=maya lind"}
     with pytest.raises(InputError, match="needs a model"):
         extractors.create("llm", ExtractorInputs(space()))
-    broken = extractors.create("llm", ExtractorInputs(space(), None, LLM("scripted", answers=lambda _: "no JSON")))
+    broken = extractors.create(
+        "llm", ExtractorInputs(space(), None, LLM("scripted", answers=lambda _: "no JSON"))
+    )
     with pytest.raises(RunError, match="gave no usable answer"):
         broken.sets(["hello there"])
 

@@ -93,7 +93,9 @@ def test_parts_of_a_session_are_means_over_their_turns():
     turns = pd.DataFrame(
         {"model": "oracle", "session_id": "0", "since_shift": pd.array([None, None, 0, 1], dtype="Int64")}
     )
-    turns = turns.assign(**dict.fromkeys(base.scored_names(base.TURN), 0.0)).assign(item_tas=[0.2, 0.4, 1.0, None])
+    turns = turns.assign(**dict.fromkeys(base.scored_names(base.TURN), 0.0)).assign(
+        item_tas=[0.2, 0.4, 1.0, None]
+    )
     results = pd.DataFrame([{"model": "oracle", "session_id": "0"}])
     results = results.assign(**dict.fromkeys(base.scored_names(), 0.5))
     found = gate.session_values(turns, results).query("metric == 'item_tas'").set_index("scope")["value"]
