@@ -15,6 +15,7 @@ from crs_lib.core import rng
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import style
 from crs_lib.metrics import base, constructs, evidence
+from tests.helpers import fonts
 
 pytestmark = pytest.mark.slow
 FEW = ("tracker", "echo", "random")
@@ -290,6 +291,7 @@ def test_the_facts_are_complete(name):
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_FIGURES", str(tmp_path))
     monkeypatch.setattr(style, "PRINT_DPI", 60)  # fewer pixels, same code
+    fonts.keep(monkeypatch)
     return tmp_path / "movies-test"
 
 
@@ -303,7 +305,7 @@ def test_the_same_tables_give_the_same_bytes_under_any_settings_silently(name, f
     before = dict(matplotlib.rcParams)
     tables = tables_of(figures.FIGURES.get(name))
     copies = [table.copy() for table in tables]
-    first = figures.make(name, *tables)
+    first = drawn(name)
     with matplotlib.rc_context(
         {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "figure.dpi": 50}
     ):
