@@ -126,6 +126,7 @@ class Extractor:
 
     def _learn(self, tasks: Sequence[Task]) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
         said, copied = Counter[str](), Counter[str]()
         texts = [(task, candidates(task)) for task in tasks]
@@ -141,14 +142,18 @@ class Extractor:
             max_iter=120, learning_rate=0.1, max_leaf_nodes=24, min_samples_leaf=40, random_state=0,
             early_stopping=False,
         )  # fmt: skip
-        self._trees.fit(np.concatenate(rows), np.concatenate(labels))
+        with threadpool_limits(1):  # threads that wait for one another cost more than they give here
+            self._trees.fit(np.concatenate(rows), np.concatenate(labels))
 
     def likelihoods(self, task: Task) -> tuple[list[_Word], Floats]:
         """The candidates of a task and how likely each is copied, in [0, 1]."""
+        from threadpoolctl import threadpool_limits
+
         found = candidates(task)
         if not found:
             return [], np.zeros(0)
-        return found, np.asarray(self._trees.predict_proba(self._features(task, found))[:, 1])
+        with threadpool_limits(1):
+            return found, np.asarray(self._trees.predict_proba(self._features(task, found))[:, 1])
 
     def rewrite(self, task: Task) -> str:
         """The query of a task; the user's turn as it is where no word is likely enough."""
