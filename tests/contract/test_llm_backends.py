@@ -1,5 +1,6 @@
 """What every registered LLM backend must do; a new one is tested by being registered."""
 
+import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,13 +9,31 @@ from typing import Any
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.llm import BACKENDS, LLM, Recorder, Reply, Request, export
+from crs_lib.llm import BACKENDS, LLM, Recorder, Reply, Request, export, local
 from tests.helpers.ollama_server import OllamaServer
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = Request.ask("crs", "Say this:\nhello there\n", seed=7, tags={"session": 1})
 JSON = Request.ask("judge", "Score it:\nhello there\n", seed=7, schema=SCHEMA, tags={"session": 1})
 NAMES = BACKENDS.names()
+
+
+def weights() -> bool:
+    """Whether the engine of ``local`` and its small model are installed."""
+    if not importlib.util.find_spec("xllamacpp"):
+        return False
+    try:
+        return local.find("smollm2").exists()
+    except InputError:
+        return False
+
+
+ANSWERING = [
+    pytest.param(name, marks=pytest.mark.skipif(not weights(), reason="needs the engine and smollm2"))
+    if name == "local"
+    else name
+    for name in NAMES
+]
 
 
 @pytest.fixture
@@ -33,10 +52,11 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[s
             },
             "template": {"spec": "template"},
             "replay": {"spec": "replay:demo"},
+            "local": {"spec": "local:smollm2", "options": {"temperature": 0}},
         }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ANSWERING)
 def test_a_reply_is_complete_and_the_same_again(name: str, settings: dict[str, Any]) -> None:
     with LLM(**settings[name]) as llm:
         first, second = llm.complete(TEXT), llm.complete(TEXT)
@@ -48,7 +68,7 @@ def test_a_reply_is_complete_and_the_same_again(name: str, settings: dict[str, A
     assert llm.spec == settings[name]["spec"] == llm.backend.spec
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ANSWERING)
 def test_the_backend_itself_can_be_asked(name: str, settings: dict[str, Any]) -> None:
     with LLM(**settings[name]) as llm:
         backend, filled = llm.backend, llm.filled(TEXT)
@@ -57,7 +77,7 @@ def test_the_backend_itself_can_be_asked(name: str, settings: dict[str, Any]) ->
         json.dumps(dict(backend.settings()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ANSWERING)
 def test_every_call_is_a_row(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "calls.sqlite")
     with LLM(recorder=recorder, **settings[name]) as llm:
@@ -72,7 +92,7 @@ def test_every_call_is_a_row(name: str, settings: dict[str, Any], tmp_path: Path
 
 @pytest.mark.parametrize("entry", list(BACKENDS), ids=NAMES)
 def test_the_registry_describes_it(entry: Any) -> None:
-    assert entry.summary and entry.facts["kind"] in ("server", "offline")
+    assert entry.summary and entry.facts["kind"] in ("server", "offline", "engine")
     if entry.facts.get("argument"):
         with pytest.raises(InputError, match="after a colon"):
             LLM(entry.name)
