@@ -36,7 +36,7 @@ class File:
 
 @dataclass(frozen=True)
 class Dataset:
-    """What a notebook asks for by one name.
+    """A row of the registry: the files that a notebook asks for by one name.
 
     ``members``, where given, is a regular expression on the paths of the origin's repository archive;
     its group 1 names the local file in ``folder``. Without it, every file with a ``source`` is fetched on
@@ -61,12 +61,12 @@ class Dataset:
 
     @property
     def public(self) -> bool:
-        """Whether it can be downloaded; what cannot is read from a mirror only."""
+        """Whether the files can be downloaded; otherwise only a mirror has them."""
         return bool(self.members or self.wanted)
 
     @property
     def checksum(self) -> str:
-        """What a download is compared with, in words."""
+        """The checksum that a download is compared with, in words."""
         if not self.public:
             return "sha256 (mirror only)"
         known = not self.members and all(file.sha256 for file in self.wanted)
@@ -100,7 +100,7 @@ class Dataset:
         return root / (self.folder if self.folder is not None else self.wanted[0].path)
 
     def record_path(self) -> Path:
-        """Where the checksum of a download is recorded that we could not know beforehand."""
+        """The file that records the checksums of a first download, where none were known."""
         return paths.external() / ".recorded" / f"{self.name}.json"
 
 

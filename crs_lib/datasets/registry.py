@@ -1,8 +1,8 @@
 """The registry of external files: a row a data set, with its origin, licence and checksums.
 
-None of them is part of this repository. They are read from a mirror (``CRS_MIRROR``) or from
-``data/external``, where ``python -m crs_lib data get NAME`` puts them; no import and no notebook downloads.
-Checksums are of the files as we have seen them.
+The files are no part of this repository. A mirror (``CRS_MIRROR``) holds them, or ``data/external``, which
+``python -m crs_lib data get NAME`` fills; no import and no notebook downloads. A file without checksum has
+not been seen by us.
 """
 
 from collections.abc import Iterator
@@ -199,7 +199,7 @@ def get(name: str) -> Dataset:
 def locate(name: str) -> Path:
     """The file or folder of a data set: the mirror's first, then the download. Never downloads.
 
-    Raises InputError for an unknown name, and RunError with the command that gets what is not there.
+    Raises InputError for an unknown name, RunError with the command that fetches missing files.
     """
     dataset = get(name)
     found = dataset.in_mirror() or dataset.downloaded()

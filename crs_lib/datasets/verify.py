@@ -24,7 +24,7 @@ class Check(NamedTuple):
 
 
 def record(dataset: Dataset) -> dict[str, Any]:
-    """What the first download recorded; an empty dict where nothing was."""
+    """The record of the first download; an empty dict where nothing was."""
     path = dataset.record_path()
     if not path.is_file():
         return {}

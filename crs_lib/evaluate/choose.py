@@ -1,4 +1,4 @@
-"""From a convention's name to something that scores dialogues: the parts chosen, made and named."""
+"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ SIMILARITIES = ("tfidf", "minilm")
 
 
 class PreparedScorer(NamedTuple):
-    """A scorer with what its tables say about it, and the session metrics it gives, in order."""
+    """A scorer, the provenance that its tables carry, and the session metrics that it gives, in order."""
 
     scorer: BatchScorer
     provenance: provenance.Provenance
@@ -111,7 +111,7 @@ class ScoringConfig(Config):
         return conventions.get(self.convention)
 
     def make(self) -> PreparedScorer:
-        """Load the catalogue and make the scorer; InputError where something it needs is missing."""
+        """Load the catalogue and make the scorer; InputError for a missing part."""
         makers = {"items": _items, "grounded": _grounded, "legacy": _legacy}
         model = self._model()
         made = makers[self.rule.scorer](self, model)
@@ -229,7 +229,7 @@ def _space(config: ScoringConfig, catalog: Any) -> Any:
 
 
 def _inputs(config: ScoringConfig, catalog: Catalog | None = None) -> dict[str, str]:
-    """Names and content hashes of what a scoring reads."""
+    """Names and content hashes of the inputs of a scoring."""
     found = dict(config.inputs)
     if catalog is not None:
         found["catalog"] = sources.content_hash(catalog)

@@ -1,4 +1,4 @@
-"""How a table came about, in the table: so that two ways of counting cannot be confused."""
+"""The provenance of a table, as columns of the table: two ways of counting cannot be confused."""
 
 import importlib.metadata
 import json
@@ -29,10 +29,10 @@ class Provenance:
 def of(
     convention: Convention, extractor: str, embedder: str, inputs: dict[str, str], **chosen: Any
 ) -> Provenance:
-    """The provenance of a scoring: ``inputs`` are names and content hashes of what was read.
+    """The provenance of a scoring: ``inputs`` are names and content hashes of the files read.
 
-    ``embedder`` says what texts were turned into (concept embedding, sentence space, topic model).
-    ``weights`` are those of the composites, and ``chosen`` whatever else was set, as JSON.
+    ``embedder`` names the concept embedding, the sentence space or the topic model.
+    ``weights`` holds the weights of the composites and the other settings (``chosen``) as JSON.
     """
     weights = {name: asdict(getattr(convention, name)) for name in ("tas", "items", "cas")}
     return Provenance(

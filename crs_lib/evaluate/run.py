@@ -120,7 +120,7 @@ class RunTables(NamedTuple):
 
 
 def scored(run: str) -> RunTables:
-    """The tables of an evaluated run, under whatever convention it was scored.
+    """The tables of an evaluated run, under any convention.
 
     Raises RunError as :func:`read`, but for the convention.
     """

@@ -1,4 +1,4 @@
-"""Scores into files: turns, shifts, session results and model metrics, each carrying how it came about."""
+"""Scores into files: turns, shifts, session results and model metrics, each with its provenance."""
 
 import gc
 import itertools
@@ -30,7 +30,7 @@ def stream(
 ) -> Iterator[Scores]:
     """Score dialogues chunk by chunk, in order; memory stays flat.
 
-    With more than one worker each process makes its own scorer from ``config``; what comes out does not
+    With more than one worker each process makes its own scorer from ``config``; the scores do not
     depend on their number. Raises InputError for fewer than one worker.
     """
     if workers < 1:
@@ -65,7 +65,7 @@ def _score(chunk: Sequence[Dialogue]) -> list[Scores]:
 
 
 def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
-    """The scores of a chunk; the search for cyclic garbage, of which there is none, waits until then."""
+    """The scores of a chunk, with the cyclic garbage collector paused: scoring makes no cycles."""
     collecting = gc.isenabled()
     gc.disable()
     try:

@@ -30,7 +30,7 @@ def systems_of(frame: pd.DataFrame) -> list[str]:
 
 
 def chosen(asked: Sequence[str], declared: Sequence[str], known: Collection[str]) -> list[str]:
-    """The metrics that a figure shows: those asked for, else the declared ones that its table has.
+    """The metrics of a figure: those asked for, else the declared ones that its table has.
 
     All declared ones where the table has none of them. Raises InputError for an unknown metric.
     """
@@ -80,15 +80,15 @@ def means(
 
 
 def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:
-    """What captions may name: systems, sessions a system, turns a session, shifts a system; 0 if unknown.
+    """The counts for captions: systems, sessions a system, turns a session, shifts a system; 0 if unknown.
 
     A table may say a number itself: a column ``n_topics`` gives its largest value as {n_topics}.
     """
     found = dict.fromkeys(("systems", "sessions", "turns", "shifts"), 0)
     for frame in frames:
         if len(frame):
-            told = [name for name in frame.columns if str(name).startswith("n_") and name != "n_missing"]
-            found |= {name: int(frame[name].max()) for name in told}
+            counted = [name for name in frame.columns if str(name).startswith("n_") and name != "n_missing"]
+            found |= {name: int(frame[name].max()) for name in counted}
         if "model" in frame and len(frame):
             found["systems"] = frame["model"].nunique()
             if "session_id" in frame:

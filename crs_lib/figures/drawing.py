@@ -45,7 +45,7 @@ def make(name: str, *frames: pd.DataFrame, **options: Any) -> Any:
 
 
 def caption(name: str, *frames: pd.DataFrame) -> str:
-    """What the figure shows, how to read it, and n: the text to print under it."""
+    """The text to print under a figure: its content, how to read it, and n."""
     text: str = FIGURES.get(name).facts["caption"]
     return text.format(**counts(frames))
 
@@ -83,10 +83,10 @@ def redraw(
     """Draw everything that a finished run has data for; returns the files, in order.
 
     ``read(run, table)`` is the study's reader. Each figure becomes a PNG (300 dpi) and a PDF (vector,
-    fonts embedded) in ``figures/<study>-<run>/``, each table a ``.tex``, and ``captions.md`` says what
-    they show. The same tables give the same bytes. ``only`` names one figure or table. A figure for
-    which the run has no data is left out, and ``left_out`` is told the line of :func:`why_not`; the one
-    that was asked for raises NoDataError with it.
+    fonts embedded) in ``figures/<study>-<run>/``, each table a ``.tex``, and ``captions.md``
+    describes all of them. The same tables give the same bytes. ``only`` names one figure or table. A figure
+    for which the run has no data is left out, and ``left_out`` gets the line of :func:`why_not`; the one
+    asked for raises NoDataError with that line.
 
     Raises InputError for an unknown name (with a suggestion) or study, RunError from ``read``.
     """

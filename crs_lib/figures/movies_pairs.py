@@ -52,9 +52,9 @@ def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     The names are empty where nobody judged; a session without a readable score has NaN.
     """
     given = results["judge"] if "judge" in results else [None] * len(results)
-    said = pd.DataFrame([one if isinstance(one, Mapping) else {} for one in given], index=results.index)
-    said = said.astype(float).dropna(axis=1, how="all").add_prefix(PREFIX)
-    return results.join(said), list(said.columns)
+    judged = pd.DataFrame([one if isinstance(one, Mapping) else {} for one in given], index=results.index)
+    judged = judged.astype(float).dropna(axis=1, how="all").add_prefix(PREFIX)
+    return results.join(judged), list(judged.columns)
 
 
 def in_words(metric: str) -> str:

@@ -1,4 +1,4 @@
-"""What happens at shifts and in words: recovery by shift type, concepts missed and added."""
+"""Recovery by type of shift, and the concepts that replies miss and add."""
 
 from collections import Counter
 from collections.abc import Iterable

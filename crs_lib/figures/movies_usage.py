@@ -1,4 +1,4 @@
-"""What language models cost: tokens and time of a call, by model and role."""
+"""Tokens and time of language models, by model and role."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Figures of the RealTalk study: what is found of the evidence, and where the rest of it is lost."""
+"""Figures of the RealTalk study: the evidence that is found, and the steps that lose the rest."""
 
 from typing import Any
 

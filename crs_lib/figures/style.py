@@ -92,7 +92,7 @@ def titled(metric: str) -> str:
 
 
 def labels(names: Sequence[str], width: int = 22) -> list[str]:
-    """The names as an axis holds them: long ones lose a piece, none that makes two look the same."""
+    """The names as an axis holds them: long names lose a piece, and no two become the same."""
     for tail in (width // 2, width // 4, 1, 3 * width // 4):
         head = width - 1 - tail
         cut = [name if len(name) <= width else f"{name[:head]}…{name[-tail:]}" for name in names]
@@ -113,7 +113,7 @@ def applied() -> Iterator[None]:
 def figure(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Any, Any]:
     """A figure of text width and ``height`` inches with its axes as an array (rows, columns).
 
-    It belongs to no window and to no global state; ``options`` go to matplotlib's ``subplots``.
+    The figure belongs to no window and no global state; ``options`` go to matplotlib's ``subplots``.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[[Any], Any])
 
 @dataclass(frozen=True)
 class Metric:
-    """A quantity as tables name it. ``short`` is its name in figures; ``low``/``high`` its range.
+    """A quantity as tables name it: ``short`` is the name in figures, ``low`` and ``high`` are the range.
 
     ``gate`` says whether it orders the control policies as it must (``python -m crs_lib gate``, defaults)
     and may rank systems; None where no gate is declared for it. ``place`` orders the columns of its level.

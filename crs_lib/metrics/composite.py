@@ -28,8 +28,8 @@ def item_tas(
 ) -> float:
     """α·S* + β·N·S − γ·L − δ·copying, at most α + β.
 
-    NaN where S* is undefined. Where nothing was recommended N·S is 0; where nothing was dropped yet,
-    nothing can leak and L counts 0.
+    NaN where S* is undefined. Without recommended items N·S is 0; before anything was dropped
+    L counts 0, since nothing can leak.
     """
     if math.isnan(corrected):
         return math.nan

@@ -33,11 +33,11 @@ def copied_share(
         request = [word for word in request if word not in ignore]
     largest = 0.0
     for order in sorted(orders):
-        said = ngrams(reply, order)
-        shared = said & ngrams(request, order) if said else said
+        ours = ngrams(reply, order)
+        shared = ours & ngrams(request, order) if ours else ours
         if not shared:  # then no longer n-gram is shared either
             break
-        largest = max(largest, len(shared) / len(said))
+        largest = max(largest, len(shared) / len(ours))
     return largest
 
 

@@ -1,7 +1,8 @@
-"""Evidence measures: was what bears an answer found, ranked and kept? Fuzzy ones only beside the exact.
+"""Evidence measures: whether the messages that bear an answer are found, ranked and kept.
 
 Gold and selection are sets of message positions, a ranking is a sequence of distinct positions. A question
-without gold has no score (NaN): it is left out of means and counted, never 1.
+without gold has no score (NaN): means leave the question out and count it. Fuzzy measures are shown only
+beside exact ones.
 """
 
 import itertools

@@ -145,7 +145,7 @@ def novelty_of_turn(turn: TurnRecord) -> float:
     },
 )  # fmt: skip
 def leakage_of_turn(turn: TurnRecord) -> float:
-    """L: :func:`leakage` of what was given up or excluded, in [0, 1]."""
+    """L: :func:`leakage` of constraints given up and values excluded, in [0, 1]."""
     return leakage(turn.facts, turn.constraints, turn.dropped)
 
 

@@ -1,7 +1,7 @@
 """The input of a metric: a turn, a shift or a session, prepared by the scorer (``score/scorer.py``).
 
-Concepts (``field=value``) are codes and items are numbers of the catalogue. What several metrics need is
-computed once: ``turn.once(function)`` calls ``function(turn)`` and remembers its value.
+Concepts (``field=value``) are codes and items are numbers of the catalogue. A part that several metrics need
+is computed once: ``turn.once(function)`` calls ``function(turn)`` and remembers the value.
 """
 
 import math
@@ -60,7 +60,7 @@ class ConceptIndex(Protocol):
 
 @dataclass(eq=False)
 class Prepared:
-    """Remembers what was computed from it."""
+    """A record that remembers the values computed from it."""
 
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -75,7 +75,7 @@ class Prepared:
 
 @dataclass(eq=False)
 class Background(Prepared):
-    """What all turns of a scoring share: the catalogue, its concepts, and the convention."""
+    """The part that all turns of a scoring share: the catalogue, its concepts, and the convention."""
 
     catalog: ItemIndex
     concepts: ConceptIndex
@@ -123,7 +123,7 @@ class TurnRecord(Prepared):
 
 @dataclass(eq=False)
 class ShiftRecord(Prepared):
-    """A change of the user's wishes: its turn (from 1) and its logged event, empty where it is only flagged.
+    """A change of the user's wishes: its turn (from 1) and its logged event (empty if only flagged).
 
     ``before`` is the turn before the shift (None for a shift in the first turn). ``replies`` are the turns
     from the shift until the next one, ``rest`` those from the shift until the end; the shift's own is first.

@@ -140,7 +140,7 @@ def measure(spec: str) -> Measure:
 
 
 class RankingScores(NamedTuple):
-    """Scores of a run: one row a judged topic, one column a measure; what did not match the judgments."""
+    """Scores of a run: one row a judged topic, one column a measure; the topics without match."""
 
     topics: pd.DataFrame
     missing: list[str]

@@ -1,6 +1,7 @@
 """Similarity of sentences: TF-IDF in a space fitted once on the catalogue, or sentence embeddings.
 
-The baseline that the thesis compares its score with. Every space says in ``name`` what it is.
+The baseline that the thesis compares its score with. The ``name`` of a space stands in every
+table's provenance.
 """
 
 import re
@@ -24,7 +25,7 @@ _BYTES = bytes(c if c > 127 or chr(c).isalnum() or c in b"_\x00" else 32 for c i
 
 
 class SentenceSpace(Protocol):
-    """Turns texts into rows that :func:`cosines` compares. ``name`` says which space it is."""
+    """Turns texts into rows that :func:`cosines` compares. ``name`` identifies the space."""
 
     name: str
 

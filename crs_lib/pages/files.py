@@ -94,7 +94,7 @@ def _by_key(frame: pd.DataFrame) -> dict[Key, dict[str, Any]]:
 
 
 def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
-    """What judges said of a run's sessions, by session; empty where none was asked.
+    """The judges' records of a run's sessions, by session; empty where no judge was asked.
 
     Altered dialogues that check the judges themselves (canaries) are no sessions of the run.
     """

@@ -1,4 +1,4 @@
-"""The index of a trace: what the list of sessions filters, searches and sorts by, in columns."""
+"""The index of a trace: the columns by which the list of sessions filters, searches and sorts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from crs_lib.pages.session import TITLE, number
 
 
 class Index:
-    """Grows session by session in the order of the data files; ``data`` is what the page reads."""
+    """Grows session by session in the order of the data files; ``data`` is the input of the page."""
 
     def __init__(self, files: RunFiles, turn_metrics: Sequence[str], convention: str, page_size: int) -> None:
         looks = style.looks(files.models)
@@ -36,11 +36,11 @@ class Index:
         return len(self._rows["id"])
 
     def add(self, scored: ScoredSession) -> None:
-        """One more session. What systems share of a scenario (goal, shifts, words) is stored once."""
+        """One more session; the parts that all systems share (goal, shifts, words) are stored once."""
         dialogue = scored.dialogue
         kinds = tuple(self._types[str(e["type"])] for e in dialogue.shift_events if e.get("type"))
-        said = {fold(str(value)) for e in dialogue.shift_events for value in _values(e)}
-        plot = (dialogue.true_genre or "", kinds, " ".join(sorted(filter(None, said))))
+        words = {fold(str(value)) for e in dialogue.shift_events for value in _values(e)}
+        plot = (dialogue.true_genre or "", kinds, " ".join(sorted(filter(None, words))))
         self._rows["model"].append(self._models[dialogue.model_name])
         self._rows["id"].append(dialogue.session_id)
         self._rows["plot"].append(self._plots.setdefault(plot, len(self._plots)))
@@ -53,7 +53,7 @@ class Index:
 
 
 def described(name: str) -> dict[str, Any]:
-    """What the page says about a metric: its names, range, direction and source."""
+    """A metric as the page describes it: names, range, direction and source."""
     metric = base.get(name)
     return {
         "name": name, "short": metric.short, "low": number(metric.low), "high": number(metric.high),
@@ -62,6 +62,6 @@ def described(name: str) -> dict[str, Any]:
 
 
 def _values(event: Mapping[str, Any]) -> list[Any]:
-    """What of a shift can be searched for: values wished for, added and dropped, and the films in mind."""
+    """The searchable parts of a shift: values wished for, added and dropped, and the films in mind."""
     values = [v for key in ("wishes", "added", "dropped") for v in (event.get(key) or {}).values()]
     return [*values, *(event.get(key) or "" for key in ("from_anchor", "to_anchor", "bridge_value"))]

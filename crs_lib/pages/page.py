@@ -18,7 +18,7 @@ def part(name: str) -> str:
 
 
 def fill(page: str, parts: Mapping[str, str]) -> str:
-    """A page with each ``{{name}}`` replaced, in one pass: what is put in is never read as a page again.
+    """A page with each ``{{name}}`` replaced, in one pass: inserted text is never searched for further names.
 
     Raises KeyError for a name without a part: a page and its code belong together.
     """

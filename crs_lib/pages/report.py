@@ -57,7 +57,7 @@ def write(run: str, plan: str = "movies") -> Path:
 
 
 class _Report:
-    """What the sections read, each table once."""
+    """The tables and settings that the sections read, each once."""
 
     def __init__(self, run: str, plan: str) -> None:
         self.run, self.folder = run, paths.run_folder(simulate.STUDY, run)
@@ -82,7 +82,7 @@ class _Report:
         ]
 
     def lead(self) -> str:
-        """One sentence: what was measured on what."""
+        """One sentence: systems, users, sessions and convention."""
         scenarios = self.results["session_id"].nunique()
         convention = self._parameters("evaluate").get("name", "")
         who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
@@ -107,12 +107,12 @@ class _Report:
         return f"{_note(note)}{table(board)}"
 
     def _conclusions(self) -> str:
-        """The plan, what follows from the tests in words, and the tables behind it."""
+        """The plan, the conclusions of the tests in words, and the tables behind them."""
         declared = f"<h3>Declared beforehand</h3>{table(statistics.plan_table(self.plan))}"
         if len(self.systems) < 2:
             return _note("No tests: they compare systems, and the run has one.") + declared
-        told = stats.conclusions(self._ladder, self.plan)
-        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
+        sentences = stats.conclusions(self._ladder, self.plan)
+        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
         leaders = self._ladder.leaderboard
         leaders = statistics.tidy(leaders[leaders["outcome"] == self.plan.primary_outcome])
         return (
@@ -159,11 +159,11 @@ class _Report:
                 picture = style.data(figures.make(name, *frames), "png", DPI)
             except NoDataError:
                 continue
-            said = html.escape(figures.caption(name, *frames))
+            caption = html.escape(figures.caption(name, *frames))
             data = base64.b64encode(picture).decode("ascii")
             yield (
-                f'<figure id="figure-{name}"><img src="data:image/png;base64,{data}" alt="{said}">'
-                f"<figcaption>{said}</figcaption></figure>"
+                f'<figure id="figure-{name}"><img src="data:image/png;base64,{data}" alt="{caption}">'
+                f"<figcaption>{caption}</figcaption></figure>"
             )
 
     def _table(self, name: str, read: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -187,8 +187,8 @@ class _Report:
         gaps = gaps.assign(metric=[label(name) for name in gaps["metric"]])
         gaps.columns = ["metric", "system", "sessions with a value", "without"]
         missing = f"<h3>Undefined in some sessions</h3>{table(gaps)}" if len(gaps) else ""
-        said = "Mean with 95 % interval. What is undefined is left out and counted, never zero."
-        return _note(said) + table(shown) + missing
+        note = "Mean with 95 % interval. What is undefined is left out and counted, never zero."
+        return _note(note) + table(shown) + missing
 
     def _made(self) -> str:
         """Stages with their parameters, counts and files; code and packages."""

@@ -37,7 +37,7 @@ def script(call: str, *values: Any) -> bytes:
 def lean(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record without keys whose value is empty: none, False, or a text or list without anything in it.
 
-    What is 0 stays: a zero is a value.
+    A zero stays: it is a value.
     """
     return {
         key: value for key, value in record.items() if value not in (None, "", [], {}) and value is not False
@@ -184,7 +184,7 @@ class SessionView:
 
 
 class _WishHistory:
-    """What accumulates over a session: wishes by code, those dropped, films recommended before."""
+    """The history of a session: wishes by code, those dropped, films recommended before."""
 
     def __init__(self) -> None:
         self.wishes: dict[int, list[str]] = {}
@@ -193,7 +193,7 @@ class _WishHistory:
 
 
 def _shift(turn: int, event: Row | None, row: Row | None, pair: Pair) -> dict[str, Any] | None:
-    """What changed at a shift and how soon replies followed; None where the wishes did not shift."""
+    """The change at a shift and how soon replies followed; None where the wishes did not shift."""
     if event is None and pair.user.user_meta.get("shift_event") is not True:
         return None
     event = event or pair.user.user_meta.get("shift_event_obj") or {}

@@ -18,7 +18,7 @@ HEADER = "index.json"
 
 @contextmanager
 def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Path]:
-    """A folder to fill that takes its place, with its header, only when it is whole.
+    """A folder to fill; it appears under its name, with its header, only when it is whole.
 
     A folder of the same kind that stands there is replaced; anything else is refused with InputError.
     """

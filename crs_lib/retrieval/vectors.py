@@ -1,4 +1,4 @@
-"""Nearest texts by sentence vectors: exact in numpy, approximate with faiss where millions ask for it."""
+"""Nearest texts by sentence vectors: exact in numpy, approximate with faiss for millions of texts."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

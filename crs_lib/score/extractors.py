@@ -25,7 +25,7 @@ Sets = list[frozenset[int]]
 
 
 class ExtractorInputs(NamedTuple):
-    """What an extractor may be made of. ``catalog`` is the cleaned one, where ``space`` is its own.
+    """The inputs of an extractor. ``catalog`` is the cleaned catalogue if ``space`` holds its concepts.
 
     ``llm`` names a model as in ``ollama:mistral:7b``; only the extractor ``llm`` needs it.
     """
@@ -36,7 +36,7 @@ class ExtractorInputs(NamedTuple):
 
 
 class Extractor(Protocol):
-    """Finds concepts. ``embedder`` says what text is turned into, empty where it is only compared."""
+    """Finds concepts. ``embedder`` names the vectors that texts become; empty where strings are compared."""
 
     name: str
     embedder: str
@@ -213,7 +213,7 @@ class Hybrid:
 
 @EXTRACTORS.register("llm", embedder="", inside_words=False, needs="a model: --llm ollama:mistral:7b")
 def llm(inputs: ExtractorInputs) -> Any:
-    """One LLM call a text; what it names counts where the catalogue has it."""
+    """One LLM call a text; names that the catalogue has count."""
     from crs_lib.score.asking import LlmExtractor
 
     return LlmExtractor(inputs.space, inputs.llm)

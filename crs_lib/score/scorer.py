@@ -28,7 +28,7 @@ from crs_lib.metrics.overlap import BOTH_EMPTY
 
 
 class Scores(NamedTuple):
-    """What scoring a dialogue gives: turn rows, shift rows, and the session's record."""
+    """The scores of a dialogue: turn rows, shift rows, and the session's record."""
 
     turns: list[dict[str, Any]]
     shifts: list[dict[str, Any]]
@@ -51,7 +51,7 @@ class Scorer:
         return {}
 
     def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
-        """The concept codes of wishes (field to value or values); what the catalogue lacks is left out."""
+        """The concept codes of wishes (field to value or values), without values that the catalogue lacks."""
         found = set()
         for name, value in wishes.items():
             if name not in self.grounder.active_fields:
@@ -102,8 +102,8 @@ class Scorer:
         for place, pair in enumerate(dialogue.pairs()):
             last = pair.turn if pair.turn in starts else last
             since = None if last is None else pair.turn - last
-            said = (texts[2 * place], texts[2 * place + 1])
-            turns.append(self._turn(pair, said, since, turns[-1] if turns else None))
+            pair_texts = (texts[2 * place], texts[2 * place + 1])
+            turns.append(self._turn(pair, pair_texts, since, turns[-1] if turns else None))
         events = {int(e["turn"]): e for e in dialogue.shift_events if "turn" in e}
         shifts = [
             self._shift(turn, events.get(turn, {}), turns, following)

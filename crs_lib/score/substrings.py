@@ -1,6 +1,6 @@
 """Values looked for in lower-cased text: anywhere, also inside words, or spelt almost alike.
 
-Only for the thesis's way of grounding and for showing what is wrong with it ("ger" in "danger").
+Only for the thesis's way of grounding, and for showing its errors ("ger" in "danger").
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,8 +78,8 @@ class NearWords:
     def of(self, word: str) -> tuple[str, ...]:
         """The known words near ``word``, in order.
 
-        The ratio is 2M/T of matching characters (Ratcliff and Obershelp); it is computed only where the
-        letters alone do not rule it out.
+        The ratio is 2M/T of matching characters (Ratcliff and Obershelp). The letters alone
+        exclude most words before the ratio is computed.
         """
         if word not in self._memo:
             if len(self._memo) >= 20_000:

@@ -32,7 +32,7 @@ def read(run: str, table: str) -> pd.DataFrame:
 
 
 def draw(run: str, *names: str) -> None:
-    """Draw figures of a run in a notebook, each or a sentence that says what it lacks."""
+    """Draw figures of a run in a notebook, or print which data a figure lacks."""
     for name in names:
         try:
             figures.draw(name, *(read(run, table) for table in figures.FIGURES.get(name).facts["tables"]))
@@ -61,7 +61,7 @@ def power(run: str, plan: Plan | None = None) -> pd.DataFrame:
 
 
 def judge_means(run: str) -> pd.DataFrame:
-    """What judges of other families gave each system by construct, with intervals; in the run's order."""
+    """Scores by judges of other model families: mean and interval by system, in the run's order."""
     if not judging.scores_of(run):
         raise NoDataError(f"run {run!r} has no judge scores")
     scores = judging.score_table(run)
@@ -74,7 +74,7 @@ def judge_means(run: str) -> pd.DataFrame:
 def llm_calls(run: str) -> pd.DataFrame:
     """Every call of a language model: role, model, session, tokens, seconds, and ``sent``.
 
-    ``sent`` is False for what the cache answered and for what failed. NoDataError for a run without calls.
+    ``sent`` is False for failed calls and for those that the cache answered. NoDataError without calls.
     """
     path = _call_log(run)
     if not path.exists():

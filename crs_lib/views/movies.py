@@ -1,4 +1,4 @@
-"""Small rounded tables that the notebooks show: what a catalogue, a batch and its scores look like."""
+"""Small rounded tables that the notebooks show: of a catalogue, a batch and its scores."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

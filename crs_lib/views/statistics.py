@@ -1,4 +1,4 @@
-"""The tables of the statistics notebook: the declared plan, and a ladder of tests cut to what is read."""
+"""The tables of the statistics notebook: the declared plan, and the tests with the columns that are read."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def plan_for(name: str, systems: Sequence[str]) -> Plan:
 
 
 def plan_table(plan: Plan) -> pd.DataFrame:
-    """The plan as two columns: what was declared, and how."""
+    """The plan as two columns: the item declared, and its value."""
     rows = {
         "primary outcome": plan.primary_outcome,
         "secondary outcomes": ", ".join(plan.secondary_outcomes),

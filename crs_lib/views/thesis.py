@@ -1,4 +1,4 @@
-"""The thesis's tables beside ours, and what its numbers were made of: small frames for notebook 07."""
+"""The thesis's tables beside ours, and the parts of its numbers: small frames for notebook 07."""
 
 import json
 from collections.abc import Sequence

@@ -84,5 +84,5 @@ def failed(table: pd.DataFrame, metric: str) -> list[str]:
 
 
 def marked(table: pd.DataFrame, run: str = "gate") -> pd.DataFrame:
-    """A table with a ``metric`` column, and what the gate says of each metric beside it."""
+    """A table with a ``metric`` column, and the gate's mark of each metric beside it."""
     return table.assign(mark=table["metric"].map(gate.marks(run)).fillna(""))
