@@ -20,7 +20,6 @@ from crs_lib.catalog.index import (
     Found,
     ItemGroup,
     Pair,
-    Remembered,
     all_of,
     invert,
     item_facts,
@@ -28,6 +27,7 @@ from crs_lib.catalog.index import (
     vocabulary,
 )
 from crs_lib.core import rng, tables
+from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import fold
 
 __all__ = ["Catalog", "Constraints", "Found"]
@@ -52,6 +52,7 @@ class Catalog:
         self._answers = Answers(self._search)
         self._constraint_of = Remembered(self._constraint)
         self._group_of = Remembered(self._group)
+        self._code_of = Remembered(self._code)
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
 
@@ -107,6 +108,10 @@ class Catalog:
 
         Raises InputError for a field that does not exist.
         """
+        return self._code_of[field, value]
+
+    def _code(self, pair: tuple[str, str]) -> int | None:
+        field, value = pair
         row = fields.get(field)
         found = self.vocabulary.code_of.get(fields.concept(field, value))
         if found is None and (cleaned := row.clean(value).value) is not None:
@@ -241,6 +246,7 @@ class Catalog:
         self.forget_answers()
         self._constraint_of.clear()
         self._group_of.clear()
+        self._code_of.clear()
 
     # ── names that users of the original know ──────────────────────────────────────────────────
     def recommend(self, constraints: Constraints, limit: int = 30, seed: int = 0) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,10 +178,7 @@ _size = attrgetter("size")
 Wanted = str | int | Sequence[str | int]
 Constraints = Mapping[str, Wanted]
 Pair = tuple[str, Wanted]
-K = TypeVar("K")
-V = TypeVar("V")
 _KEPT, _LONGEST = 4096, 4096  # how many answers, and of how many items at most
-_REMEMBERED = 65_536
 
 
 class Answers:
@@ -210,20 +207,6 @@ class Answers:
     def forget(self) -> None:
         """Drop everything that is kept."""
         self._kept.clear()
-
-
-class Remembered(dict[K, V]):
-    """A cache of ``make`` by key: a value is made at its first use; a full cache is emptied."""
-
-    def __init__(self, make: Callable[[K], V]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, key: K) -> V:
-        if len(self) >= _REMEMBERED:
-            self.clear()
-        value = self[key] = self._make(key)
-        return value
 
 
 def _hashable(value: Wanted) -> Wanted:

@@ -64,6 +64,11 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
 
 def finite(value: Any) -> Any:
     """The value as JSON can hold it: NaN and infinities become None, numpy numbers plain ones."""
+    kind = value.__class__
+    if kind is str or kind is int or kind is bool or value is None:
+        return value
+    if kind is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -91,8 +91,8 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
                 lines.write(tables.dumps(scores.session | columns) + "\n")
                 sessions.append({k: v for k, v in scores.session.items() if not isinstance(v, dict)})
             shifts.append(pd.DataFrame([row for scores in part for row in scores.shifts]))
-            if rows := [row | columns for scores in part for row in scores.turns]:
-                yield _turn_frame(rows)
+            if rows := [row for scores in part for row in scores.turns]:
+                yield _turn_frame(rows).assign(**columns)
 
     with tables.write_aside(target("results.jsonl")) as lines:
         tables.write_parquet(target("turns.parquet"), frames())

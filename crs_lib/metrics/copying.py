@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence, Set
 
+from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import ngrams, words
 from crs_lib.metrics.base import LOWER, TURN, metric
 from crs_lib.metrics.inputs import Background, TurnRecord
@@ -33,11 +34,10 @@ def copied_share(
         request = [word for word in request if word not in ignore]
     largest = 0.0
     for order in sorted(orders):
-        ours = ngrams(reply, order)
-        shared = ours & ngrams(request, order) if ours else ours
+        shared = ngrams(request, order).intersection(zip(*(reply[i:] for i in range(order)), strict=False))
         if not shared:  # then no longer n-gram is shared either
             break
-        largest = max(largest, len(shared) / len(ours))
+        largest = max(largest, len(shared) / len(ngrams(reply, order)))
     return largest
 
 
@@ -58,14 +58,12 @@ def interference(turn: TurnRecord) -> float:
 )  # fmt: skip
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
-    known = turn.background.once(_words_of_values)
-    named = turn.user.concepts | turn.system.concepts
-    for code in named - known.keys():
-        known[code] = turn.background.concepts.key(code).split("=", 1)[1].split(" ")
-    ignore = frozenset(word for code in named for word in known[code])
+    words_of = turn.background.once(_words_of_values)
+    ignore = {word for code in turn.user.concepts | turn.system.concepts for word in words_of[code]}
     return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders, ignore)
 
 
-def _words_of_values(background: Background) -> dict[int, list[str]]:
-    """The words of each concept's value by code, filled as concepts are met."""
-    return {}
+def _words_of_values(background: Background) -> Remembered[int, list[str]]:
+    """The words of each concept's value, by code."""
+    key = background.concepts.key
+    return Remembered(lambda code: key(code).split("=", 1)[1].split(" "))

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence, Set
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core.remembered import Remembered
 from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, TURN, fact, metric
 from crs_lib.metrics.inputs import Background, TurnRecord
 
@@ -85,6 +86,18 @@ def _share(background: Background, weight: NDArray[np.float64]) -> NDArray[np.fl
     return shares
 
 
+def _expected_uniform(background: Background) -> Remembered[frozenset[int], float]:
+    """:func:`expected_satisfaction` of constraints under a uniform draw."""
+    share = background.once(uniform_share)
+    return Remembered(lambda constraints: expected_satisfaction(constraints, share))
+
+
+def _expected_popular(background: Background) -> Remembered[frozenset[int], float]:
+    """:func:`expected_satisfaction` of constraints under a draw by popularity."""
+    share = background.once(popular_share)
+    return Remembered(lambda constraints: expected_satisfaction(constraints, share))
+
+
 @fact("n_items", TURN, place=10)
 def n_items(turn: TurnRecord) -> int:
     """The number of recommended items."""
@@ -116,7 +129,7 @@ def satisfaction_of_turn(turn: TurnRecord) -> float:
 )  # fmt: skip
 def satisfaction_corrected(turn: TurnRecord) -> float:
     """S*: S beyond a uniform draw, at most 1; see :func:`beyond_chance`."""
-    expected = expected_satisfaction(turn.constraints, turn.background.once(uniform_share))
+    expected = turn.background.once(_expected_uniform)[turn.constraints]
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
@@ -125,7 +138,7 @@ def satisfaction_corrected(turn: TurnRecord) -> float:
 )
 def satisfaction_popular(turn: TurnRecord) -> float:
     """S beyond a draw by popularity, at most 1; see :func:`beyond_chance`."""
-    expected = expected_satisfaction(turn.constraints, turn.background.once(popular_share))
+    expected = turn.background.once(_expected_popular)[turn.constraints]
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 

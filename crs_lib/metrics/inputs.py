@@ -17,6 +17,7 @@ from crs_lib.metrics.conventions import Convention
 
 T = TypeVar("T")
 P = TypeVar("P", bound="Prepared")
+_MISSING = object()
 
 
 class ItemIndex(Protocol):
@@ -66,11 +67,11 @@ class Prepared:
 
     def once(self: P, function: Callable[[P], T]) -> T:
         """``function(self)``, computed at the first call; ``function`` must be named, not made anew."""
-        known = self._known
-        if function not in known:
-            known[function] = function(self)
-        value: T = known[function]
-        return value
+        value: Any = self._known.get(function, _MISSING)
+        if value is _MISSING:
+            value = self._known[function] = function(self)
+        found: T = value
+        return found
 
 
 @dataclass(eq=False)
@@ -171,5 +172,10 @@ class SessionRecord(Prepared):
 
 def mean_defined(values: Iterable[float]) -> float:
     """Mean of the defined values; NaN where there is none."""
-    known = [value for value in values if not math.isnan(value)]
+    known = defined(values)
     return sum(known) / len(known) if known else math.nan
+
+
+def defined(values: Iterable[float]) -> list[float]:
+    """The values that are not NaN, in their order."""
+    return [value for value in values if value == value]  # NaN equals nothing, itself included

@@ -22,6 +22,7 @@ from crs_lib.metrics.inputs import (
     ShiftRecord,
     Text,
     TurnRecord,
+    defined,
     mean_defined,
 )
 from crs_lib.metrics.overlap import BOTH_EMPTY
@@ -46,21 +47,14 @@ class Scorer:
     def _background(self) -> Background:
         return Background(self.grounder.catalog, self.grounder, self.convention)
 
-    @cached_property
-    def _memo(self) -> dict[tuple[str, str], int | None]:
-        return {}
-
     def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
         """The concept codes of wishes (field to value or values), without values that the catalogue lacks."""
         found = set()
         for name, value in wishes.items():
             if name not in self.grounder.active_fields:
                 continue
-            for one in [value] if isinstance(value, str | int) else value or []:
-                key = (name, str(one))
-                if key not in self._memo:
-                    self._memo[key] = self.grounder.catalog.code(*key)
-                code = self._memo[key]
+            for one in [value] if isinstance(value, (str, int)) else value or []:
+                code = self.grounder.catalog.code(name, str(one))
                 if code is not None:
                     found.add(code)
         return frozenset(found)
@@ -155,11 +149,12 @@ class Scorer:
         turns: Sequence[Mapping[str, Any]],
         shifts: Sequence[Mapping[str, Any]],
     ) -> dict[str, Any]:
-        turn_metrics, shift_metrics = base.scored_names(base.TURN), base.scored_names(base.SHIFT)
+        known = {name: defined([row[name] for row in turns]) for name in base.scored_names(base.TURN)}
+        shift_metrics = base.scored_names(base.SHIFT)
         return {
             **who,
             "convention": self.convention.name,
-            **{name: mean_defined(row[name] for row in turns) for name in turn_metrics},
+            **{name: mean_defined(values) for name, values in known.items()},
             **{name: mean_defined(row[name] for row in shifts) for name in shift_metrics},
             **{one.name: session.once(one.compute) for one in base.scored(base.SESSION) if one.compute},
             "judge": constructs.unjudged(),
@@ -170,9 +165,7 @@ class Scorer:
                 "n_hallucinated_titles": sum(row["n_hallucinated_titles"] for row in turns),
                 "missing_concepts": sum(len(row["missing_concepts"]) for row in turns),
                 "hallucinated_concepts": sum(len(row["hallucinated_concepts"]) for row in turns),
-                "defined_turns": {
-                    name: sum(not math.isnan(row[name]) for row in turns) for name in turn_metrics
-                },
+                "defined_turns": {name: len(values) for name, values in known.items()},
             },
         }
 

@@ -5,7 +5,8 @@ system: every system meets the same users, and sessions are paired by design.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -66,13 +67,28 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class Scenario:
-    """The plan of one session; ``arm`` is "shift" or "none" (its twin without any shift)."""
+    """The plan of one session; ``arm`` is "shift" or "none" (its twin without any shift).
+
+    ``lines`` are the words of acts that no reply changes, by turn and act: the user's first session fills
+    them, and the sessions with other systems say the same.
+    """
 
     seed: int
     session: int
     arm: str
     true_genre: str
     steps: tuple[PlanStep, ...]
+    lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @cached_property
+    def draws(self) -> rng.Streams:
+        """The stream of the user's words in each turn; its first number is the turn's mood."""
+        return rng.Streams(self.seed, "movies", self.session, "words")
+
+    @cached_property
+    def moods(self) -> tuple[float, ...]:
+        """A number in [0, 1) for each turn: users insist where it is small."""
+        return tuple(self.draws[step.turn].random() for step in self.steps)
 
     @property
     def events(self) -> list[Mapping[str, Any]]:

@@ -13,7 +13,6 @@ import numpy as np
 from crs_lib.catalog import phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ASIDE_FIELDS
-from crs_lib.core import rng
 from crs_lib.prompts import wording
 from crs_lib.simulate import voicing
 from crs_lib.simulate.scenarios import OPENING, QUESTIONS, REFINEMENT, PlanStep, Scenario, stratum
@@ -59,7 +58,6 @@ class User:
         self.scenario = scenario
         self.realise = realise
         self.memory = Memory()
-        self._draws = rng.Streams(scenario.seed, "movies", scenario.session, "words")
 
     def hear(self, recommended: Sequence[int]) -> None:
         """Remember the films of a reply."""
@@ -68,20 +66,22 @@ class User:
     def speak(self, turn: int) -> UserUtterance:
         """The utterance of a turn, 1-based, with its log (``user_meta``)."""
         step = self.scenario.steps[turn - 1]
-        draw = self._draws[turn]
-        act = self._act(step, draw)
-        text = self._words(step, act, draw)
+        act = self._act(step)
+        lines = self.scenario.lines
+        text = lines.get((turn, act)) or self._words(step, act)
+        if act not in QUESTIONS:
+            lines[turn, act] = text
         log = self._log(step, act)
         if self.realise is not None:
             text, added = self.realise(text, voicing.must_voice(step, act), turn)
             log |= added
         return UserUtterance(text, act, log)
 
-    def _act(self, step: PlanStep, draw: np.random.Generator) -> str:
+    def _act(self, step: PlanStep) -> str:
         """The planned act, or a reaction where an ordinary turn leaves room for one."""
-        reacts = draw.random() < _INSISTS
         if step.turn == 1 or step.shift is not None or step.act not in (*QUESTIONS, "follow_up"):
             return step.act
+        reacts = self.scenario.moods[step.turn - 1] < _INSISTS
         if not self.memory.last:
             return "nothing_named" if reacts else step.act
         best = max(self._met(item, step) for item in self.memory.last)
@@ -100,7 +100,9 @@ class User:
         self.memory.asked_about |= {item}
         return self.catalog.items[item].title
 
-    def _words(self, step: PlanStep, act: str, draw: np.random.Generator) -> str:
+    def _words(self, step: PlanStep, act: str) -> str:
+        draw = self.scenario.draws[step.turn]
+        draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
         voiced = dict(step.state.constraints)
         if act == REFINEMENT:

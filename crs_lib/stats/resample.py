@@ -103,15 +103,15 @@ def _bca_levels(draws: Floats, estimate: Floats, jackknife: Floats, tails: Float
     same = (np.abs(draws - estimate) <= tolerance).sum(axis=0)
     usable = np.maximum((~np.isnan(draws)).sum(axis=0), 1)
     share = np.clip((below + same / 2) / usable, 0.5 / usable, 1 - 0.5 / usable)
-    bias = scipy.stats.norm.ppf(share)
+    bias = scipy.special.ndtri(share)
     kept = np.where(np.isnan(jackknife).all(axis=0), 0.0, jackknife)
     gap = np.nanmean(kept, axis=0) - kept
     spread = np.nansum(gap**2, axis=0)
     cube = np.nansum(gap**3, axis=0)
     power = np.where(spread > 0, spread, 1.0) ** 1.5
     acceleration = np.where(spread > tolerance**2, cube / (6 * power), 0.0)
-    shifted = bias + scipy.stats.norm.ppf(tails)[:, None]
-    return np.asarray(scipy.stats.norm.cdf(bias + shifted / (1 - acceleration * shifted)))
+    shifted = bias + scipy.special.ndtri(tails)[:, None]
+    return np.asarray(scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted)))
 
 
 def _spread(column: Floats) -> float:

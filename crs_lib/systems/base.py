@@ -6,6 +6,7 @@ recommended; control policies have a known order (docs/metrics.md, section 6).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
 
 N_ITEMS = 3
+_TIE = 0.25  # what chance adds at most: less than any difference between two films
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ def rank(
 
     Films with a value to avoid come last; ties are broken by chance.
     """
-    chance = draw.random(len(catalog)) * 0.25  # less than any difference between two films
+    chance = draw.random(len(catalog))
     items = catalog.query(constraints).items
     avoided = [code for pair in avoid.items() if (code := catalog.code(*pair)) is not None]
     for code in avoided:
@@ -103,7 +105,7 @@ def rank(
     fresh[list(seen)] = False
     items = items[fresh[items]]
     if len(items) >= n:  # enough new films meet every constraint: no other film can come before them
-        return _best(items, len(constraints) + chance[items], n)
+        return _best(items, len(constraints) + chance[items] * _TIE, n)
     score = np.zeros(len(catalog))
     for name, value in constraints.items():
         wanted = catalog.code(name, value)
@@ -112,12 +114,13 @@ def rank(
     for code in avoided:
         score[catalog.items_with(code)] -= len(constraints) + 1
     score[~fresh] -= 0.5
-    score += chance
+    score += chance * _TIE
     items = catalog.query({}).items
     return _best(items, score[items], min(n, len(items)))
 
 
 def _best(items: Codes, score: NDArray[np.float64], n: int) -> tuple[int, ...]:
     """The ``n`` items of the highest score, the best first."""
-    top = np.argpartition(-score, n - 1)[:n]
-    return tuple(items[top[np.argsort(-score[top], kind="stable")]].tolist())
+    top = (-score).argpartition(n - 1)[:n]
+    pairs = zip(score[top].tolist(), items[top].tolist(), strict=True)
+    return tuple([item for _, item in sorted(pairs, key=itemgetter(0), reverse=True)])

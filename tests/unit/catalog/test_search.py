@@ -85,15 +85,6 @@ def test_an_answer_is_the_same_again_and_after_it_was_forgotten(several):
         ten.query(wishes, relax=True).items[0] = 0
 
 
-def test_only_so_much_is_remembered(monkeypatch):
-    monkeypatch.setattr(answers, "_REMEMBERED", 2)
-    made = []
-    squares = answers.Remembered(lambda number: made.append(number) or number**2)
-    assert [squares[n] for n in (2, 3, 2, 4, 2)] == [4, 9, 4, 16, 4]
-    assert made == [2, 3, 4, 2]
-    assert len(squares) == 2
-
-
 def test_a_catalogue_that_was_asked_can_be_sent_to_another_process():
     ten = catalog()
     wishes = {"genre": "War", "actor": ["Cy Hale", "Stig"]}
