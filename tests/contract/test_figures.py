@@ -305,7 +305,7 @@ def test_the_same_tables_give_the_same_bytes_under_any_settings_silently(name, f
     before = dict(matplotlib.rcParams)
     tables = tables_of(figures.FIGURES.get(name))
     copies = [table.copy() for table in tables]
-    first = drawn(name)
+    first = figures.make(name, *tables)
     with matplotlib.rc_context(
         {"font.size": 20, "axes.facecolor": "red", "lines.linewidth": 9, "figure.dpi": 50}
     ):
