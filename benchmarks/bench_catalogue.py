@@ -25,8 +25,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crs_lib.cosrec import catalogue_fixture
 from crs_lib.cosrec.catalogue import Settings, build
+from tests.helpers import amazon_fixture
 
 
 def mostly_latin(text: str, share: float) -> bool:
@@ -130,7 +130,7 @@ def plain_loop(metas: Path, reviews: Path, out: Path) -> None:
 def compare(products: int, reviews: int, rounds: int) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        metas, texts = catalogue_fixture.write_category(folder / "in", "Home", products, reviews)
+        metas, texts = amazon_fixture.write_category(folder / "in", "Home", products, reviews)
         ways = {
             "ours": lambda: build(folder / "in", folder / "in", folder / "ours.jsonl", Settings()),
             "ours, legacy": lambda: build(
@@ -173,7 +173,7 @@ def large(gigabytes: float) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         reviews = int(gigabytes * 1e9 / 530)
-        _, texts = catalogue_fixture.write_category(folder / "in", "Home", reviews // 20, reviews)
+        _, texts = amazon_fixture.write_category(folder / "in", "Home", reviews // 20, reviews)
         print(f"review file: {texts.stat().st_size / 1e9:.2f} GB, {reviews:,} reviews")
         code = "import argparse as a; from crs_lib.cosrec import cli; p = a.ArgumentParser();"
         code += "cli.add_arguments(p); cli.main(p.parse_args())"  # python -m crs_lib cosrec-catalogue

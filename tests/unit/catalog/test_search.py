@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.catalog import index as answers
 from crs_lib.catalog.index import Constraint, Found, ItemGroup, all_of, most_of
 from tests.helpers.films import catalog
 

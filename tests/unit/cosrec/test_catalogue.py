@@ -14,8 +14,8 @@ import pytest
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import catalogue, catalogue_join, catalogue_tasks
-from crs_lib.cosrec import catalogue_fixture as fixture
 from crs_lib.cosrec.catalogue import Settings, build
+from tests.helpers import amazon_fixture as fixture
 
 
 def write(folder: Path, name: str, metas: list[Any], reviews: list[Any], ends: str = ".jsonl") -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from crs_lib.cosrec import catalogue_fixture as fixture
 from crs_lib.cosrec.catalogue_files import Watched, decoder, read_records
 from crs_lib.cosrec.catalogue_rules import (
     Review,
@@ -22,6 +21,7 @@ from crs_lib.cosrec.catalogue_rules import (
     review,
 )
 from crs_lib.cosrec.catalogue_tasks import _META_FIELDS, _REVIEW_FIELDS
+from tests.helpers import amazon_fixture as fixture
 
 PRODUCT = fixture.asin(1)
 
