@@ -52,6 +52,7 @@ lint: $(VENV)/dev.stamp  ## ruff, formatting, types
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
+bench: export PYTHONPATH = .
 bench: export OMP_NUM_THREADS = 1
 bench: export OPENBLAS_NUM_THREADS = 1
 bench: $(VENV)/dev.stamp  ## side-by-side measurements; each prints its ratios
