@@ -62,3 +62,21 @@ def add_policy(folder: Path) -> None:
     """Steps of "A policy"."""
     (made,) = blocks("A policy")
     insert(folder / "crs_lib" / "systems" / "policies.py", made)
+
+
+def new_file(folder: Path, heading: str) -> None:
+    """Step 1 of a heading whose code is a whole file, written where the page says."""
+    page = PAGE.read_text(encoding="utf-8")
+    part = page[page.index(f"\n### {heading}\n") :]
+    place = re.search(r"`(crs_lib/[\w/]+\.py)`:\n", part)
+    assert place
+    (folder / place[1]).write_text(blocks(heading)[0], encoding="utf-8")
+
+
+def add_data_set(folder: Path) -> None:
+    """Step 1 of "A data set"."""
+    file = folder / "crs_lib" / "datasets" / "registry.py"
+    row, _ = blocks("A data set")
+    rows = re.search(r'^ +Dataset\(\n +"redial-movies"', file.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows
+    insert(file, row, above=rows[0])

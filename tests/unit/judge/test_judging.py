@@ -1,6 +1,7 @@
 """Judges over a run: resumed, extended, counted; their scores in the results."""
 
 import json
+import shutil
 
 import pytest
 
@@ -17,12 +18,22 @@ from tests.helpers.ollama_server import Faults, OllamaServer
 CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A finished run of two systems, three sessions each, in a folder of its own."""
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run of two systems, three sessions each; no test writes to it."""
+    results = tmp_path_factory.mktemp("finished")
     config = SimulateConfig("judged", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
-    simulate.simulate(config, progress=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(results))
+        simulate.simulate(config, progress=False)
+    return results
+
+
+@pytest.fixture
+def run(finished, tmp_path, monkeypatch):
+    """A copy of the finished run in a folder of its own."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
     return "judged"
 
 

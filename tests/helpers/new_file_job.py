@@ -1,0 +1,91 @@
+"""Scores, draws, ranks and lists with the files of docs/context.md, section 4; run on a copy of the package.
+
+    python new_file_job.py
+
+Prints one JSON object of what the copy's tables, commands and folders hold.
+"""
+
+import io
+import json
+import os
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+from crs_lib import datasets, evaluate, figures, simulate, views
+from crs_lib.__main__ import main
+from crs_lib.core import paths
+from crs_lib.cosrec import retrieve
+from crs_lib.evaluate.run import EvaluateConfig
+from crs_lib.retrieval.base import RETRIEVERS, build
+from crs_lib.simulate.config import SimulateConfig
+
+
+def texts(name, *frames):
+    """Every text of a figure."""
+    made = figures.make(name, *frames)
+    return [text.get_text() for text in made.findobj(matplotlib.text.Text) if text.get_text().strip()]
+
+
+def printed(*command):
+    """The code and the output of a command."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        code = main(list(command))
+    return [code, out.getvalue()]
+
+
+def metric():
+    systems = ("oracle", "random", "silent")
+    simulate.simulate(SimulateConfig(run="mine", systems=systems, n_sessions=2, n_turns=8), progress=False)
+    evaluate.evaluate(EvaluateConfig(run="mine"))
+    turns, means = evaluate.read("mine", "turns"), evaluate.read("mine", "model_metrics")
+    return {
+        "by_turn": turns.groupby("model")["first_film_met"].apply(list).map(_plain).to_dict(),
+        "n_items": turns.groupby("model")["n_items"].apply(list).to_dict(),
+        "table": list(views.turn_table(turns)),
+        "means": means[means["metric"] == "first_film_met"].set_index("model")["mean"].to_dict(),
+        "bars": texts("metric_bars", means),
+        "command": printed("figures", "--run", "mine", "--only", "metric_bars"),
+    }
+
+
+def _plain(values):
+    return [None if value != value else value for value in values]
+
+
+def figure():
+    command = printed("figures", "--run", "mine", "--only", "novelty_by_system")
+    made = sorted(path.name for path in (paths.figures() / "movies-mine").iterdir())
+    return {"command": command, "files": made, "last": figures.names("movies")[-1]}
+
+
+def retriever():
+    specs = ("coverage", "bm25+coverage")
+    config = retrieve.RetrieveConfig(run="mine", router="tfidf", retrievers=specs, mapping="")
+    folder = retrieve.retrieve(config)
+    made = build("coverage", {"tent": "a light tent", "lamp": "a lamp", "stove": "gas"})
+    made.save(Path("index"))
+    again = RETRIEVERS.get("coverage").make.load(Path("index"))
+    return {
+        "hits": [list(hit) for hit in made.search("a light lamp")],
+        "again": [list(hit) for hit in again.search("a light lamp")],
+        "runs": sorted(path.name for path in (folder / "runs").iterdir()),
+    }
+
+
+def data_set():
+    mirror = Path("mirror/talks")
+    mirror.mkdir(parents=True)
+    (mirror / "talks.json").write_bytes(b"foo\n")
+    os.environ["CRS_MIRROR"] = str(mirror.parent)
+    listed, verified = printed("data", "list"), printed("data", "verify", "film-talks")
+    return {"list": listed, "verify": verified, "place": datasets.locate("film-talks").name}
+
+
+if __name__ == "__main__":
+    found = {"metric": metric(), "figure": figure(), "retriever": retriever(), "data_set": data_set()}
+    print(json.dumps(found))
