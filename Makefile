@@ -1,7 +1,7 @@
 # Everything starts here; `make` alone lists what there is. Needs Python 3.11 or newer and nothing else.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help thesis test lint lab refresh figures bench clean-venv nbval-movies nbval-others smoke-movies smoke-others
+.PHONY: help thesis test check lint lab refresh figures bench clean-venv nbval-movies nbval-others smoke-movies smoke-others
 
 # The first Python that is new enough; where none is, the one to complain about.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; do \
@@ -46,6 +46,12 @@ smoke-movies:
 	$(PY) -m pytest tests/notebooks/test_smoke.py -k 'not ($(OTHERS))'
 smoke-others:
 	$(PY) -m pytest tests/notebooks/test_smoke.py -k '$(OTHERS)'
+
+check: export OMP_NUM_THREADS = 1
+check: export OPENBLAS_NUM_THREADS = 1
+check: lint  ## daily work: lint, the unit tests that start no process, one notebook
+	$(PY) -m pytest tests/unit -q -n 2 --dist loadfile -m "not slow and not subprocess and not external"
+	$(PY) -m pytest $(NBVAL) -q notebooks/01_catalog.ipynb
 
 lint: $(VENV)/dev.stamp  ## ruff, formatting, types
 	$(PY) -m ruff check

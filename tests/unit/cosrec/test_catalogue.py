@@ -219,6 +219,7 @@ def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path: Path, ends: str)
     assert (tmp_path / "out.jsonl.work" / "reviews" / "Alpha.done.json").stat().st_mtime_ns == done
 
 
+@pytest.mark.subprocess
 def test_killed_and_resumed(large: Path, tmp_path: Path) -> None:
     """Killed at several moments by SIGKILL; every later start continues, the last one finishes."""
     command = [sys.executable, "-c", "import sys; from crs_lib.cli.cosrec import *; p = argparse.ArgumentParser();"

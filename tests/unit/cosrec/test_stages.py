@@ -69,7 +69,7 @@ def test_the_order_of_stages_is_told() -> None:
 
 def test_people_on_the_sample() -> None:
     found = stages.people(CosrecEvaluateConfig(run="e", resamples=20))
-    assert set(found.intents["model"]) == {"majority", "position", "tfidf", "views"}
+    assert set(found.intents["model"]) == {"majority", "position", "tfidf", "views", "annotators"}
     assert found.rewriting["system"].iloc[-1] == "one annotator"
     assert (paths.run_folder("cosrec", "e") / "people_noise.csv").is_file()
 
