@@ -22,7 +22,7 @@ from crs_lib.retrieval.trec import Run
 Routes = dict[tuple[str, int], list[str]]
 
 
-class Answer(NamedTuple):
+class AgentReply(NamedTuple):
     """What the agent does with a turn: modules, the stand-alone query, what each module found, its words."""
 
     modules: tuple[str, ...]
@@ -69,7 +69,7 @@ class Agent:
             hits[asin] += len(title & whole) / len(title)
         return sorted((Hit(asin, score) for asin, score in hits.items()), key=lambda h: (-h.score, h.id))
 
-    def answer(self, said: Sequence[str], context: str, modules: Sequence[str], k: int = 5) -> Answer:
+    def answer(self, said: Sequence[str], context: str, modules: Sequence[str], k: int = 5) -> AgentReply:
         """Serve one turn: ``said`` is what the user said so far, ``context`` the system's line before."""
         query = self.query(said)
         found: dict[str, list[Hit]] = {}
@@ -84,7 +84,7 @@ class Agent:
             found["recommendation"] = self.recommend.search(query, k)
             titles = [self.products[hit.id].title for hit in found["recommendation"][:2]]
             parts += [f"You could look at {' or '.join(titles)}."] if titles else []
-        return Answer(tuple(modules), query, found, " ".join(parts) or "You are welcome.")
+        return AgentReply(tuple(modules), query, found, " ".join(parts) or "You are welcome.")
 
     def converse(self, partition: Partition, name: str) -> pd.DataFrame:
         """The agent's answers to the user's turns of one conversation: turn, user, modules, query, answer."""

@@ -14,11 +14,11 @@ from crs_lib.cosrec.records import (
     AnnotatedTurn,
     Buyer,
     Conversation,
-    DialogueLine,
     Intent,
     IntentLabel,
     Partition,
     Rating,
+    Utterance,
     number,
     topic,
 )
@@ -206,13 +206,13 @@ def _conversation(where: str, key: str, value: Any) -> Conversation:
     """Lines ``U: …`` and ``S: …``; a line without a speaker belongs to the utterance before it."""
     if not isinstance(value, str):
         raise InputError(f"{where}: a conversation must be a text")
-    said: list[DialogueLine] = []
+    said: list[Utterance] = []
     for line in value.split("\n"):
         match = _LINE.fullmatch(line)
         if match:
-            said.append(DialogueLine(match[1], match[2]))
+            said.append(Utterance(match[1], match[2]))
         elif said:
-            said[-1] = DialogueLine(said[-1].speaker, f"{said[-1].text}\n{line}")
+            said[-1] = Utterance(said[-1].speaker, f"{said[-1].text}\n{line}")
         else:
             raise InputError(f"{where}: the conversation does not start with 'U: ' or 'S: '")
     return Conversation(key, tuple(said))

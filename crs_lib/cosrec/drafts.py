@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from crs_lib.core.text import words
 from crs_lib.cosrec.language import language
-from crs_lib.cosrec.records import DialogueLine
+from crs_lib.cosrec.records import Utterance
 
 _LINE = re.compile(r"^[\s>*_`#-]*(?:\*\*)?([US])(?:\*\*)?\s*:\s*(?:\*\*)?\s*(.*)$")
 _INLINE = re.compile(r"\s+(?=[US]: )")
@@ -16,7 +16,7 @@ _BRACKETS = re.compile(r"\[[^\]\n]{0,60}\]|\{[^}\n]{0,60}\}|<[a-z_ ]{2,40}>", re
 class Draft(NamedTuple):
     """A read conversation, what was repaired in it, and what is wrong with it (nothing: it is kept)."""
 
-    lines: tuple[DialogueLine, ...]
+    lines: tuple[Utterance, ...]
     repairs: tuple[str, ...]
     problems: tuple[str, ...]
 
@@ -25,13 +25,13 @@ class Draft(NamedTuple):
         return "\n".join(f"{speaker}: {text}" for speaker, text in self.lines)
 
 
-def read(text: str) -> tuple[list[DialogueLine], list[str]]:
+def read(text: str) -> tuple[list[Utterance], list[str]]:
     """The lines of a reply, and the repairs that reading it took.
 
     Words before the first speaker are dropped, several utterances in a line are split, lines without a
     speaker join the one before, and two lines of one speaker in a row become one.
     """
-    said: list[DialogueLine] = []
+    said: list[Utterance] = []
     repairs: dict[str, None] = {}
     for line in _INLINE.sub("\n", text.strip()).splitlines():
         match = _LINE.match(line)
@@ -39,10 +39,10 @@ def read(text: str) -> tuple[list[DialogueLine], list[str]]:
         if not match and not said:
             repairs["dropped words before the first speaker"] = None
         elif match and (not said or said[-1].speaker != match[1]):
-            said.append(DialogueLine(match[1], clean))
+            said.append(Utterance(match[1], clean))
         elif clean:
             repairs["joined lines of one speaker" if match else "joined a line without speaker"] = None
-            said[-1] = DialogueLine(said[-1].speaker, f"{said[-1].text} {clean}".strip())
+            said[-1] = Utterance(said[-1].speaker, f"{said[-1].text} {clean}".strip())
     return said, [name for name in repairs if name]
 
 
@@ -53,7 +53,7 @@ def names(text: str, title: str) -> bool:
     return size > 0 and any(have[i : i + size] == wanted for i in range(len(have) - size + 1))
 
 
-def check(lines: Sequence[DialogueLine], title: str, fewest: int, most: int) -> list[str]:
+def check(lines: Sequence[Utterance], title: str, fewest: int, most: int) -> list[str]:
     """What is wrong with a conversation, in words; nothing for a good one.
 
     It must start with the user, alternate, have ``fewest`` to ``most`` user turns, have no empty or repeated

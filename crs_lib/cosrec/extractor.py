@@ -104,10 +104,10 @@ def _words(text: str, place: str, number: int) -> Iterable[_Word]:
     return [_Word(w, place, number, i, c, question, len(found)) for i, (w, c) in enumerate(found)]
 
 
-class Extractor:
+class QueryExtractor:
     """Copies the words of a stand-alone query from the conversation; learns from the crowd partition."""
 
-    def fit(self, tasks: Sequence[Task]) -> "Extractor":
+    def fit(self, tasks: Sequence[Task]) -> "QueryExtractor":
         """Learn word habits, trees, threshold and order; InputError for fewer than two conversations."""
         from sklearn.model_selection import GroupKFold
 
@@ -117,7 +117,7 @@ class Extractor:
             raise InputError("the extractor needs queries of at least two conversations to learn from")
         held: list[tuple[Task, list[_Word], Floats]] = []
         for train, test in GroupKFold(folds).split(groups, groups=groups):
-            inner = Extractor()
+            inner = QueryExtractor()
             inner._learn([tasks[i] for i in train])
             held += [(tasks[i], *inner.likelihoods(tasks[i])) for i in test]
         self._learn(tasks)
@@ -237,5 +237,5 @@ def _best(intent: str, held: Sequence[tuple[Task, list[_Word], Floats]]) -> tupl
 
 def rewrites(crowd: Partition, curated: Partition) -> dict[str, str]:
     """Rewrites by intent id for every curated intent, learned from the crowd partition alone."""
-    model: Any = Extractor().fit(crowd_tasks(crowd))
+    model: Any = QueryExtractor().fit(crowd_tasks(crowd))
     return {name: model.rewrite(task) for name, task in curated_tasks(curated).items()}

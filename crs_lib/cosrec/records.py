@@ -22,7 +22,7 @@ def number(conversation: str) -> int:
     return int(tail)
 
 
-class DialogueLine(NamedTuple):
+class Utterance(NamedTuple):
     """One line of a conversation: speaker U or S, its text."""
 
     speaker: str
@@ -34,7 +34,7 @@ class Conversation:
     """A conversation as it was released; a turn is an utterance of the user, counted from 0."""
 
     id: str
-    utterances: tuple[DialogueLine, ...]
+    utterances: tuple[Utterance, ...]
 
     @property
     def turns(self) -> list[int]:

@@ -29,7 +29,7 @@ _ELICITS = re.compile(
 )
 
 
-class Reply(NamedTuple):
+class ReplyFeatures(NamedTuple):
     """What a reply does, judged by what came before it only."""
 
     n_films: int
@@ -42,7 +42,7 @@ class Reply(NamedTuple):
     repeats: bool
 
 
-def adaptation(reply: Reply, *, wishes_known: bool) -> float:
+def adaptation(reply: ReplyFeatures, *, wishes_known: bool) -> float:
     """How far a reply follows what the person said, in [0, 1].
 
     With films (1 + H)/2 · (1 + N)/2 · (1 − A): H the share that meet a wish in force (½ where none is
@@ -145,14 +145,14 @@ class _Before:
         self.texts: set[str] = set()
 
 
-def _reply(pair: Pair, wishes: frozenset[int], before: _Before, grounder: Grounder) -> Reply:
+def _reply(pair: Pair, wishes: frozenset[int], before: _Before, grounder: Grounder) -> ReplyFeatures:
     catalog, text = grounder.catalog, pair.system.text
     items = [catalog.id_index[i] for i in pair.system.meta["rec_ids"]]
     facts = [catalog.fact_sets[item] for item in items]
     avoid = _codes(grounder, pair.user.user_meta["avoid"])
     asks, said = elicits(text), fold(text)
     answered = pair.user.user_meta["asks_about"] and len(words(text)) >= ANSWER_WORDS
-    found = Reply(
+    found = ReplyFeatures(
         n_films=len(items),
         met=_share(facts, wishes),
         novel=grounded.novelty(items, before.films) if items else math.nan,

@@ -4,16 +4,16 @@ from crs_lib.cosrec.records import (
     AnnotatedTurn,
     Buyer,
     Conversation,
-    DialogueLine,
     Intent,
     IntentLabel,
     Partition,
     Rating,
+    Utterance,
 )
 
 
 def talk(name: str, *texts: str) -> Conversation:
-    return Conversation(name, tuple(DialogueLine("US"[i % 2], text) for i, text in enumerate(texts)))
+    return Conversation(name, tuple(Utterance("US"[i % 2], text) for i, text in enumerate(texts)))
 
 
 CURATED = Partition(

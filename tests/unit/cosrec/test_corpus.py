@@ -9,7 +9,7 @@ import pytest
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, evaluate, quirks, statistics
 from crs_lib.cosrec.labels import majority_labels
-from crs_lib.cosrec.records import DialogueLine, IntentLabel, number, topic, user_of
+from crs_lib.cosrec.records import IntentLabel, Utterance, number, topic, user_of
 
 SCORES = {"fluency": 5, "informativeness": 4, "logicality": 3, "coherence": 2}
 TALK = "U: I need a tent\nS: For how many?\nU: Two. Thanks"
@@ -57,7 +57,7 @@ def test_a_small_corpus(tmp_path: Path) -> None:
     found = corpus.load(tmp_path, "curated")
     assert list(found.conversations) == ["C_2", "C_10"]  # by number, not by letter
     assert found.conversations["C_10"].turns == [0, 2]
-    assert found.conversations["C_2"].utterances[1] == DialogueLine("S", "Hi\nand welcome")
+    assert found.conversations["C_2"].utterances[1] == Utterance("S", "Hi\nand welcome")
     assert found.ratings["C_2"][0].logicality == 3
     assert found.intents["C_10"][0].canonical == "light tent"  # as long as "small tent", but first
     assert [(u.id, u.profile, u.keywords) for u in found.users["C_10"]] == [

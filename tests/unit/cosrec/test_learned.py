@@ -71,7 +71,7 @@ def test_the_router_beats_position_on_the_sample() -> None:
 
 def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
     tasks = extractor.crowd_tasks(KNOWN)
-    model = extractor.Extractor().fit(tasks)
+    model = extractor.QueryExtractor().fit(tasks)
     asked = list(extractor.curated_tasks(ASKED).values())
     for task in asked[:40]:
         said = {word.word for word in extractor.candidates(task)}
@@ -85,7 +85,7 @@ def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
     ]
     assert np.mean(first) > np.mean(last) + 0.1
     with pytest.raises(InputError, match="at least two conversations"):
-        extractor.Extractor().fit(tasks[:1])
+        extractor.QueryExtractor().fit(tasks[:1])
 
 
 def test_candidates_do_not_look_ahead() -> None:

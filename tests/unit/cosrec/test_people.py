@@ -8,7 +8,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import agreement, corpus, intents, quality, rewriting
 from crs_lib.cosrec.labels import f1_table
-from crs_lib.cosrec.records import Conversation, DialogueLine, Partition
+from crs_lib.cosrec.records import Conversation, Partition, Utterance
 from tests.helpers.cosrec_data import CROWD, CURATED, talk
 
 pytestmark = pytest.mark.slow
@@ -107,7 +107,7 @@ def test_quality_agreement_has_every_aspect_and_measure() -> None:
 
 def test_signals_by_hand() -> None:
     odd = Conversation(
-        "C_1", tuple(DialogueLine(s, t) for s, t in (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c")))
+        "C_1", tuple(Utterance(s, t) for s, t in (("U", "a b?"), ("S", "a b"), ("S", "a b"), ("U", "c")))
     )
     found = quality.signals(odd)
     assert (found["lines"], found["words per line"], found["questions by the user"]) == (4, 7 / 4, 1 / 2)

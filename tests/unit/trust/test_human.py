@@ -16,7 +16,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.trust import heard as human_wishes
 from crs_lib.trust import human, human_model, human_scores
-from crs_lib.trust.human_scores import Reply, adaptation
+from crs_lib.trust.human_scores import ReplyFeatures, adaptation
 from tests.helpers.films import grounder
 
 TEN = grounder()
@@ -70,7 +70,7 @@ def test_a_year_in_brackets_is_no_title():
     assert human_wishes.films(TEN, "something like Iron Valley (1947)") == (5,)
 
 
-NOTHING = Reply(0, 0.0, math.nan, 0.0, False, False, False, False)
+NOTHING = ReplyFeatures(0, 0.0, math.nan, 0.0, False, False, False, False)
 
 
 @pytest.mark.parametrize(
