@@ -27,7 +27,7 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     """
     if str(source) == SAMPLE:
         return _from_json(paths.samples() / "movies.json", SAMPLE)
-    path = Path(source).expanduser()
+    path = paths.given(source)
     if not path.is_absolute() and not path.exists():
         path = paths.ROOT / path
     if not path.is_file():

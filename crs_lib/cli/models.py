@@ -2,7 +2,6 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -102,7 +101,7 @@ def _judge(arguments: Namespace) -> None:
     if asked or not arguments.report:
         _ask_judges(arguments)
     if arguments.report:
-        elsewhere = Path(arguments.run).expanduser()
+        elsewhere = paths.given(arguments.run)
         is_file = elsewhere.is_file() or len(elsewhere.parts) > 1
         scores = judging.read_scores(elsewhere) if is_file else judging.score_table(arguments.run)
         for heading, table in (

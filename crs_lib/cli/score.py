@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def main(arguments: Namespace) -> None:
     """Score the logs and say where the tables are."""
-    out = Path(arguments.out).expanduser() if arguments.out else paths.run_folder("movies", "scores")
+    out = paths.given(arguments.out) if arguments.out else paths.run_folder("movies", "scores")
     inputs = {"logs": choose.hash_of_files(logs.files(arguments.logs))}
     config = options.read(arguments, ScoringConfig, inputs=inputs)
     frame = score(arguments.logs, config, out, workers=arguments.workers)
@@ -105,6 +105,6 @@ def _train(arguments: Namespace) -> None:
     model = topic_model.train(
         plots, n_topics=arguments.n_topics, passes=arguments.passes, seed=arguments.seed
     )
-    out = Path(arguments.out).expanduser() if arguments.out else default_model()
+    out = paths.given(arguments.out) if arguments.out else default_model()
     model.save(out)
     print(f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots: {paths.shown(out)}/")

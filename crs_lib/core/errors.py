@@ -1,9 +1,25 @@
 """The two errors that a user may meet; the command line prints them without a traceback."""
 
+from crs_lib.core.printable import printable
+
+_LONGEST = 20_000  # characters of a message
+
 
 class InputError(ValueError):
-    """A value is not as expected; the text says what was given, what is expected and what to do."""
+    """A value is not as expected; the text says what was given, what is expected and what to do.
+
+    Control characters in what was given are shown as escapes.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message[:_LONGEST]))
 
 
 class RunError(RuntimeError):
-    """A run cannot start, continue or be read. No file of the run was overwritten."""
+    """A run cannot start, continue or be read. No file of the run was overwritten.
+
+    Control characters in what was given are shown as escapes.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message[:_LONGEST]))

@@ -3,6 +3,7 @@
 import os
 import re
 import unicodedata
+from collections.abc import Iterable
 from pathlib import Path
 
 from crs_lib.core.errors import InputError
@@ -12,7 +13,34 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def _folder(variable: str, default: Path) -> Path:
     value = os.environ.get(variable, "")
-    return Path(value).expanduser().resolve() if value else default
+    return given(value).resolve() if value else default
+
+
+def given(path: str | Path) -> Path:
+    """A path that somebody named, ``~`` replaced; InputError for one that no file can have."""
+    if "\0" in str(path):
+        raise InputError(f"{str(path)[:200]!r} is no path: it holds a NUL character")
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{str(path)[:200]!r} names the folder of a user who does not exist here") from error
+
+
+def apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Nothing, or InputError where a command would write over what it reads, links followed.
+
+    An output is a file, or a folder whose files are written; an input below such a folder is not touched by
+    it, unless one of the ``outputs`` names it.
+    """
+    read = {os.path.realpath(path): path for path in inputs}
+    for path in outputs:
+        same = read.get(os.path.realpath(path))
+        if same is None and path.exists():
+            same = next((one for one in read.values() if one.exists() and path.samefile(one)), None)
+        if same is not None:
+            raise InputError(
+                f"{shown(path)} would be written over {shown(same)}, which is read; give another output"
+            )
 
 
 def data() -> Path:
@@ -33,7 +61,7 @@ def external() -> Path:
 def mirror() -> Path | None:
     """Folder with ready copies of the external files (``CRS_MIRROR``), or None where none is named."""
     value = os.environ.get("CRS_MIRROR", "")
-    return Path(value).expanduser().resolve() if value else None
+    return given(value).resolve() if value else None
 
 
 def results() -> Path:

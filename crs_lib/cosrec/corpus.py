@@ -41,7 +41,7 @@ def locate(source: str = "sample") -> Path:
     mirror = paths.mirror()
     places = [folder / "cosrec" for folder in (mirror, paths.external()) if folder]
     if source != "cosrec":
-        places = [Path(source).expanduser()]
+        places = [paths.given(source)]
     for place in places:
         if any((place / part).is_dir() for part in PARTITIONS):
             return place

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import hashes
+from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words_of_many
 from crs_lib.cosrec import collections
@@ -181,7 +181,7 @@ def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> S
     """
     if not index:
         return StockInMemory(folder, k1, b)
-    found = StockOnDisk(Path(index).expanduser())
+    found = StockOnDisk(paths.given(index))
     made = (found.facts["k1"], found.facts["b"])
     if made != (k1, b):
         raise InputError(f"the index was made with k1={made[0]}, b={made[1]}; asked for k1={k1}, b={b}")
@@ -191,7 +191,7 @@ def opened(folder: Path, index: str = "", k1: float = 1.2, b: float = 0.75) -> S
 def digests(folder: Path, index: str = "") -> dict[str, str]:
     """Names and SHA-256 of the files that a stock comes from, as inputs of a stage."""
     if index:
-        return dict(StockOnDisk(Path(index).expanduser()).facts["inputs"])
+        return dict(StockOnDisk(paths.given(index)).facts["inputs"])
     found = [collections.file_of(folder, name) for name in ("products", "passages")]
     return {path.name: hashes.sha256(path) for path in found if path.is_file()}
 

@@ -88,7 +88,7 @@ def score(config: CosrecEvaluateConfig) -> Evaluation:
     folder = paths.run_folder(STUDY, config.run)
     if not config.runs:
         runs.finished(STUDY, config.run, retrieve.STAGE, "13_cosrec_retrieve")
-    place = Path(config.runs).expanduser() if config.runs else folder / "runs"
+    place = paths.given(config.runs) if config.runs else folder / "runs"
     curated = corpus.load(corpus.locate(config.source), "curated")
     found = retrieve.read_runs(place)
     names = list(dict.fromkeys([config.measure, *evaluate.MEASURES]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import hashes
+from crs_lib.core import hashes, paths
 from crs_lib.core.config import Config, Field, OneOf
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
@@ -236,9 +236,9 @@ def _inputs(config: ScoringConfig, catalog: Catalog | None = None) -> dict[str, 
     elif config.catalog == sources.SAMPLE:
         found["catalog"] = sources.content_hash(sources.load(sources.SAMPLE))
     else:
-        found["catalog"] = hashes.sha256(Path(config.catalog).expanduser())
+        found["catalog"] = hashes.sha256(paths.given(config.catalog))
     if config.vocabulary:
-        found["vocabulary"] = hashes.sha256(Path(config.vocabulary).expanduser())
+        found["vocabulary"] = hashes.sha256(paths.given(config.vocabulary))
     return found
 
 

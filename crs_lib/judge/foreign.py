@@ -46,7 +46,7 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
     """
     records: list[dict[str, Any]] = []
     owner: dict[str, str] = {}
-    for file in _files(Path(path).expanduser(), pattern):
+    for file in _files(paths.given(path), pattern):
         for model, part in _read(file).groupby("model", sort=False):
             if str(model) in owner:
                 raise InputError(

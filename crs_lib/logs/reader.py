@@ -44,7 +44,7 @@ def files(path: str | Path) -> list[Path]:
 
     A run folder of ours stands for its ``dialogues.jsonl``. Raises InputError where there is none.
     """
-    given = Path(path).expanduser()
+    given = paths.given(path)
     if given.is_file():
         return [given]
     if (given / _OWN).is_file():

@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 from typing import NamedTuple
 
+from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 
@@ -35,7 +36,7 @@ def source(name: str, folder: str = "") -> str:
         raise InputError(
             f"unknown prompt {name!r}{did_you_mean(name, known)} (known: {', '.join(known) or 'none'})"
         )
-    own = Path(folder).expanduser() / f"{name.rpartition('/')[2]}.txt"
+    own = paths.given(folder) / f"{name.rpartition('/')[2]}.txt"
     path = own if folder and own.is_file() else _FOLDER / f"{name}.txt"
     return path.read_text(encoding="utf-8").removesuffix("\n")
 

@@ -84,7 +84,7 @@ class ThesisCatalog:
         """
         if Path(path).suffix == ".parquet":
             return cls.of(sources.load(path))
-        place = paths.samples() / "movies.json" if str(path) == sources.SAMPLE else Path(path).expanduser()
+        place = paths.samples() / "movies.json" if str(path) == sources.SAMPLE else paths.given(path)
         try:
             data = json.loads(place.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:

@@ -63,7 +63,7 @@ class TopicModel:
     @classmethod
     def load(cls, folder: str | Path) -> "TopicModel":
         """Read a model's folder; InputError names what is missing and the command that makes a model."""
-        place = Path(folder).expanduser()
+        place = paths.given(folder)
         try:
             matrix = np.load(place / "exp_elog_beta.npy", allow_pickle=False)
             lines = (place / "dictionary.tsv").read_text(encoding="utf-8").splitlines()

@@ -83,3 +83,21 @@ def test_a_slug_is_always_usable_and_stable(name):
 def test_paths_are_shown_relative_to_the_repository(tmp_path):
     assert paths.shown(ROOT / "results" / "movies") == "results/movies"
     assert paths.shown(tmp_path) == tmp_path.as_posix()
+
+
+def test_a_path_that_no_file_can_have_is_refused(tmp_path):
+    for wrong in ("a\0b", "~nosuchuser9/x"):
+        with pytest.raises(InputError, match=r"is no path|does not exist here"):
+            paths.given(wrong)
+    assert paths.given("~").is_absolute() and paths.given(tmp_path) == tmp_path
+
+
+def test_an_output_may_not_be_an_input_by_any_name(tmp_path):
+    source = tmp_path / "in.json"
+    source.write_text("1")
+    (tmp_path / "soft").symlink_to(source)
+    (tmp_path / "hard").hardlink_to(source)
+    for out in (source, tmp_path / "x" / ".." / "in.json", tmp_path / "soft", tmp_path / "hard"):
+        with pytest.raises(InputError, match="give another output"):
+            paths.apart([tmp_path / "fine", out], [tmp_path / "other", source])
+    paths.apart([tmp_path / "out.json"], [source])

@@ -1,0 +1,249 @@
+"""The door for what comes from outside: text made valid Unicode, JSON within limits, faults as sentences.
+
+What a program, a server or a person gives is read here and nowhere else: replies of models, catalogues, logs,
+chats, settings, manifests, bodies of ledgers.
+"""
+
+import functools
+import gzip
+import inspect
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, ParamSpec, TypeVar, cast
+
+from crs_lib.core import bounds
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.printable import one_line
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+DEPTH = 200  # objects and lists within one another
+_DIGITS = 19  # of the largest whole number that tables hold, 2**63 - 1
+_LONG_NUMBER = re.compile(r"[0-9]{19}")
+_PIECE = 2**26  # bytes that any compressed file may hold
+READERS: dict[str, Callable[..., Any]] = {}
+
+
+def valid(text: str) -> str:
+    """The text as valid Unicode without NUL: two surrogates of one character joined, others U+FFFD."""
+    if text.isascii():
+        return text.replace("\0", "\ufffd")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.replace("\0", "\ufffd")
+
+
+def loads(text: str | bytes, where: str, *, unique: bool = False) -> Any:
+    """A JSON value, its texts valid (:func:`valid`). ``where`` is what an error calls its place.
+
+    Raises InputError for what is no JSON, objects and lists more than 200 deep, whole numbers beyond 64 bits,
+    more bytes than the limit ``json_bytes``, and, with ``unique``, a key that stands twice in an object.
+    """
+    bounds.check("json_bytes", len(text), f"{where}: it has")
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"{where}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
+    if not unique and "\\u0000" not in text and not _LONG_NUMBER.search(text):
+        from pydantic_core import from_json
+
+        try:
+            return from_json(text)
+        except (ValueError, TypeError):  # surrogates, or an error that json words better
+            pass
+    return _slowly(text, where, unique)
+
+
+def _slowly(text: str, where: str, unique: bool) -> Any:
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        made = dict(found)
+        if len(made) < len(found):
+            seen: set[str] = set()
+            twice = next(key for key, _ in found if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise InputError(f"{where}: the key {one_line(twice, 80)!r} stands twice in an object")
+        return made
+
+    def whole(digits: str) -> int:
+        if len(digits) <= _DIGITS + 1 and -(2**63) <= (number := int(digits)) < 2**63:
+            return number
+        raise InputError(
+            f"{where}: a whole number of {len(digits.lstrip('-'))} digits; numbers up to 2**63 - 1 are read, "
+            "write longer ones as texts"
+        )
+
+    try:
+        value = json.loads(text, parse_int=whole, object_pairs_hook=pairs if unique else None)
+        return _mended(value, DEPTH)
+    except InputError:
+        raise
+    except json.JSONDecodeError as error:
+        raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno})") from error
+    except RecursionError as error:
+        raise InputError(
+            f"{where}: objects and lists are nested more than {DEPTH} deep; is it damaged?"
+        ) from error
+    except ValueError as error:
+        raise InputError(f"{where}: not JSON ({error})") from error
+
+
+def _mended(value: Any, depth: int) -> Any:
+    """The value with valid texts; RecursionError where it is deeper than ``depth``."""
+    if isinstance(value, str):
+        return valid(value)
+    if not isinstance(value, dict | list):
+        return value
+    if depth == 0:
+        raise RecursionError
+    if isinstance(value, list):
+        return [_mended(item, depth - 1) for item in value]
+    return {valid(key): _mended(item, depth - 1) for key, item in value.items()}
+
+
+def read_text(path: Path, encoding: str = "utf-8-sig") -> str:
+    """The text of a file, valid Unicode; InputError naming the file that cannot be read or is too large."""
+    try:
+        bounds.check("json_bytes", path.stat().st_size, f"{path.name}: it has")
+        return valid(path.read_text(encoding=encoding))
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
+    except OSError as error:
+        raise InputError(f"{path.name}: cannot be read ({error.strerror or error})") from error
+
+
+def read_json(path: Path, *, unique: bool = False) -> Any:
+    """The JSON value of a file; InputError as :func:`read_text` and :func:`loads`."""
+    return loads(read_text(path), path.name, unique=unique)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; InputError also for any other value."""
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise InputError(f"{path.name}: holds {kind_of(value)}, expected an object")
+    return value
+
+
+def kind_of(value: object) -> str:
+    """The word for a JSON value: "a list", "a text", "null"."""
+    words: dict[type, str] = {
+        dict: "an object", list: "a list", str: "a text", bool: "true or false", int: "a number",
+        float: "a number", type(None): "null",
+    }  # fmt: skip
+    return words.get(type(value), type(value).__name__)
+
+
+class _Unpacked(io.RawIOBase):
+    """The bytes of a compressed file as far as the limit ``unpacked_ratio`` allows; InputError beyond it."""
+
+    def __init__(self, stream: IO[bytes], name: str, packed: int) -> None:
+        self._stream, self._name, self._packed = stream, name, packed
+        self._most, self._read = max(_PIECE, packed * bounds.most("unpacked_ratio")), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._stream.read(len(buffer))
+        self._read += len(part)
+        if self._read > self._most:
+            ratio = max(self._read // max(1, self._packed), bounds.most("unpacked_ratio") + 1)
+            what = f"{self._name}: it unpacks to more than {self._most:,} bytes, at a ratio of"
+            bounds.check("unpacked_ratio", ratio, what)
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def unpacked(stream: IO[bytes], path: Path) -> IO[bytes]:
+    """A decompressing stream of a file, bounded by the limit ``unpacked_ratio``."""
+    return cast(IO[bytes], io.BufferedReader(_Unpacked(stream, path.name, path.stat().st_size), 2**17))
+
+
+def open_text(path: Path) -> IO[str]:
+    """A text file to be read line by line, also ``.gz``, as UTF-8 with or without a byte-order mark."""
+    if path.name.endswith(".gz"):
+        packed = cast(IO[bytes], gzip.open(path, "rb"))  # noqa: SIM115  # the caller closes it
+        return io.TextIOWrapper(unpacked(packed, path), encoding="utf-8-sig")
+    return path.open(encoding="utf-8-sig")
+
+
+def lines(file: IO[str], name: str) -> Iterator[tuple[int, str]]:
+    """The lines of a text file that are not blank, with their numbers from 1.
+
+    Raises InputError for a line beyond the limit ``json_bytes``.
+    """
+    most, number = bounds.most("json_bytes"), 0
+    while line := file.readline(most + 1):
+        number += 1
+        if len(line) > most:
+            bounds.check("json_bytes", len(line), f"{name}, line {number}: it has more than")
+        if line.strip():
+            yield number, line
+
+
+def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Marks a function that reads something from outside, a ``what`` ("a catalogue"), and registers it.
+
+    Whatever goes wrong with what is read leaves the function as InputError or RunError, on one line and of at
+    most 1,000 characters. The first argument names the thing, where it is a path.
+    """
+
+    def mark(function: Callable[P, T]) -> Callable[P, T]:
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def reads(*given: P.args, **named: P.kwargs) -> Any:
+                with Faults(what, given[0] if given else ""):
+                    yield from function(*given, **named)
+        else:
+
+            @functools.wraps(function)
+            def reads(*given: P.args, **named: P.kwargs) -> Any:
+                with Faults(what, given[0] if given else ""):
+                    return function(*given, **named)
+
+        READERS[f"{function.__module__}.{function.__qualname__}"] = reads
+        return cast(Callable[P, T], reads)
+
+    return mark
+
+
+class Faults:
+    """Within, what goes wrong with a thing from outside becomes one sentence: an InputError that names it.
+
+    InputError and RunError keep their text, brought to one line. Errors of other kinds that runs raise
+    (RuntimeError), failed assertions and missing packages pass.
+    """
+
+    def __init__(self, what: str, given: object) -> None:
+        self._what, self._given = what, given
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception):
+            return
+        if isinstance(error, InputError | RunError):
+            text = str(error)
+            if "\n" in text or len(text) > 1_000:
+                raise type(error)(one_line(text)) from error
+            return
+        passes = isinstance(error, RuntimeError | AssertionError | ImportError | StopIteration)
+        if passes and not isinstance(error, RecursionError):
+            return
+        name = Path(self._given).name if isinstance(self._given, Path | str) else ""
+        told = one_line(str(error), 300)
+        reason = (error.strerror if isinstance(error, OSError) else "") or f"{type(error).__name__}: {told}"
+        subject = one_line(name, 100) or self._what
+        raise InputError(f"{subject} cannot be read as {self._what} ({reason})") from error
