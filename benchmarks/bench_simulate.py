@@ -2,7 +2,8 @@
 
     python benchmarks/bench_simulate.py [--sessions 1000 3000 6000] [--turns 20] [--workers 2] [--thesis]
 
-The tracker with templates on the embedded catalogue; with --thesis instead six policies, 1,000 sessions each. Every size runs in a process of its own; the peak is its
+The tracker with templates on the embedded catalogue; with --thesis instead six policies,
+1,000 sessions each. Every size runs in a process of its own; the peak is its
 own plus those of its workers, pages that they share counted each time. Scores are asserted complete.
 """
 

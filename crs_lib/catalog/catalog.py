@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.catalog import fields
-from crs_lib.catalog.cleaning import CleaningReport, Item, clean
+from crs_lib.catalog.cleaning import CleaningReport, clean
 from crs_lib.catalog.fields import CREDIT_FIELDS, FIELDS, GOAL_FIELD, RELAXATION_ORDER, YEAR_FIELD
 from crs_lib.catalog.index import (
     Answers,
@@ -18,6 +18,7 @@ from crs_lib.catalog.index import (
     Constraint,
     Constraints,
     Found,
+    Item,
     ItemGroup,
     Pair,
     all_of,

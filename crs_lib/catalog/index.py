@@ -1,4 +1,4 @@
-"""The inverted index of a catalogue: vocabulary of concepts, facts per item, items per concept."""
+"""Items and their inverted index: vocabulary of concepts, facts per item, items per concept."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.catalog import fields
-from crs_lib.catalog.cleaning import Item
-from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core.text import fold
+
+
+@dataclass
+class Item:
+    """A film after cleaning: one value list per field, display spelling, file order, no doublets."""
+
+    item_id: str
+    title: str
+    values: dict[str, tuple[str, ...]]
+    plot: str = ""
+    themes: tuple[str, ...] = ()
+
+    @property
+    def year(self) -> int | None:
+        """Year of release, or None where the catalogue has none."""
+        years = self.values.get(YEAR_FIELD, ())
+        return int(years[0]) if years else None
+
 
 Codes = NDArray[np.int32]
 

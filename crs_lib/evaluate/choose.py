@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -11,17 +11,14 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import hashes, paths
 from crs_lib.core.config import Config, Field, OneOf
-from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import words_of_many
 from crs_lib.evaluate import provenance
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
-from crs_lib.metrics.inputs import Text
 from crs_lib.score import extractors
 from crs_lib.score.concepts import ConceptSpace
-from crs_lib.score.scorer import BatchScorer, Scorer, Scores
+from crs_lib.score.scorer import BatchScorer, ItemsScorer
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -145,33 +142,6 @@ class ScoringConfig(Config):
         return {"llm": asking.answer_settings(self.model_settings)}
 
 
-@dataclass(eq=False)
-class ItemsScorer:
-    """Our scores (:class:`Scorer`) with any extractor over the cleaned catalogue's concepts."""
-
-    grounder: Grounder
-    rule: Convention
-    extractor: extractors.Extractor | None = None
-
-    @cached_property
-    def _scorer(self) -> Scorer:
-        return Scorer(self.grounder, self.rule)
-
-    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
-        """The scores of each dialogue."""
-        texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
-        if self.extractor is None:
-            concepts = self.grounder.ground(texts).sets()
-        else:
-            known = extractors.memoised(self.extractor, texts)
-            concepts = [known[text] for text in texts]
-        found = zip(words_of_many(texts), concepts, strict=True)
-        return [
-            self._scorer.score(dialogue, [Text(*next(found)) for _ in dialogue.turns])
-            for dialogue in dialogues
-        ]
-
-
 def _items(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     catalog = sources.load(config.catalog)
     rule, grounder = config.rule, Grounder(catalog)
@@ -180,7 +150,7 @@ def _items(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
         extractor = extractors.create(
             name, extractors.ExtractorInputs(ConceptSpace.of(catalog), catalog, llm)
         )
-    scorer = ItemsScorer(grounder, rule, extractor)
+    scorer = ItemsScorer(grounder, rule, partial(extractors.memoised, extractor) if extractor else None)
     embedder = extractor.embedder if extractor else ""
     inputs = _inputs(config, catalog)
     origin = provenance.of(rule, name, embedder, inputs, **config.model_columns())

@@ -17,17 +17,10 @@ from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate import tables as score_tables
-from crs_lib.evaluate.choose import (
-    ConventionName,
-    Extractor,
-    ItemsScorer,
-    ScoringConfig,
-    TopicModel,
-    Vocabulary,
-)
+from crs_lib.evaluate.choose import ConventionName, Extractor, ScoringConfig, TopicModel, Vocabulary
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, conventions
-from crs_lib.score.scorer import Scores, unscored
+from crs_lib.score.scorer import ItemsScorer, Scores, unscored
 
 _FILES = {
     "turns": ("turns.parquet", tables.TURNS),

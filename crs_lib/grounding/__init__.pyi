@@ -1,5 +1,4 @@
-from .grounder import Grounder, Match
-from .titles import Mention
+from .grounder import Grounder, Match, Mention
 
 __all__ = [
     "Grounder",

@@ -6,7 +6,7 @@ A composite is never shown without its parts. Sources: docs/metrics.md, sections
 import math
 import statistics
 
-from crs_lib.metrics import copying, grounded, overlap, recovery
+from crs_lib.metrics import grounded, overlap, recovery
 from crs_lib.metrics.base import HIGHER, LOWER, SESSION, TURN, metric
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
 from crs_lib.metrics.inputs import SessionRecord, TurnRecord
@@ -79,7 +79,7 @@ def _clamp(value: float) -> float:
 def tas_of_turn(turn: TurnRecord) -> float:
     """TAS of a turn under the convention's weights; see :func:`tas`."""
     cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
-    return tas(cc, cr, turn.once(copying.interference), turn.rule.tas, clip=turn.rule.clip)
+    return tas(cc, cr, turn.once(overlap.interference), turn.rule.tas, clip=turn.rule.clip)
 
 
 @metric(
@@ -96,7 +96,7 @@ def item_tas_of_turn(turn: TurnRecord) -> float:
         turn.once(grounded.satisfaction_of_turn),
         turn.once(grounded.novelty_of_turn),
         turn.once(grounded.leakage_of_turn),
-        turn.once(copying.copying_without_values),
+        turn.once(overlap.copying_without_values),
         turn.rule.items,
     )
 

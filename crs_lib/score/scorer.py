@@ -5,14 +5,14 @@ come from the registry (:mod:`crs_lib.metrics.base`).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 from crs_lib.core.dialogue import Dialogue, Pair
-from crs_lib.core.text import fold
+from crs_lib.core.text import fold, words_of_many
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, constructs
 from crs_lib.metrics.conventions import Convention
@@ -46,6 +46,10 @@ class Scorer:
     @cached_property
     def _background(self) -> Background:
         return Background(self.grounder.catalog, self.grounder, self.convention)
+
+    @cached_property
+    def _unjudged(self) -> dict[str, None]:
+        return constructs.unjudged()
 
     def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
         """The concept codes of wishes (field to value or values), without values that the catalogue lacks."""
@@ -157,7 +161,7 @@ class Scorer:
             **{name: mean_defined(values) for name, values in known.items()},
             **{name: mean_defined(row[name] for row in shifts) for name in shift_metrics},
             **{one.name: session.once(one.compute) for one in base.scored(base.SESSION) if one.compute},
-            "judge": constructs.unjudged(),
+            "judge": dict(self._unjudged),
             "detail": {
                 "n_turns": len(turns),
                 "n_shifts": len(shifts),
@@ -196,3 +200,33 @@ class BatchScorer(Protocol):
     """Scores dialogues; the answers do not depend on which are given together."""
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]: ...
+
+
+@dataclass(eq=False)
+class ItemsScorer:
+    """:class:`Scorer` for many dialogues at once.
+
+    ``find`` gives the concepts of every distinct text; None: the grounder finds them.
+    """
+
+    grounder: Grounder
+    rule: Convention
+    find: Callable[[Sequence[str]], Mapping[str, frozenset[int]]] | None = None
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return Scorer(self.grounder, self.rule)
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
+        """The scores of each dialogue."""
+        texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
+        if self.find is None:
+            concepts = self.grounder.ground(texts).sets()
+        else:
+            known = self.find(texts)
+            concepts = [known[text] for text in texts]
+        found = zip(words_of_many(texts), concepts, strict=True)
+        return [
+            self._scorer.score(dialogue, [Text(*next(found)) for _ in dialogue.turns])
+            for dialogue in dialogues
+        ]

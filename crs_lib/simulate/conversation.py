@@ -11,7 +11,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.pool import Pool, scratch
 from crs_lib.runs.ledger import Key
-from crs_lib.simulate import scenarios, voicing
+from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import Scenario
 from crs_lib.simulate.user_llm import ModelWording
@@ -48,7 +48,7 @@ def session(
     turns: list[Turn] = []
     for number_of_turn in range(1, config.n_turns + 1):
         said = user.speak(number_of_turn)
-        voicing.check(world.grounder, plan.steps[number_of_turn - 1], said.act, said.text)
+        users.check_voiced(world.grounder, plan.steps[number_of_turn - 1], said.act, said.text)
         reply = system.reply(number_of_turn, said.text, said.meta if system.sees_state else {})
         user.hear(reply.items)
         turns.append(Turn(USER, said.text, {"user_meta": said.meta}))

@@ -1,7 +1,8 @@
 """The rule-based user: voices a scenario, remembers the recommended films, and reacts to them.
 
 The scenario fixes the constraints and the shifts; only the wording and the reaction depend on the system (a
-user whose constraints are missed insists, a user whose constraints are met asks about the films).
+user whose constraints are missed insists, a user whose constraints are met asks about the films). Every
+planned constraint and shift must be voiced: :func:`check_voiced` reads the words as systems read them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,42 @@ import numpy as np
 from crs_lib.catalog import phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ASIDE_FIELDS
+from crs_lib.core.errors import RunError
+from crs_lib.core.text import shorten
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.prompts import wording
-from crs_lib.simulate import voicing
 from crs_lib.simulate.scenarios import OPENING, QUESTIONS, REFINEMENT, PlanStep, Scenario, stratum
+from crs_lib.simulate.shifts import SHIFTS
+
+
+def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
+    """The (field, value) pairs that the words of a turn must name; empty where the plan changes nothing."""
+    if step.shift is not None:
+        return SHIFTS.create(step.kind).to_voice(step.shift)
+    if act == OPENING:
+        return list(step.state.constraints.items())
+    if act == REFINEMENT:
+        return [(step.state.focus, step.state.constraints[step.state.focus])]
+    return []
+
+
+def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> None:
+    """Raise RunError if a value that a turn must name is not found in its words, read as systems read them.
+
+    A plan that its words do not voice would be scored against a change that nobody could hear.
+    """
+    needed = must_voice(step, act)
+    if not needed:
+        return
+    found = {match.code for match in grounder.audit(text) if not match.rejected}
+    for field, value in needed:
+        if grounder.catalog.code(field, value) not in found:
+            turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
+            raise RunError(
+                f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}; mend "
+                f"the phrases of {field!r} in catalog/fields.py, or the templates [{act}] in user.wording"
+            )
+
 
 _INSISTS = 0.6  # how often an unserved user insists instead of going on
 _ASKS = frozenset({OPENING, REFINEMENT, "follow_up", "insist", "nothing_named"})
@@ -73,7 +107,7 @@ class User:
             lines[turn, act] = text
         log = self._log(step, act)
         if self.realise is not None:
-            text, added = self.realise(text, voicing.must_voice(step, act), turn)
+            text, added = self.realise(text, must_voice(step, act), turn)
             log |= added
         return UserUtterance(text, act, log)
 

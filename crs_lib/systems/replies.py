@@ -7,9 +7,8 @@ import numpy as np
 
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.cleaning import Item
-from crs_lib.catalog.fields import FIELDS, QUESTIONS
-from crs_lib.catalog.questions import PLOT
+from crs_lib.catalog.fields import FIELDS, PLOT, QUESTIONS
+from crs_lib.catalog.index import Item
 from crs_lib.core.text import listing, words
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.prompts import wording

@@ -15,7 +15,7 @@ from itertools import chain, islice, pairwise
 from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
-from crs_lib.metrics import composite, constructs, copying, overlap, recovery
+from crs_lib.metrics import composite, constructs, overlap, recovery
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.score.extractors import Extractor
@@ -138,7 +138,7 @@ class GroundedScorer:
         cc = overlap.jaccard(user, system, empty=self.rule.empty)
         cr = overlap.idf_cosine(user, system, self._idf, empty=self.rule.empty)
         words = texts.words
-        echo = copying.copied_share(words[pair.system.text], words[pair.user.text], self.rule.copy_orders)
+        echo = overlap.copied_share(words[pair.system.text], words[pair.user.text], self.rule.copy_orders)
         tas = partial(composite.tas, cc, cr, echo, self.rule.tas)
         score = tas()
         clipped = self.rule.clip and abs(score) > 1

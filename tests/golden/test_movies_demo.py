@@ -11,7 +11,7 @@ from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import conventions
-from crs_lib.simulate import schedule
+from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
@@ -52,9 +52,9 @@ def sessions():
 
 
 def test_shift_turns_and_types_of_seed_7_are_those_that_were_published():
-    turns = [schedule.shift_turns(7, session, 20) for session in range(4)]
+    turns = [scenarios.shift_turns(7, session, 20) for session in range(4)]
     assert turns == [[5, 9, 14], [4, 7, 10, 14, 18], [4, 7, 10, 13, 18], [4, 7, 11, 15]]
-    assert schedule.type_order(7, 0, TYPES, 20) == ["switch", "contradict", "refine"]
+    assert scenarios.type_order(7, 0, TYPES, 20) == ["switch", "contradict", "refine"]
 
 
 @pytest.mark.parametrize("model", GOLDEN)

@@ -1,7 +1,13 @@
-"""The house as the code has it: modules, imports, rooms. ``python -m tests.helpers.house`` prints its picture."""
+"""The house as the code has it: modules, imports, rooms, and the way of one session through the files.
+
+    python -m tests.helpers.house [walk]
+
+Prints the picture of the rooms, or the walk.
+"""
 
 import ast
 import graphlib
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,5 +67,43 @@ def picture(graph):
     return "\n".join([*lines, "```"])
 
 
+def walk():
+    """The files that one session of the tracker passes, from its plan to its score, in order.
+
+    A file counts if one of its functions runs; the generic tools of ``core`` do not count. Catalogue, grounder
+    and scorer stand ready, and another session has gone before, so nothing that happens once is part of it.
+    """
+    from crs_lib.catalog import sources
+    from crs_lib.grounding.grounder import Grounder
+    from crs_lib.metrics import conventions
+    from crs_lib.score.scorer import ItemsScorer
+    from crs_lib.simulate import conversation
+    from crs_lib.simulate.config import SimulateConfig
+    from crs_lib.systems.base import World
+
+    catalog = sources.load()
+    world = World(catalog, Grounder(catalog))
+    scorer = ItemsScorer(world.grounder, conventions.get("default"))
+    config = SimulateConfig(run="walk", systems=["tracker"], n_sessions=2, n_turns=10)
+    passed = {}
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(f"{PACKAGE}/"):
+            passed[Path(frame.f_code.co_filename).relative_to(PACKAGE).as_posix()] = None
+
+    for session in range(2):
+        passed.clear()
+        before = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            scorer.score_many([conversation.session(world, "tracker", session, config)])
+        finally:
+            sys.setprofile(before)
+    return [name for name in passed if not name.startswith("core/")]
+
+
 if __name__ == "__main__":
-    print(picture({name: imports(path) for name, path in MODULES.items()}))
+    if sys.argv[1:] == ["walk"]:
+        print("\n".join(walk()))
+    else:
+        print(picture({name: imports(path) for name, path in MODULES.items()}))

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crs_lib.metrics import base, composite, copying, grounded, overlap, recovery
+from crs_lib.metrics import base, composite, grounded, overlap, recovery
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
 
 CODES = st.frozensets(st.integers(0, 9), max_size=6)
@@ -52,12 +52,12 @@ def test_agreement_stays_in_range_and_f1_lies_between(gold, predicted):
 @PROPERTY
 @given(WORDS, WORDS, CODES.map(lambda c: frozenset("abcde"[i % 5] for i in c)))
 def test_copying_is_a_share_and_an_echo_of_four_words_is_pure(reply, request, ignore):
-    assert inside("topic_interference", copying.copied_share(reply, request))
-    assert inside("copying", copying.copied_share(reply, request, ignore=ignore))
+    assert inside("topic_interference", overlap.copied_share(reply, request))
+    assert inside("copying", overlap.copied_share(reply, request, ignore=ignore))
     if len(reply) >= 3:
-        assert copying.copied_share(reply, reply) == 1
-    longer = copying.copied_share(reply, [*request, "z", *reply])
-    assert longer >= copying.copied_share(reply, request)
+        assert overlap.copied_share(reply, reply) == 1
+    longer = overlap.copied_share(reply, [*request, "z", *reply])
+    assert longer >= overlap.copied_share(reply, request)
 
 
 @PROPERTY

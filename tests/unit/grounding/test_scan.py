@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import RunError
-from crs_lib.grounding import scan as scanning
+from crs_lib.grounding import forms as scanning
+from crs_lib.grounding.forms import form_tables, hash_table, scan
 from crs_lib.grounding.matcher import Matcher
 from crs_lib.grounding.rules import Context
-from crs_lib.grounding.scan import form_tables, hash_table, scan
 
 KEYS = st.integers(0, 2**64 - 1)
 PIECES = st.sampled_from(

@@ -12,7 +12,7 @@ import tomllib
 import pytest
 from packaging.requirements import Requirement
 
-from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, imports, picture, room, rooms
+from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, imports, picture, room, rooms, walk
 
 # A room imports only rooms of a smaller number (docs/context.md shows them with one line each).
 HEIGHTS = {
@@ -75,6 +75,15 @@ def stub(name):
             assert node.level == 1, f"{name}: a front door hands on names of its own room only"
             found |= {alias.name: f"{name}.{node.module}" for alias in node.names}
     return found
+
+
+def test_one_session_can_be_followed_through_few_files_and_the_page_names_them():
+    passed = walk()
+    assert len(passed) <= 25, passed
+    page = (ROOT / "docs" / "context.md").read_text(encoding="utf-8")
+    shown = re.search(r"<!-- walk -->\n(.*?)<!-- /walk -->", page, re.DOTALL)
+    assert shown
+    assert sorted(re.findall(r"`(\w+/\w+\.py)`", shown[1])) == sorted(passed)
 
 
 @pytest.mark.parametrize("name", sorted(FRONTS - {"crs_lib"}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crs_lib.metrics.copying import copied_share, copy_ratio
+from crs_lib.metrics.overlap import copied_share, copy_ratio
 
 
 def test_an_echo_scores_one_and_silence_zero():

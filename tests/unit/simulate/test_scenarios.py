@@ -9,10 +9,9 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.simulate import scenarios, schedule
+from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
-from crs_lib.simulate.users import User
-from crs_lib.simulate.voicing import must_voice
+from crs_lib.simulate.users import User, must_voice
 
 SAMPLE = sources.load()
 GROUNDER = Grounder(SAMPLE)
@@ -62,7 +61,7 @@ def test_shifts_come_at_random_turns_with_room_before_between_and_after():
     firsts = Counter()
     for plan in PLANS:
         turns = [event["turn"] for event in plan.events]
-        assert turns == schedule.shift_turns(7, plan.session, 20)
+        assert turns == scenarios.shift_turns(7, plan.session, 20)
         gaps = [b - a for a, b in itertools.pairwise(turns)]
         assert 4 <= turns[0] <= 6
         assert set(gaps) <= {3, 4, 5}
@@ -73,7 +72,7 @@ def test_shifts_come_at_random_turns_with_room_before_between_and_after():
 
 def test_types_are_planned_in_equal_numbers_over_every_block():
     for block in range(20):
-        rows = [schedule.type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
+        rows = [scenarios.type_order(7, 6 * block + row, TYPES, 20) for row in range(6)]
         given = Counter(kind for row in rows for kind in row)
         assert set(given) == set(TYPES)
         assert max(given.values()) - min(given.values()) <= 2, (
@@ -85,7 +84,7 @@ def test_types_are_planned_in_equal_numbers_over_every_block():
 @pytest.mark.parametrize("n", [2, 3])
 def test_few_types_alternate(n):
     types = ("switch", "replace", "contradict")[:n]
-    rows = [schedule.type_order(7, row, types, 20) for row in range(n)]
+    rows = [scenarios.type_order(7, row, types, 20) for row in range(n)]
     given = Counter(kind for row in rows for kind in row)
     assert max(given.values()) - min(given.values()) <= 1
 
@@ -130,7 +129,7 @@ def test_seeds_and_sessions_give_other_plans_and_the_same_ones_again():
 def test_only_the_types_asked_for_happen(kind):
     plans = [scenarios.plan(SAMPLE, 3, session, 20, types=(kind,)) for session in range(6)]
     assert {event["type"] for plan in plans for event in plan.events} <= {kind}
-    due = sum(len(schedule.shift_turns(3, plan.session, 20)) for plan in plans)
+    due = sum(len(scenarios.shift_turns(3, plan.session, 20)) for plan in plans)
     assert sum(step.planned == kind for plan in plans for step in plan.steps) == due
     for plan in plans:  # what was due and could not happen is in the log
         said = [User(SAMPLE, plan).speak(step.turn).meta for step in plan.steps]

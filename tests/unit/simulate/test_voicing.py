@@ -9,7 +9,7 @@ from crs_lib.catalog import fields, sources
 from crs_lib.core.errors import RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.prompts import wording
-from crs_lib.simulate import scenarios, voicing
+from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.simulate.users import User
@@ -29,15 +29,15 @@ def shifted(kind, session=range(30)):
 @pytest.mark.parametrize("kind", SHIFTS.names())
 def test_words_that_leave_out_a_planned_value_are_an_error(kind):
     step = shifted(kind)
-    needed = voicing.must_voice(step, step.act)
+    needed = users.must_voice(step, step.act)
     assert needed
     films = {"genre": " films"}  # an everyday genre counts beside a film word only
     said = [f"{value}{films.get(name, '')}" for name, value in needed]
-    voicing.check(GROUNDER, step, step.act, ", ".join(said))
+    users.check_voiced(GROUNDER, step, step.act, ", ".join(said))
     for place, (field, value) in enumerate(needed):
         rest = ", ".join(said[:place] + said[place + 1 :])
         with pytest.raises(RunError) as caught:
-            voicing.check(GROUNDER, step, step.act, f"Well. {rest}")
+            users.check_voiced(GROUNDER, step, step.act, f"Well. {rest}")
         text = str(caught.value)
         assert text.startswith(
             f"shift {kind!r} at turn {step.turn} does not voice {field} {value!r}: 'Well. {rest}'"
@@ -51,16 +51,16 @@ def test_an_opening_and_a_refinement_must_be_voiced_and_an_ordinary_turn_need_no
     first, second, *rest = scenarios.plan(SAMPLE, 7, 0, 20).steps
     for step in (first, second):
         with pytest.raises(RunError, match=rf"act '{step.act}' at turn {step.turn} does not voice"):
-            voicing.check(GROUNDER, step, step.act, "Hello")
-    ordinary = next(step for step in rest if not voicing.must_voice(step, step.act))
+            users.check_voiced(GROUNDER, step, step.act, "Hello")
+    ordinary = next(step for step in rest if not users.must_voice(step, step.act))
     assert ordinary.shift is None
-    voicing.check(GROUNDER, ordinary, ordinary.act, "Hello")
+    users.check_voiced(GROUNDER, ordinary, ordinary.act, "Hello")
 
 
 def test_a_twin_without_shifts_is_checked_like_the_others():
     for step in scenarios.plan(SAMPLE, 7, 1, 20, arm="none").steps:
         said = User(SAMPLE, scenarios.plan(SAMPLE, 7, 1, 20, arm="none")).speak(step.turn)
-        voicing.check(GROUNDER, step, said.act, said.text)
+        users.check_voiced(GROUNDER, step, said.act, said.text)
 
 
 def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):

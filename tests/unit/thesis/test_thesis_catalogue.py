@@ -13,8 +13,7 @@ from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.users import User
-from crs_lib.simulate.voicing import must_voice
+from crs_lib.simulate.users import User, must_voice
 from crs_lib.systems.base import World
 
 pytestmark = pytest.mark.external
