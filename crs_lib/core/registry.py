@@ -103,12 +103,15 @@ class Registry(Generic[T]):
     def create(self, spec: str, /, **options: Any) -> T:
         """Make the member that a spec names; what follows the first colon is passed as ``argument``.
 
-        ``create("noisy:0.3")`` calls the maker with ``argument="0.3"``. Raises InputError for an
-        unknown name, a missing argument, or an argument given to a member that takes none.
+        ``create("noisy:0.3")`` calls the maker with ``argument="0.3"``; a member with the fact ``default``
+        gets that where the spec has no colon. Raises InputError for an unknown name, a missing argument, or
+        an argument given to a member that takes none.
         """
         entry = self.get(spec)
         _, argument = split_spec(spec)
         takes = entry.facts.get("argument")
+        if argument is None:
+            argument = entry.facts.get("default")
         if takes and not argument:
             raise InputError(
                 f"{self.kind} {spec!r} needs {takes} after a colon, e.g. {entry.name}:{_example(entry)}"

@@ -2,6 +2,6 @@
 
 import lazy_loader
 
-from crs_lib.systems import policies, worded  # noqa: F401 - importing them registers their systems
+from crs_lib.systems import learned, policies, search, worded  # noqa: F401 - importing them registers their systems
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

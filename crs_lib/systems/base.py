@@ -71,7 +71,9 @@ def check(specs: Sequence[str]) -> list[str]:
     for spec in specs:
         entry = SYSTEMS.get(spec)
         checker = entry.facts.get("check")
-        _, _, argument = spec.partition(":")
+        _, colon, argument = spec.partition(":")
+        if not colon:
+            argument = entry.facts.get("default", "")
         if entry.facts.get("argument") and not argument:
             raise InputError(f"policy {spec!r} needs {entry.facts['argument']} after a colon")
         if ":" in spec and not entry.facts.get("argument"):

@@ -1,0 +1,109 @@
+"""Films found by what was said: by its words, by its vectors, or by both; no state is tracked."""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.lexicon import COMMON_WORDS
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import words
+from crs_lib.retrieval.dense import ENCODERS, Floats, one_thread, sentence_vectors
+from crs_lib.retrieval.fusion import fuse
+from crs_lib.retrieval.hits import Hit, named, top_k
+from crs_lib.retrieval.lexical import Lexical
+
+DEPTH = 100  # films of each ranking that a fusion looks at
+DECAY = 0.7
+
+
+class VectorSearch(NamedTuple):
+    """How turns become one vector: the encoder, and the weight of a turn for each later one."""
+
+    encoder: str
+    decay: float = DECAY
+
+
+def vector_search(argument: str) -> VectorSearch:
+    """``minilm`` or ``minilm@0.7`` read; InputError for an unknown encoder or a weight outside 0 to 1."""
+    name, at, weight = argument.partition("@")
+    ENCODERS.get(name)
+    try:
+        decay = float(weight) if at else DECAY
+    except ValueError:
+        decay = -1.0
+    if not 0 <= decay <= 1:
+        raise InputError(f"{argument!r}: give the weight of earlier turns as a number from 0 to 1, "
+                         f"e.g. {name}@{DECAY}")  # fmt: skip
+    return VectorSearch(name, decay)
+
+
+def film_text(catalog: Catalog, item: int) -> str:
+    """All that the catalogue says of a film, as one text to be searched."""
+    film = catalog.items[item]
+    said = [", ".join(row.in_words(value) for value in film.values[row.name]) for row in FIELDS.values()]
+    return ". ".join(part for part in (film.title, *said, film.plot) if part)
+
+
+class FilmIndex:
+    """The recommendable films of a catalogue, to be searched; documents are named by their item numbers."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        items = np.flatnonzero(catalog.recommendable).tolist()
+        self.texts: Mapping[str, str] = {str(item): film_text(catalog, item) for item in items}
+        self._ids = list(self.texts)
+        self._lexical = Lexical(self.texts)
+        self._everyday = COMMON_WORDS.difference(*(words(value) for value in catalog.vocabulary.value))
+        self._vectors: dict[str, Floats] = {}
+
+    def by_words(self, query: str, k: int) -> list[Hit]:
+        """The ``k`` best films by BM25; only those that share a word with the query.
+
+        Everyday words of the query do not count, but for those in a value of the catalogue ("crime").
+        """
+        return self._lexical.search(" ".join(w for w in words(query) if w not in self._everyday), k)
+
+    def by_vector(self, turns: Sequence[str], how: VectorSearch, k: int) -> list[Hit]:
+        """The ``k`` nearest films to the turns' vectors, a turn's weight falling with every later one."""
+        query = sum(
+            (np.float32(how.decay**age) * _vector(how.encoder, turn) for age, turn in _ages(turns)),
+            start=np.zeros(1, np.float32),
+        )
+        return named(self._ids, *top_k(self._cosines(how.encoder, np.asarray(query)), k, above=-np.inf))
+
+    def by_both(self, turns: Sequence[str], how: VectorSearch, k: int) -> list[Hit]:
+        """The ``k`` best films of both rankings, fused by reciprocal ranks."""
+        depth = max(k, DEPTH)
+        found = [self.by_words("\n".join(turns), depth), self.by_vector(turns, how, depth)]
+        return fuse("rrf", found, k)
+
+    def _cosines(self, encoder: str, query: Floats) -> NDArray[np.float32]:
+        if encoder not in self._vectors:
+            with one_thread():
+                self._vectors[encoder] = sentence_vectors(_model(encoder), list(self.texts.values()))
+        with one_thread():
+            return (self._vectors[encoder] @ query).astype(np.float32)
+
+
+@lru_cache(maxsize=4)
+def index(catalog: Catalog) -> FilmIndex:
+    """The index of a catalogue, made once."""
+    return FilmIndex(catalog)
+
+
+def _ages(turns: Sequence[str]) -> list[tuple[int, str]]:
+    return [(len(turns) - 1 - place, turn) for place, turn in enumerate(turns)]
+
+
+_model = lru_cache(maxsize=None)(ENCODERS.create)
+
+
+@lru_cache(maxsize=4096)  # the systems of a scenario hear mostly the same words
+def _vector(encoder: str, text: str) -> Floats:
+    with one_thread():
+        vector: Floats = sentence_vectors(_model(encoder), [text])[0]
+    return vector

