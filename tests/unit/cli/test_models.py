@@ -66,6 +66,7 @@ def test_what_is_wrong_is_said_without_a_traceback(words, message, capsys):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_parts_on_the_command_line_then_merged_then_judged(results, capsys):
     common = ["simulate", "-p", "run", "parts", "-p", "systems", "tracker,template", *SIZE]
     assert main([*common, "--shard", "1/2"]) == 0

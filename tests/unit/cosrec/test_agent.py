@@ -18,6 +18,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RetrieveConfig:
     return RetrieveConfig(run="a", router="tfidf", retrievers=("bm25",))
 
 
+@pytest.mark.slow
 def test_end_to_end_on_the_sample(config: RetrieveConfig) -> None:
     folder = retrieve.retrieve(config)
     curated = corpus.load(corpus.locate("sample"), "curated")

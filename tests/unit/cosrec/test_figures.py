@@ -52,6 +52,7 @@ def test_what_is_not_there_is_said():
         figure_tables.read("nowhere", "judgments")
 
 
+@pytest.mark.slow
 def test_the_command_finds_the_study_of_a_run(place, capsys):
     assert main(["figures", "--run", "a"]) == 0
     lines = capsys.readouterr().out.splitlines()

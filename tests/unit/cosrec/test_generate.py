@@ -208,6 +208,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_template_writer_needs_no_model(results: Path) -> None:
     folder = generate(GenerateConfig(run="a", conversations=12))
     records = read_generated("a")

@@ -54,6 +54,7 @@ def test_the_command_writes_a_line_a_turn_and_learns_something(
     assert main(["cosrec-intents", "--train", str(SAMPLE / "curated"), *folders[2:], "--out", str(out)]) == 2
 
 
+@pytest.mark.slow
 def test_the_router_beats_position_on_the_sample() -> None:
     data, frame = intents.training(KNOWN), intents.turns(ASKED)
     model = intent_kernel.Annotators(names=()).fit(data)
@@ -69,6 +70,7 @@ def test_the_router_beats_position_on_the_sample() -> None:
         intent_kernel.Annotators(names=()).fit(data.take(np.arange(3)))
 
 
+@pytest.mark.slow
 def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
     tasks = extractor.crowd_tasks(KNOWN)
     model = extractor.QueryExtractor().fit(tasks)

@@ -30,6 +30,7 @@ def test_the_audit_is_written() -> None:
     assert "curated/qrels.qrels" in manifest["inputs"]
 
 
+@pytest.mark.slow
 def test_runs_of_anybody_are_scored(results: Path) -> None:
     curated = corpus.load(corpus.locate("sample"), "curated")
     best = {
@@ -51,6 +52,7 @@ def test_runs_of_anybody_are_scored(results: Path) -> None:
     assert (paths.run_folder("cosrec", "b") / "differences.csv").is_file()
 
 
+@pytest.mark.slow
 def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
     curated = corpus.load(corpus.locate("sample"), "curated")
     run = {topic: ranked(dict.fromkeys(grades, 1.0)) for topic, grades in curated.qrels.items()}
@@ -67,6 +69,7 @@ def test_the_order_of_stages_is_told() -> None:
         generate.read_generated("d")
 
 
+@pytest.mark.slow
 def test_people_on_the_sample() -> None:
     found = stages.people(CosrecEvaluateConfig(run="e", resamples=20))
     assert set(found.intents["model"]) == {"majority", "position", "tfidf", "views", "annotators"}

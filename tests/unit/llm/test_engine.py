@@ -85,6 +85,7 @@ def test_a_prompt_beyond_the_context_is_an_error_and_never_cut(llm: LLM) -> None
     assert "context" in str(theirs.value)
 
 
+@pytest.mark.slow
 def test_noise_is_logged_shown_and_read_back(llm: LLM, tmp_path: Path) -> None:
     recorder = llm.recorder = Recorder(tmp_path / "calls.sqlite")
     replies = llm.gather([ask("hello", seed, tags={"turn": seed}) for seed in range(30)])
@@ -98,6 +99,7 @@ def test_noise_is_logged_shown_and_read_back(llm: LLM, tmp_path: Path) -> None:
     assert "<script" not in dialogue._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_session_and_its_judge(llm: LLM, engine: Engine) -> None:
     turns: list[Turn] = []
     for number in range(1, 4):

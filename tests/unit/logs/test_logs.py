@@ -233,6 +233,7 @@ def peak(path: Path) -> int:
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_peak_memory_does_not_grow_with_the_number_of_sessions(tmp_path: Path) -> None:
     few, many = tmp_path / "few.jsonl", tmp_path / "many.jsonl"
     for path, n in ((few, 50), (many, 1000)):

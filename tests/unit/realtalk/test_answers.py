@@ -68,6 +68,7 @@ def test_days_are_written_as_people_write_them(start, end, words):
     assert answers.spoken(dt.date.fromisoformat(start), dt.date.fromisoformat(end)) == words
 
 
+@pytest.mark.slow
 def test_answers_are_scored_beside_the_best_message(sample):
     made = list(predictions.predict(index.build(sample, "hashing"), ranker.Hand()))
     rows = scoring.answered(made, [sample])

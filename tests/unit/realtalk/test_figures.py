@@ -8,6 +8,7 @@ from crs_lib.realtalk import figure_tables, stages
 from crs_lib.realtalk.config import RealTalkConfig
 
 
+@pytest.mark.slow
 def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     with pytest.raises(RunError, match="run 23_realtalk_evaluate -p run drawn"):

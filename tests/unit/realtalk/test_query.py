@@ -123,6 +123,7 @@ def test_checkpoints_are_nested_and_lists_long_enough(built, told):
         assert len(inside) == len(set(inside)) <= 30 and set(inside) == set(record["narrative"])
 
 
+@pytest.mark.slow
 def test_two_runs_are_identical_and_so_are_the_engines(built, told):
     again = list(predictions.predict(index.build(built.chat, "hashing"), ranker.Hand()))
     assert dump(again) == dump(told)
@@ -199,6 +200,7 @@ def test_settings_say_what_is_wrong():
         query.PipelineSettings(engine="magic")
 
 
+@pytest.mark.slow
 def test_the_new_selection_finds_more_than_the_old_preview(sample, built, told):
     old = list(predictions.predict(built, ranker.Hand(), query.PipelineSettings(selection="preview")))
     assert [r["candidates"] for r in old] == [r["candidates"] for r in told]
@@ -383,6 +385,7 @@ def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypat
         predictions.choose_ranker("best", built)
 
 
+@pytest.mark.slow
 def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypatch, tmp_path):
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(ranker, "SHIPPED", tmp_path / "rankers.json.gz")

@@ -100,6 +100,7 @@ def test_a_server_that_goes_away_costs_no_answer(log, server, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("way", [LEGACY, GROUNDED])
+@pytest.mark.slow
 def test_a_text_without_an_answer_leaves_one_session_without_scores(log, server, tmp_path, way, capsys):
     assert score(log, tmp_path / "whole", way) == 0
     capsys.readouterr()

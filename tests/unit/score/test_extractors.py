@@ -125,6 +125,7 @@ def test_hybrid_asks_the_next_only_for_fields_that_are_empty():
     assert "actor=brian johnson" not in found("hybrid", "a film by Rian Johnson with Maya Lind")
 
 
+@pytest.mark.slow
 def test_embed_equals_the_textbook_computation():
     from sklearn.feature_extraction.text import TfidfVectorizer
 

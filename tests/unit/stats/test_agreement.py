@@ -74,6 +74,7 @@ def test_ordinal_alpha_is_the_sum_between_ranks():
     assert row["alpha"] == pytest.approx(slow_alpha(KRIPPENDORFF, distance), abs=1e-12)
 
 
+@pytest.mark.slow
 def test_alpha_interval_covers_as_it_says():
     """200 samples of 60 items by 3 raters; true alpha 0.5 (equal variances); 90 % interval."""
     rng, covered = np.random.default_rng(5), 0

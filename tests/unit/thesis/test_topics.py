@@ -40,6 +40,7 @@ def test_tokens_are_cut_as_a_treebank_tokeniser_cuts(text, expected):
     assert tokens(text) == expected
 
 
+@pytest.mark.slow
 def test_plurals_go_to_the_singular_that_is_known():
     known = {"wolf", "story", "leaf", "leave", "man", "glass", "becomes", "star", "child", "hero", "wife"}
     words = ("wolves", "stories", "leaves", "men", "glass", "becomes", "stars", "unknowns", "children", "heroes",

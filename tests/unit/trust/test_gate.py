@@ -111,6 +111,7 @@ def finished(tmp_path_factory):
         yield "gate"
 
 
+@pytest.mark.slow
 def test_on_real_sessions_the_item_grounded_score_passes_and_the_plain_one_does_not(finished):
     marks = gate.marks(finished)
     assert marks["topic_adaptation_score"] == gate.NOT_VALID
@@ -126,6 +127,7 @@ def test_on_real_sessions_the_item_grounded_score_passes_and_the_plain_one_does_
     assert len(POLICIES) == 14
 
 
+@pytest.mark.slow
 def test_a_second_check_of_the_same_run_writes_the_same_tables(finished):
     before = gate.read(finished, "tests")
     gate.check(finished)
