@@ -41,6 +41,7 @@ COMMANDS = (
     Command("thesis", "from the catalogue to the thesis figures, 01 to 06", "crs_lib.cli.notebooks:thesis"),
     Command("score", "score logs of any known form", "crs_lib.cli.score:add_arguments"),
     Command("logs", "read logs of any known form, and name what is odd", "crs_lib.cli.logs:logs"),
+    Command("import", "logs of any known form as a run", "crs_lib.cli.logs:import_run"),
     Command("topics", "train a topic model on a catalogue's plots", "crs_lib.cli.score:topics"),
     Command("realtalk-predict", "evidence for every question of a chat", "crs_lib.cli.realtalk:predict"),
     Command("realtalk-evaluate", "score chats, the test split once", "crs_lib.cli.realtalk:evaluate"),

@@ -27,15 +27,27 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     """
     if str(source) == SAMPLE:
         return _from_json(paths.samples() / "movies.json", SAMPLE)
-    path = paths.given(source)
-    if not path.is_absolute() and not path.exists():
-        path = paths.ROOT / path
+    path = _path(source)
     if not path.is_file():
         raise InputError(
             f"no catalogue at {str(source)!r}; give 'sample', a .json file in the OpenDialKG form "
             "(title -> record), or a .parquet file"
         )
     return _from_parquet(path) if path.suffix == ".parquet" else _from_json(path, path.name)
+
+
+def raw(source: str | Path) -> bytes:
+    """The bytes of a catalogue in the OpenDialKG form; empty for the sample and for any other form."""
+    path = _path(source)
+    if str(source) == SAMPLE or path.suffix != ".json" or not path.is_file():
+        return b""
+    content = path.read_bytes()
+    return b"" if keyed_by_id(json.loads(content)) else content
+
+
+def _path(source: str | Path) -> Path:
+    path = paths.given(source)
+    return path if path.is_absolute() or path.exists() else paths.ROOT / path
 
 
 def _from_json(path: Path, name: str) -> Catalog:

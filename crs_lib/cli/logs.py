@@ -1,4 +1,4 @@
-"""``logs``: conversations of any known form read and counted, and everything odd in them named."""
+"""``logs`` and ``import``: conversations of any known form, counted with what is odd in them, or as a run."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator
@@ -7,8 +7,10 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib.cli import options
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
+from crs_lib.simulate.logged import SKIPPED, ImportConfig, Imported, import_logs
 
 
 def logs(parser: ArgumentParser) -> None:
@@ -43,3 +45,34 @@ def _counted(dialogues: Iterable[Dialogue], counts: dict[str, dict[str, Any]]) -
         mine["turns"] += len(dialogue.pairs())
         mine["shifts"] += len(dialogue.shift_turns())
         yield dialogue
+
+
+def import_run(parser: ArgumentParser) -> None:
+    """``import --logs PATH --run NAME [--catalog FILE] [--system NAME] [--strict]``: logs as a run."""
+    options.add(parser, ImportConfig)
+    parser.set_defaults(do=_import)
+
+
+def _import(arguments: Namespace) -> None:
+    config = options.read(arguments, ImportConfig)
+    tell(import_logs(config), config)
+    print(f"next: python -m crs_lib run 04_evaluate -p run {config.run}")
+
+
+def tell(found: Imported, config: ImportConfig) -> None:
+    """Print an import: sessions by system, what was skipped and why, and how far the catalogue goes."""
+    print(found.systems.to_string(index=False))
+    if len(found.skipped):
+        print(f"\n{len(found.skipped)} conversations could not be read and are left out; the first:")
+        for row in found.skipped.head(3).itertuples():
+            print(f"  {row.place}: {row.reason}")
+        print(f"all of them: {paths.shown(found.folder / SKIPPED)}")
+    for name in found.systems.loc[found.systems["sessions"] == 0, "system"]:
+        print(f"no usable session: {name}")
+    if found.known.foreign:
+        print(
+            f"\nonly {100 * found.known.share:.0f} % of {found.known.of} ({found.known.n}) the catalogue "
+            f"{config.catalog!r} {found.known.says}; scores of films say little: give the catalogue that the "
+            "systems had (--catalog FILE)"
+        )
+    print(f"\nrun: {paths.shown(found.folder)}/")

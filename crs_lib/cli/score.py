@@ -8,9 +8,8 @@ import pandas as pd
 
 from crs_lib import llm, logs
 from crs_lib.cli import options
-from crs_lib.core import paths, tables
+from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import InputError
-from crs_lib.evaluate import choose
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import ScoringConfig
 from crs_lib.llm import calls
@@ -37,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def main(arguments: Namespace) -> None:
     """Score the logs and say where the tables are."""
     out = paths.given(arguments.out) if arguments.out else paths.run_folder("movies", "scores")
-    inputs = {"logs": choose.hash_of_files(logs.files(arguments.logs))}
+    inputs = {"logs": hashes.of_files(logs.files(arguments.logs))}
     config = options.read(arguments, ScoringConfig, inputs=inputs)
     frame = score(arguments.logs, config, out, workers=arguments.workers)
     wide = frame.pivot_table(index="model", columns="metric", values="mean", dropna=False)
@@ -96,7 +95,7 @@ def topics(parser: ArgumentParser) -> None:
 def _train(arguments: Namespace) -> None:
     from crs_lib.thesis import topic_model
     from crs_lib.thesis.catalog import ThesisCatalog
-    from crs_lib.thesis.topics import default_model
+    from crs_lib.thesis.topics import trained_model
 
     if arguments.n_topics < 2 or arguments.passes < 1:
         raise InputError("give at least 2 topics and 1 pass")
@@ -105,6 +104,6 @@ def _train(arguments: Namespace) -> None:
     model = topic_model.train(
         plots, n_topics=arguments.n_topics, passes=arguments.passes, seed=arguments.seed
     )
-    out = paths.given(arguments.out) if arguments.out else default_model()
+    out = paths.given(arguments.out) if arguments.out else trained_model()
     model.save(out)
     print(f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots: {paths.shown(out)}/")

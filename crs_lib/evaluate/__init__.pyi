@@ -1,9 +1,25 @@
-from .run import EvaluateConfig, catalog_of, evaluate, long, read, score_all, scored
+from .run import (
+    EvaluateConfig,
+    catalog_of,
+    convention_of,
+    conventions_of,
+    entry,
+    evaluate,
+    folder_of,
+    long,
+    read,
+    score_all,
+    scored,
+)
 
 __all__ = [
     "EvaluateConfig",
     "catalog_of",
+    "convention_of",
+    "conventions_of",
+    "entry",
     "evaluate",
+    "folder_of",
     "long",
     "read",
     "score_all",

@@ -1,17 +1,19 @@
 """The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model."""
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import hashes, paths
 from crs_lib.core.config import Config, Field, OneOf
 from crs_lib.core.errors import InputError
+from crs_lib.core.text import listing
 from crs_lib.evaluate import provenance
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, conventions
@@ -41,11 +43,26 @@ def _topic_extractors() -> list[str]:
     return TOPICS.names()
 
 
-ConventionName = Annotated[str, OneOf(conventions.CONVENTIONS), Field(description="convention of scoring")]
+ConventionName = Annotated[
+    str,
+    AfterValidator(conventions.checked),
+    Field(description=f"convention of scoring: {listing([*conventions.CONVENTIONS], 'or')}, "
+    "or one with other settings, such as thesis_grounded(gamma=0.5)"),
+]  # fmt: skip
 Extractor = Annotated[
     str,
     OneOf(extractors.EXTRACTORS, optional=True),
     Field(description="finds concepts, instead of the convention's"),
+]
+Similarity = Annotated[
+    str,
+    OneOf(SIMILARITIES, optional=True),
+    Field(description="of sentences, instead of the convention's"),
+]
+Topics = Annotated[
+    str,
+    OneOf(_topic_extractors, optional=True),
+    Field(description="topic extractor, instead of the convention's"),
 ]
 Vocabulary = Annotated[str, Field(description="file of the TF-IDF space's features, one a line")]
 TopicModel = Annotated[str, Field(description="folder of an LDA model")]
@@ -58,17 +75,9 @@ class ScoringConfig(Config):
     catalog: Annotated[str, Field(description="a catalogue, or 'sample'")]
     convention: ConventionName = "default"
     extractor: Extractor = ""
-    similarity: Annotated[
-        str,
-        OneOf(SIMILARITIES, optional=True),
-        Field(description="of sentences, instead of the convention's"),
-    ] = ""
+    similarity: Similarity = ""
     vocabulary: Vocabulary = ""
-    topics: Annotated[
-        str,
-        OneOf(_topic_extractors, optional=True),
-        Field(description="topic extractor, instead of the convention's"),
-    ] = ""
+    topics: Topics = ""
     topic_model: TopicModel = ""
     llm: Annotated[str, Field(description="spec of the model of the extractors called llm")] = ""
     inputs: Annotated[Mapping[str, str], Field(description="names and hashes of what is scored")] = field(
@@ -82,11 +91,8 @@ class ScoringConfig(Config):
     def check(self) -> None:
         rule = self.rule
         useless = {
-            "extractor": self.extractor and not rule.extractor,
-            "similarity": self.similarity and not rule.similarity,
-            "vocabulary": self.vocabulary and (self.similarity or rule.similarity) != "tfidf",
-            "topics": self.topics and not rule.topics,
-            "topic_model": self.topic_model and (self.topics or rule.topics) != "lda",
+            "vocabulary": self.vocabulary and rule.similarity != "tfidf",
+            "topic_model": self.topic_model and rule.topics != "lda",
             "llm": self.llm and not self.asks,
             "llm_settings": self.llm_settings and not self.asks,
         }
@@ -100,12 +106,15 @@ class ScoringConfig(Config):
     @property
     def asks(self) -> bool:
         """Whether a language model names the concepts or topics."""
-        return "llm" in (self.extractor or self.rule.extractor, self.topics or self.rule.topics)
+        return "llm" in (self.rule.extractor, self.rule.topics)
 
-    @property
+    @cached_property
     def rule(self) -> Convention:
-        """The convention itself."""
-        return conventions.get(self.convention)
+        """The convention with the extractor, the similarity and the topics chosen instead of its own."""
+        chosen = {name: getattr(self, name) for name in ("extractor", "similarity", "topics")}
+        return conventions.derived(
+            conventions.get(self.convention), {name: value for name, value in chosen.items() if value}
+        )
 
     def make(self) -> PreparedScorer:
         """Load the catalogue and make the scorer; InputError for a missing part."""
@@ -145,7 +154,7 @@ class ScoringConfig(Config):
 def _items(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     catalog = sources.load(config.catalog)
     rule, grounder = config.rule, Grounder(catalog)
-    name, extractor = config.extractor or rule.extractor, None
+    name, extractor = rule.extractor, None
     if name != "words":
         extractor = extractors.create(
             name, extractors.ExtractorInputs(ConceptSpace.of(catalog), catalog, llm)
@@ -162,7 +171,7 @@ def _grounded(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     from crs_lib.thesis.grounded import METRICS, GroundedScorer
 
     catalog, rule = ThesisCatalog.load(config.catalog), config.rule
-    name = config.extractor or rule.extractor
+    name = rule.extractor
     extractor = extractors.create(name, extractors.ExtractorInputs(catalog.space, None, llm))
     space = _space(config, catalog)
     embedder = "; ".join(part for part in (extractor.embedder, f"sentences: {space.name}") if part)
@@ -176,7 +185,7 @@ def _legacy(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     from crs_lib.thesis.legacy import METRICS, LegacyScorer
 
     catalog, rule = ThesisCatalog.load(config.catalog), config.rule
-    named = config.topics or rule.topics
+    named = rule.topics
     namer = topics.create(named, model=config.topic_model or None, llm=llm)
     space = _space(config, catalog)
     embedder = f"topics: {namer.name}; sentences: {space.name}"
@@ -192,10 +201,20 @@ def _space(config: ScoringConfig, catalog: Any) -> Any:
     """The sentence space of a scoring; TF-IDF is fitted on the catalogue."""
     from crs_lib.metrics import similarity
 
-    if (config.similarity or config.rule.similarity) == "minilm":
+    if config.rule.similarity == "minilm":
         return similarity.EmbeddingSpace("minilm")
-    words = similarity.read_vocabulary(config.vocabulary) if config.vocabulary else None
+    named = _vocabulary(config)
+    words = similarity.read_vocabulary(named) if named else None
     return similarity.TfidfSpace(catalog.documents, words)
+
+
+def _vocabulary(config: ScoringConfig) -> str:
+    """The file of the sentence space's features: the one named, else the thesis's for its own catalogue."""
+    from crs_lib.thesis.topics import vocabulary_of
+
+    if config.vocabulary or config.rule.similarity != "tfidf":
+        return config.vocabulary
+    return str(vocabulary_of(config.catalog) or "")
 
 
 def _inputs(config: ScoringConfig, catalog: Catalog | None = None) -> dict[str, str]:
@@ -207,14 +226,6 @@ def _inputs(config: ScoringConfig, catalog: Catalog | None = None) -> dict[str, 
         found["catalog"] = sources.content_hash(sources.load(sources.SAMPLE))
     else:
         found["catalog"] = hashes.sha256(paths.given(config.catalog))
-    if config.vocabulary:
-        found["vocabulary"] = hashes.sha256(paths.given(config.vocabulary))
+    if named := _vocabulary(config):
+        found["vocabulary"] = hashes.sha256(paths.given(named))
     return found
-
-
-def hash_of_files(files: Sequence[Path]) -> str:
-    """One digest of several files: names and contents, in order."""
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.name}\0{hashes.sha256(path)}\n".encode())
-    return digest.hexdigest()

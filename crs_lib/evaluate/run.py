@@ -1,8 +1,13 @@
-"""Score finished dialogues: turns, shifts, session results and model metrics, each in its file."""
+"""Score finished dialogues: turns, shifts, session results and model metrics, each in its file.
+
+A run holds the scores of any number of conventions: those of ``default`` in its folder, those of another in
+``scores/<convention>/``.
+"""
 
 import itertools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -13,13 +18,24 @@ from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import paths, tables
-from crs_lib.core.config import Config, Field, RunName
+from crs_lib.core.config import Config, Field, RunName, settings_of
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.evaluate import tables as score_tables
-from crs_lib.evaluate.choose import ConventionName, Extractor, ScoringConfig, TopicModel, Vocabulary
+from crs_lib.evaluate.choose import (
+    ConventionName,
+    Extractor,
+    ScoringConfig,
+    Similarity,
+    TopicModel,
+    Topics,
+    Vocabulary,
+)
 from crs_lib.grounding.grounder import Grounder
+from crs_lib.llm import calls
 from crs_lib.metrics import base, conventions
+from crs_lib.score.asking import AskedScorer
 from crs_lib.score.scorer import ItemsScorer, Scores, unscored
 
 _FILES = {
@@ -30,18 +46,58 @@ _FILES = {
 }
 
 
+DEFAULT = "default"
+_STAGE = "evaluate"
+_KNOBS = ("window", "recovery_cc", "recovery_cr")
+
+
 @dataclass(frozen=True)
 class EvaluateConfig(Config):
-    """The effective settings of an evaluation, checked."""
+    """The effective settings of an evaluation, checked; 0 or nothing takes the convention's own setting."""
 
     run: Annotated[RunName, Field(description="a run whose dialogues are finished")] = "smoke"
-    convention: ConventionName = "default"
+    convention: ConventionName = DEFAULT
     extractor: Extractor = ""
     vocabulary: Vocabulary = ""
     topic_model: TopicModel = ""
+    similarity: Similarity = ""
+    topics: Topics = ""
+    tas_weights: Annotated[Mapping[str, float], Field(description="weights of TAS: alpha, beta, gamma")] = (
+        field(default_factory=dict)
+    )
+    cas_weights: Annotated[
+        Mapping[str, float],
+        Field(description="weights of CAS: recovery, delay, interference, coherence, retention"),
+    ] = field(default_factory=dict)
+    window: Annotated[int, Field(ge=0, description="replies within which a shift is recovered")] = 0
+    recovery_cc: Annotated[float, Field(ge=0, le=1, description="cross coherence that recovers a shift")] = (
+        0.0
+    )
+    recovery_cr: Annotated[
+        float, Field(ge=0, le=1, description="context retention that recovers a shift")
+    ] = 0.0
+    workers: Annotated[int, Field(ge=1, le=256, description="processes; the scores do not depend on it")] = 1
+    llm: Annotated[str, Field(description="spec of the model of the extractors called llm")] = ""
 
     def check(self) -> None:
+        for name, config in (
+            ("tas_weights", conventions.TasWeights),
+            ("cas_weights", conventions.CasWeights),
+        ):
+            known = [setting.name for setting in settings_of(config)]
+            for key in getattr(self, name):
+                if key not in known:
+                    hint = f"{did_you_mean(key, known)} (known: {', '.join(known)})"
+                    raise InputError(f"{name}: unknown weight {key!r}{hint}")
         self.scoring("")
+
+    @cached_property
+    def rule(self) -> conventions.Convention:
+        """The convention with the settings that were chosen, named after them."""
+        knobs = {**self.tas_weights, **self.cas_weights}
+        knobs |= {name: getattr(self, name) for name in _KNOBS if getattr(self, name)}
+        knobs |= {n: getattr(self, n) for n in ("extractor", "similarity", "topics") if getattr(self, n)}
+        return conventions.derived(conventions.get(self.convention), knobs)
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -54,17 +110,18 @@ class EvaluateConfig(Config):
             "grounded": grounded.METRICS,
             "legacy": thesis_legacy.METRICS,
         }
-        return given[conventions.get(self.convention).scorer]
+        return given[self.rule.scorer]
 
-    def scoring(self, catalog: str, dialogues: str = "") -> ScoringConfig:
+    def scoring(self, catalog: str, dialogues: str = "", calls: str = "") -> ScoringConfig:
         """The way of scoring that the settings name, for a catalogue and the hash of the dialogues."""
         return ScoringConfig(
             catalog,
-            self.convention,
-            self.extractor,
+            self.rule.name,
             vocabulary=self.vocabulary,
             topic_model=self.topic_model,
             inputs={"dialogues": dialogues},
+            llm=self.llm,
+            calls=calls,
         )
 
 
@@ -76,32 +133,61 @@ def score_all(
 
 
 def evaluate(config: EvaluateConfig) -> Path:
-    """Score a run's dialogues into its folder; returns the folder.
+    """Score a run's dialogues; returns the folder of the scores (see :func:`folder_of`).
 
     Scores that judges gave the run (``python -m crs_lib judge``) join its results; a session that failed has
     a row of nulls. Raises RunError if the run has no finished dialogues, or judges read older ones. Derived
-    data: a repeated evaluation writes its files anew, atomically.
+    data: a repeated evaluation writes its files anew, atomically; other conventions' scores stay.
     """
     made = runs.finished(simulate.STUDY, config.run, "simulate", "03_simulate")
-    folder = paths.run_folder(simulate.STUDY, config.run)
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"], "catalog": made["inputs"]["catalog"]}
-    scoring = config.scoring(str(folder / "catalog.parquet"), inputs["dialogues"])
+    name = config.rule.name
+    out = folder_of(config.run, name)
+    scoring = config.scoring(_catalog(config), inputs["dialogues"], str(out) if config.llm else "")
     ready = scoring.make()
     settings = scoring.rule.parameters() | ready.provenance.columns()
-    with runs.stage(simulate.STUDY, config.run, "evaluate", settings, inputs, fixed=False) as stage:
+    with runs.stage(simulate.STUDY, config.run, stage_of(name), settings, inputs, fixed=False) as stage:
+
+        def target(file: str) -> Path:
+            return stage.path((out / file).relative_to(stage.folder).as_posix())
+
         judged = judging.scores_of(config.run)  # empty where nobody judged
-        scored = score_tables.stream(simulate.iter_dialogues(config.run), ready.scorer)
-        scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
-        lost = [
-            unscored(row["model"], row["session_id"], scoring.rule.name, ready.metrics, row["error"])
-            for row in simulate.failed_sessions(config.run)
-        ]
-        sessions = score_tables.write(itertools.chain(scored, lost), stage.path, ready.provenance)
+        try:
+            dialogues = simulate.iter_dialogues(config.run)
+            scored = score_tables.stream(dialogues, ready.scorer, scoring, config.workers)
+            scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
+            lost = [
+                unscored(row["model"], row["session_id"], scoring.rule.name, ready.metrics, row["error"])
+                for row in simulate.failed_sessions(config.run)
+            ]
+            sessions = score_tables.write(itertools.chain(scored, lost), target, ready.provenance)
+        finally:
+            if isinstance(ready.scorer, AskedScorer):
+                ready.scorer.close()
+                calls.export_all(out)
         table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
-        tables.write_csv(stage.path("model_metrics.csv"), table)
+        tables.write_csv(target("model_metrics.csv"), table)
         stage.counts |= {"sessions": len(sessions), "models": sessions["model"].nunique()}
         stage.counts |= {"failed": len(lost)} if lost else {}
-    return folder
+    return out
+
+
+def _catalog(config: EvaluateConfig) -> str:
+    """The catalogue that the convention reads: the run's, in the thesis's form where the run has it."""
+    folder = paths.run_folder(simulate.STUDY, config.run)
+    raw = folder / simulate.RAW_CATALOG
+    return str(raw if config.rule.catalog == "thesis" and raw.is_file() else folder / "catalog.parquet")
+
+
+def stage_of(convention: str) -> str:
+    """The name of a convention's evaluation among the stages of a run."""
+    return _STAGE if convention == DEFAULT else f"{_STAGE} {convention}"
+
+
+def folder_of(run: str, convention: str) -> Path:
+    """The folder of a convention's scores: the run's own for ``default``, else ``scores/<convention>``."""
+    folder = paths.run_folder(simulate.STUDY, run)
+    return folder if convention == DEFAULT else folder / "scores" / paths.slug(convention)
 
 
 class RunTables(NamedTuple):
@@ -112,45 +198,68 @@ class RunTables(NamedTuple):
     means: pd.DataFrame
 
 
-def scored(run: str) -> RunTables:
-    """The tables of an evaluated run, under any convention.
-
-    Raises RunError as :func:`read`, but for the convention.
-    """
-    _entry(run)
-    return RunTables(*(_table(run, name) for name in ("turns", "results", "model_metrics")))
+def scored(run: str, convention: str = "") -> RunTables:
+    """The tables of an evaluated run under a convention, as :func:`read`."""
+    return RunTables(*(read(run, table, convention) for table in ("turns", "results", "model_metrics")))
 
 
-def read(run: str, table: str) -> pd.DataFrame:
+def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
     """A table of an evaluated run: "turns", "shifts", "results" or "model_metrics".
 
-    Raises InputError for another name, RunError if the run has not been evaluated, if its dialogues are
-    newer than its scores, or if it was scored under a convention that gives no item-grounded scores.
+    The convention is that of :func:`convention_of`. Raises InputError for another table, RunError if the run
+    has not been evaluated, not under this convention, or if its dialogues are newer than its scores.
     """
     if table not in _FILES:
         raise InputError(f"no table {table!r}; give one of {', '.join(_FILES)}")
-    made = _entry(run)["parameters"]
-    if made["scorer"] != "items":
+    name = convention_of(run, convention)
+    made, found = entry(run, name), _FILES[table]
+    place = next((file for file in made["outputs"] if Path(file).name == found[0]), found[0])
+    return tables.read_table(paths.run_folder(simulate.STUDY, run) / place, found[1])
+
+
+def conventions_of(run: str) -> list[str]:
+    """The conventions that a run is scored under, ``default`` first and then the latest; often one."""
+    stages = runs.read_manifest(simulate.STUDY, run).get("stages", {})
+    done = {
+        str(stage["parameters"]["name"]): str(stage.get("ended", ""))
+        for name, stage in stages.items()
+        if (name == _STAGE or name.startswith(f"{_STAGE} ")) and stage.get("status") == "finished"
+    }
+    latest = sorted(done, key=lambda name: done[name], reverse=True)
+    return sorted(latest, key=lambda name: name != DEFAULT)
+
+
+def convention_of(run: str, asked: str = "") -> str:
+    """The convention of a run's scores that is meant by ``asked``.
+
+    Nothing means ``default``, and the latest where the run has no scores under it; a convention that the
+    run has only with other settings means the latest of those. Raises RunError where there is none.
+    """
+    known = conventions_of(run)
+    name = conventions.checked(asked) if asked else ""
+    if not known or (not name and DEFAULT in known) or name in known:
+        runs.finished(simulate.STUDY, run, stage_of(name) if known and name else _STAGE, "04_evaluate")
+        return name or DEFAULT
+    near = [one for one in known if conventions.base_of(one) == name] if name else known
+    if not near:
+        again = f"python -m crs_lib run 04_evaluate -p run {run} -p convention '{name}'"
         raise RunError(
-            f"run {run!r} was scored under {made['name']!r}, which gives no item-grounded scores (notebook "
-            f"04 shows what it gives); score it again: python -m crs_lib run 04_evaluate -p run {run}"
+            f"run {run!r} is scored under {', '.join(known)}, not under {name!r}; make it with: {again}"
         )
-    return _table(run, table)
+    return near[0]
 
 
-def _entry(run: str) -> dict[str, Any]:
-    """The manifest's entry of the evaluation; RunError where there is none, or an older one."""
-    entry = runs.finished(simulate.STUDY, run, "evaluate", "04_evaluate")
+def entry(run: str, convention: str = "") -> dict[str, Any]:
+    """The manifest's entry of an evaluation; RunError where there is none, or one of older dialogues."""
+    name = convention_of(run, convention)
+    stages = runs.read_manifest(simulate.STUDY, run)["stages"]
+    mine = {stage["parameters"]["name"]: stage for key, stage in stages.items() if key.startswith(_STAGE)}
+    found: dict[str, Any] = mine[name]
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
-    if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
-        again = f"python -m crs_lib run 04_evaluate -p run {run}"
+    if found["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
+        again = f"python -m crs_lib run 04_evaluate -p run {run} -p convention '{name}'"
         raise RunError(f"the scores of run {run!r} are older than its dialogues; score again: {again}")
-    return entry
-
-
-def _table(run: str, table: str) -> pd.DataFrame:
-    name, contract = _FILES[table]
-    return tables.read_table(paths.run_folder(simulate.STUDY, run) / name, contract)
+    return found
 
 
 def catalog_of(run: str) -> Catalog:

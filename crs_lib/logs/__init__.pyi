@@ -1,3 +1,3 @@
-from .reader import files, read, session_key
+from .reader import Broken, files, read, readable, session_key
 
-__all__ = ["files", "read", "session_key"]
+__all__ = ["Broken", "files", "read", "readable", "session_key"]

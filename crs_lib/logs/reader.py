@@ -6,17 +6,19 @@ reported by :func:`crs_lib.logs.quirks.quirks`.
 """
 
 import gzip
+import itertools
 import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.logs.forms import conversations_of, dialogue_of
+from crs_lib.logs.forms import Origin, conversations_of, dialogue_of
 
 _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _OWN = "dialogues.jsonl"
@@ -68,14 +70,71 @@ def read(path: str | Path) -> Iterator[Dialogue]:
     seen: dict[SessionKey, str] = {}
     for file in files(path):
         for where, record in _records(file):
-            dialogue = dialogue_of(record, where, _stem(file))
+            if isinstance(record, InputError):
+                raise record
+            dialogue = dialogue_of(record, Origin(where, _stem(file)))
             key = session_key(dialogue)
             if key in seen:
-                raise InputError(
-                    f"{where}: session {key.session!r} of {key.model!r} was already read from {seen[key]}"
-                )
+                raise InputError(_twice(where, key, seen[key]))
             seen[key] = file.name
             yield dialogue
+
+
+class Broken(NamedTuple):
+    """A conversation that could not be read: its place, its system (empty where unknown), and the reason."""
+
+    place: str
+    model: str
+    reason: str
+
+
+def readable(
+    path: str | Path, broken: Callable[[Broken], object], *, system: str = "unnamed"
+) -> Iterator[Dialogue]:
+    """As :func:`read`, but a conversation that cannot be read goes to ``broken`` and the others follow.
+
+    A conversation without a name of a system is one of ``system``; without a session id it is numbered by its
+    place in the file. A model of a second file whose first session was read before is another system, and
+    gets the file's name behind its own: ``gemma:2b (second)``; any other repetition is broken.
+    """
+    seen: dict[SessionKey, str] = {}
+    for file in files(path):
+        stem, own = _stem(file), dict[str, str]()
+        for number, (where, record, alone) in enumerate(_with_company(_records(file))):
+            origin = Origin(where, stem, system, stem if alone else f"{number:05d}")
+            try:
+                if isinstance(record, InputError):
+                    raise record
+                dialogue = dialogue_of(record, origin)
+                key = session_key(dialogue)
+                if key.model not in own and not alone and seen.get(key, file.name) != file.name:
+                    own[key.model] = f"{dialogue.model_name} ({stem})"
+                own.setdefault(key.model, dialogue.model_name)
+                dialogue = replace(dialogue, model_name=own[key.model])
+                key = session_key(dialogue)
+                if key in seen:
+                    raise InputError(_twice(where, key, seen[key]))
+            except InputError as error:
+                name = record.get("model_name") if isinstance(record, Mapping) else ""
+                reason = str(error).removeprefix(where).lstrip(":, ")
+                broken(Broken(where, name if isinstance(name, str) else "", reason))
+                continue
+            seen[key] = file.name
+            yield dialogue
+
+
+def _twice(where: str, key: SessionKey, file: str) -> str:
+    return f"{where}: session {key.session!r} of {key.model!r} was already read from {file}"
+
+
+def _with_company(
+    records: Iterator[tuple[str, object]],
+) -> Iterator[tuple[str, object, bool]]:
+    """Each record of a file, and whether it is the only one."""
+    first = next(records, None)
+    second = next(records, None)
+    for found in itertools.chain([one for one in (first, second) if one], records):
+        yield (*found, second is None)
 
 
 def _kind(path: Path) -> str:
@@ -93,7 +152,7 @@ def _natural(name: str) -> list[Any]:
 
 
 def _records(path: Path) -> Iterator[tuple[str, object]]:
-    """Each parsed record of a file, with what an error calls its place."""
+    """Each parsed record of a file with what an error calls its place; an InputError for one that is none."""
     try:
         with _open(path) as file:
             if ".jsonl" in _kind(path):
@@ -102,14 +161,15 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
                         where = f"{path.name}, line {number}"
                         yield where, _parse(line, where)
             else:
-                content = conversations_of(_parse(file.read(), path.name))
+                parsed = _parse(file.read(), path.name)
+                content = [parsed] if isinstance(parsed, InputError) else conversations_of(parsed)
                 many = isinstance(content, list) and len(content) > 1
                 for number, record in enumerate(content, start=1):
                     yield f"{path.name}, entry {number}" if many else path.name, record
     except UnicodeDecodeError as error:
-        raise InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
+        yield path.name, InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8")
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path.name}: cannot be read ({error}); is the file whole?") from error
+        yield path.name, InputError(f"{path.name}: cannot be read ({error}); is the file whole?")
 
 
 def _open(path: Path) -> IO[str]:
@@ -119,9 +179,10 @@ def _open(path: Path) -> IO[str]:
 
 
 def _parse(text: str, where: str) -> object:
+    """The parsed text, or the InputError that says why it is none."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno})") from error
-    except RecursionError as error:
-        raise InputError(f"{where}: not a log (nested too deeply)") from error
+        return InputError(f"{where}: not JSON ({error.msg}, column {error.colno})")
+    except RecursionError:
+        return InputError(f"{where}: not a log (nested too deeply)")

@@ -1,9 +1,14 @@
 """Conventions by name: every choice that changes a number, declared in one place.
 
-A table carries the name of its convention, so that two ways of counting cannot be confused.
+A table carries the name of its convention, so that two ways of counting cannot be confused. A convention with
+other settings than a named one has a derived name that says so and can be given back:
+``thesis_grounded(gamma=0.5, window=5)``.
 """
 
-from dataclasses import asdict, dataclass, field
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 from crs_lib.core.config import Config, Field
@@ -15,9 +20,9 @@ from crs_lib.core.registry import did_you_mean
 class TasWeights(Config):
     """Weights of TAS = α·CC + β·CR − γ·I; all 1 in the thesis."""
 
-    alpha: Annotated[float, Field(description="of cross coherence, CC")] = 1.0
-    beta: Annotated[float, Field(description="of context retention, CR")] = 1.0
-    gamma: Annotated[float, Field(description="of interference, I, subtracted")] = 1.0
+    alpha: Annotated[float, Field(ge=0, description="of cross coherence, CC")] = 1.0
+    beta: Annotated[float, Field(ge=0, description="of context retention, CR")] = 1.0
+    gamma: Annotated[float, Field(ge=0, description="of interference, I, subtracted")] = 1.0
 
 
 @dataclass(frozen=True)
@@ -37,11 +42,11 @@ class ItemWeights(Config):
 class CasWeights(Config):
     """Weights of CAS."""
 
-    recovery: Annotated[float, Field(description="of the recovery rate")] = 0.25
-    delay: Annotated[float, Field(description="of the speed of recovery")] = 0.20
-    interference: Annotated[float, Field(description="of little interference")] = 0.20
-    coherence: Annotated[float, Field(description="of cross coherence")] = 0.20
-    retention: Annotated[float, Field(description="of context retention")] = 0.15
+    recovery: Annotated[float, Field(ge=0, description="of the recovery rate")] = 0.25
+    delay: Annotated[float, Field(ge=0, description="of the speed of recovery")] = 0.20
+    interference: Annotated[float, Field(ge=0, description="of little interference")] = 0.20
+    coherence: Annotated[float, Field(ge=0, description="of cross coherence")] = 0.20
+    retention: Annotated[float, Field(ge=0, description="of context retention")] = 0.15
 
 
 @dataclass(frozen=True)
@@ -62,8 +67,12 @@ class Convention(Config):
     clip: Annotated[bool, Field(description="TAS of a turn is cut to [0, 1]")] = False
     window: Annotated[int, Field(ge=1, description="replies within which a shift is recovered")] = 3
     within_segment: Annotated[bool, Field(description="recovery ends at the next shift")] = True
-    recovery_cc: Annotated[float, Field(description="cross coherence that recovers a shift")] = 0.35
-    recovery_cr: Annotated[float, Field(description="context retention that recovers a shift")] = 0.65
+    recovery_cc: Annotated[float, Field(ge=0, le=1, description="cross coherence that recovers a shift")] = (
+        0.35
+    )
+    recovery_cr: Annotated[
+        float, Field(ge=0, le=1, description="context retention that recovers a shift")
+    ] = 0.65
     tas: Annotated[TasWeights, Field(description="weights of TAS")] = field(default_factory=TasWeights)
     items: Annotated[ItemWeights, Field(description="weights of item-grounded TAS")] = field(
         default_factory=ItemWeights
@@ -120,9 +129,95 @@ CONVENTIONS: dict[str, Convention] = {
 }
 
 
+_TAS, _CAS = ("alpha", "beta", "gamma"), ("recovery", "delay", "interference", "coherence", "retention")
+_TIMES = ("window", "recovery_cc", "recovery_cr")
+# The settings of a convention that may be set anew, by the scorer that uses them.
+KNOBS: Mapping[str, tuple[str, ...]] = {
+    "items": (*_TAS, *_CAS, *_TIMES, "extractor"),
+    "grounded": (*_TAS, *_TIMES, "extractor", "similarity"),
+    "legacy": (*_CAS, "similarity", "topics"),
+}
+_DERIVED = re.compile(r"(?P<base>\w+)\((?P<knobs>[^()]*)\)")
+
+
 def get(name: str) -> Convention:
-    """The convention of a name; InputError with a suggestion for an unknown one."""
+    """The convention of a name, also of a derived one; InputError with a suggestion for an unknown one."""
+    found = _DERIVED.fullmatch(name.strip())
+    if found is None:
+        return _named(name)
+    base, knobs = _named(found["base"]), dict[str, Any]()
+    for part in filter(None, (part.strip() for part in found["knobs"].split(","))):
+        knob, sign, value = (side.strip() for side in part.partition("="))
+        if not sign or not value:
+            raise InputError(f"convention {name!r}: {part!r} is no setting; expected e.g. gamma=0.5")
+        knobs[knob] = _read(knob, value)
+    return derived(base, knobs)
+
+
+def checked(name: str) -> str:
+    """The name of a convention as it is printed; InputError as :func:`get`."""
+    return get(name).name
+
+
+def derived(base: Convention, knobs: Mapping[str, Any]) -> Convention:
+    """The convention with other settings, named after what differs from the named one that it rests on.
+
+    ``knobs`` are names of ``KNOBS`` with their values. Raises InputError with a suggestion for an unknown
+    name, for one that the convention does not use, and for a value out of range.
+    """
+    every = tuple(dict.fromkeys(name for names in KNOBS.values() for name in names))
+    for name in knobs:
+        if name not in every:
+            raise InputError(
+                f"unknown setting {name!r} of convention {base.name!r}{did_you_mean(name, every)} "
+                f"(known: {', '.join(KNOBS[base.scorer])})"
+            )
+        if name not in KNOBS[base.scorer]:
+            raise InputError(
+                f"{name} is {knobs[name]!r}, but convention {base.name!r} does not use it; leave it out"
+            )
+    plain = {name: value for name, value in knobs.items() if name not in (*_TAS, *_CAS)}
+    weights: dict[str, Any] = {}
+    for group, names in (("tas", _TAS), ("cas", _CAS)):
+        given = {name: value for name, value in knobs.items() if name in names}
+        weights[group] = replace(getattr(base, group), **given)
+    made = replace(base, **plain, **weights)
+    return replace(made, name=_name(made))
+
+
+def base_of(name: str) -> str:
+    """The named convention that a name rests on: ``thesis_legacy`` of ``thesis_legacy(topics=llm)``."""
+    return name.partition("(")[0].strip()
+
+
+def _named(name: str) -> Convention:
     if name not in CONVENTIONS:
         known = ", ".join(CONVENTIONS)
         raise InputError(f"unknown convention {name!r}{did_you_mean(name, CONVENTIONS)} (known: {known})")
     return CONVENTIONS[name]
+
+
+def _name(rule: Convention) -> str:
+    base = CONVENTIONS[base_of(rule.name)]
+    now, before = _values(rule), _values(base)
+    differ = [f"{knob}={now[knob]}" for knob in KNOBS[rule.scorer] if now[knob] != before[knob]]
+    return f"{base.name}({', '.join(differ)})" if differ else base.name
+
+
+def _values(rule: Convention) -> dict[str, Any]:
+    values = {name: getattr(rule, name) for name in (*_TIMES, "extractor", "similarity", "topics")}
+    values |= asdict(rule.tas) | asdict(rule.cas)
+    return {name: float(v) if name in (*_TAS, *_CAS) else v for name, v in values.items()}
+
+
+def _read(knob: str, text: str) -> Any:
+    """A value of a derived name: a number where the setting is one."""
+    if knob in ("extractor", "similarity", "topics"):
+        return text
+    try:
+        number = float(text)
+    except ValueError as error:
+        raise InputError(f"setting {knob!r} is {text!r}; expected a number") from error
+    if not math.isfinite(number):
+        raise InputError(f"setting {knob!r} is {text!r}; expected a finite number")
+    return int(number) if knob == "window" and number.is_integer() else number

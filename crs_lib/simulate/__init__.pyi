@@ -1,17 +1,22 @@
 from .config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
 from .conversation import scenario, session
-from .finished import FAILED, dialogues, failed_sessions, iter_dialogues, run_folder
+from .finished import FAILED, RAW_CATALOG, dialogues, failed_sessions, iter_dialogues, run_folder
+from .logged import ImportConfig, Imported, import_logs
 from .run import prepare, simulate
 from .shifts import SHIFTS
 
 __all__ = [
     "DEFAULT_SYSTEMS",
     "FAILED",
+    "RAW_CATALOG",
     "SHIFTS",
     "STUDY",
+    "ImportConfig",
+    "Imported",
     "SimulateConfig",
     "dialogues",
     "failed_sessions",
+    "import_logs",
     "iter_dialogues",
     "prepare",
     "run_folder",

@@ -12,6 +12,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.simulate.config import STUDY
 
 FAILED = "failed_sessions.csv"
+RAW_CATALOG = "catalog_source.json"  # the catalogue in the OpenDialKG form, as it was given
 
 
 def run_folder(run: str) -> Path:

@@ -18,18 +18,22 @@ from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import STUDY, SimulateConfig
 from crs_lib.simulate.conversation import Maker
-from crs_lib.simulate.finished import FAILED
+from crs_lib.simulate.finished import FAILED, RAW_CATALOG
 
 
 def prepare(run: str, catalog: str) -> Catalog:
     """Clean a catalogue and freeze it in a run's folder: ``catalog.parquet``, ``cleaning_report.csv``.
 
-    Raises RunError if the run holds another catalogue.
+    A file in the OpenDialKG form is kept beside it as it is: the thesis's conventions read it. Raises
+    RunError if the run holds another catalogue.
     """
     loaded = sources.load(catalog)
     inputs = {"catalog": sources.content_hash(loaded)}
     with runs.stage(STUDY, run, "catalog", {"catalog": catalog}, inputs) as stage:
         loaded.save(stage.path("catalog.parquet"))
+        if raw := sources.raw(catalog):
+            with tables.write_aside(stage.path(RAW_CATALOG), "wb") as file:
+                file.write(raw)
         tables.write_csv(stage.path("cleaning_report.csv"), loaded.report.table())
         stage.counts |= {"films": len(loaded), "concepts": len(loaded.vocabulary)}
     return loaded

@@ -19,7 +19,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.thesis.topic_words import FUNCTION_WORDS, MOST, lemma, pieces, singular, token_of, tokens
 
 Floats = NDArray[np.float32]
-TRAIN = "python -m crs_lib topics --catalog FILE --out FOLDER"
+TRAIN = "python -m crs_lib topics --catalog FILE"
 Bag = tuple[tuple[int, int], ...]
 _STARTS = 1009
 _SMALL = np.finfo(
@@ -71,8 +71,9 @@ class TopicModel:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(
-                f"no topic model in {paths.shown(place)} ({reason}); train one on a catalogue's plots with: "
-                f"{TRAIN}; the thesis's own: python -m crs_lib data get thesis-lda"
+                f"no topic model in {paths.shown(place)} ({reason}); train one on a catalogue's plots with "
+                f"{TRAIN}, set CRS_MIRROR to a folder that holds thesis/lda (the thesis's own), or do "
+                "without: topics heuristic"
             ) from error
         if sorted(number for number, _, _ in rows) != list(range(len(rows))):
             raise InputError("dictionary.tsv must number its words 0, 1, 2, … without a gap")

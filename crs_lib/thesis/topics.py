@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from crs_lib.core import paths
+from crs_lib import datasets
+from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.thesis import topic_words
@@ -39,9 +40,28 @@ def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "")
     return TOPICS.create(spec, model=model, llm=llm)
 
 
-def default_model() -> Path:
-    """Where ``python -m crs_lib topics`` leaves a model unless told otherwise."""
+def trained_model() -> Path:
+    """The folder that ``python -m crs_lib topics`` writes to unless told otherwise."""
     return paths.data() / "processed" / MODEL
+
+
+def default_model() -> Path:
+    """The topic model that is used where none is named: one trained here, else the thesis's in the mirror."""
+    own = trained_model()
+    if not own.is_dir() and (theirs := datasets.get("thesis-lda").in_mirror()):
+        return theirs
+    return own
+
+
+def vocabulary_of(catalog: str | Path) -> Path | None:
+    """The features of the thesis's sentence space, for the thesis's own catalogue where a mirror has them."""
+    folder = datasets.get("thesis-reference").in_mirror()
+    path = folder / "tfidf_vocabulary_4096.txt" if folder else None
+    place = Path(catalog).expanduser()
+    if path is None or not path.is_file() or place.suffix != ".json" or not place.is_file():
+        return None
+    known = {file.sha256 for file in datasets.get("opendialkg-movies").files}
+    return path if hashes.sha256(place) in known else None
 
 
 @TOPICS.register("lda", filtered=False)
@@ -98,4 +118,12 @@ class Llm:
         return [found.get(text, ()) for text in texts]
 
 
-__all__ = ["TOPICS", "TRAIN", "TopicExtractor", "create", "default_model"]
+__all__ = [
+    "TOPICS",
+    "TRAIN",
+    "TopicExtractor",
+    "create",
+    "default_model",
+    "trained_model",
+    "vocabulary_of",
+]

@@ -12,7 +12,7 @@ from crs_lib.catalog.fields import FIELDS, GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.text import shorten
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.metrics import base
+from crs_lib.metrics import base, headlines
 
 
 def most_frequent(catalog: Catalog, field: str) -> str:
@@ -170,14 +170,12 @@ def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
 def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
     """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined.
 
-    The headline metrics where none is named; all where the convention gives no item-grounded score.
-    A dagger marks the metrics that are not valid for ranking (docs/validity.md, section 1).
+    The convention's outcomes where none is named; all metrics where none of those has a row. A dagger marks
+    the metrics that are not valid for ranking (docs/validity.md, section 1).
     """
     given = dict.fromkeys(model_metrics["metric"])
-    usual = [name for name in base.headline() if name in given]
-    if base.headline()[0] not in given:
-        usual = list(given)
-    names = [base.get(m).name for m in metrics or usual]
+    usual = [name for name in headlines.outcomes(convention_of(model_metrics)) if name in given]
+    names = [base.get(m).name for m in metrics or usual or given]
     frame = model_metrics[model_metrics["metric"].isin(names)].copy()
     frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]
     wide = frame.pivot_table(index="model", columns="metric", values="shown", aggfunc="first")[names]
@@ -185,6 +183,11 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     order = means.sort_values(ascending=base.get(names[0]).direction == base.LOWER, kind="stable").index
     wide = wide.loc[order].rename(columns={name: base.get(name).label for name in names})
     return wide.rename_axis(columns=None).rename_axis("system").reset_index()
+
+
+def convention_of(table: pd.DataFrame) -> str:
+    """The convention that a table's scores were counted under; ``default`` where it does not say."""
+    return str(table["convention"].iloc[0]) if "convention" in table and len(table) else "default"
 
 
 def _interval(row: Mapping[str, Any]) -> str:

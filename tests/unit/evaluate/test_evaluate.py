@@ -134,7 +134,7 @@ def test_a_run_without_dialogues_names_the_command():
     [
         (
             {"convention": "thesis_groundet"},
-            "convention is 'thesis_groundet'; did you mean 'thesis_grounded'",
+            "unknown convention 'thesis_groundet'; did you mean 'thesis_grounded'",
         ),
         ({"run": "a/b"}, "cannot be a folder"),
     ],
@@ -170,21 +170,64 @@ def test_no_dialogues_give_no_scores():
     assert list(evaluate.score_all([], grounder(), conventions.get("default"))) == []
 
 
-def test_the_thesis_conventions_score_a_run_and_all_that_needs_more_says_so(run):
-    """Notebook 04's cells on a run scored as the thesis did; what asks for items names the way back."""
+def test_the_scores_of_several_conventions_lie_side_by_side(run):
+    """Notebook 04's cells on a run scored as the thesis did; the default's files keep their bytes."""
+    before = {
+        name: (run / name).read_bytes() for name in ("results.jsonl", "turns.parquet", "model_metrics.csv")
+    }
     config = EvaluateConfig(run="r", convention="thesis_grounded")
-    evaluate.evaluate(config)
-    turns, results, means = evaluate.scored("r")
+    assert evaluate.evaluate(config) == run / "scores" / "thesis_grounded"
+    turns, results, means = evaluate.scored("r", "thesis_grounded")
     assert set(means["metric"]) == set(config.metrics) < {*results.columns}
     assert views.turn_table(turns).columns[-1] == "topic_adaptation_score"
     assert list(views.undefined_table(turns, ["cross_coherence", "satisfaction"])) == ["system", "CC"]
     assert len(views.scoreboard(means)) == len(SYSTEMS)
-    assert "TAS †" in views.scoreboard(means)
-    for table in ("turns", "results", "shifts", "model_metrics"):
-        with pytest.raises(RunError, match=r"under 'thesis_grounded'.*run 04_evaluate -p run r"):
-            evaluate.read("r", table)
-    evaluate.evaluate(EvaluateConfig(run="r"))
+    assert views.scoreboard(means).columns[1] == "TAS †"
+    assert {name: (run / name).read_bytes() for name in before} == before
     assert set(evaluate.read("r", "model_metrics")["metric"]) == set(EvaluateConfig(run="r").metrics)
+    with pytest.raises(
+        RunError, match=r"under default, thesis_grounded, not under 'thesis_legacy'.*04_evaluate"
+    ):
+        evaluate.read("r", "results", "thesis_legacy")
+    weighted = EvaluateConfig(run="r", convention="thesis_grounded", tas_weights={"gamma": 0.5}, window=2)
+    evaluate.evaluate(weighted)
+    assert weighted.rule.name == "thesis_grounded(gamma=0.5, window=2)"
+    assert evaluate.conventions_of("r")[0] == "default"
+    assert set(evaluate.conventions_of("r")) == {"default", weighted.rule.name, "thesis_grounded"}
+    changed = evaluate.read("r", "results", weighted.rule.name)
+    assert set(changed["convention"]) == {weighted.rule.name}
+    assert (changed["topic_adaptation_score"] >= results["topic_adaptation_score"] - 1e-12).all()
+    stages = json.loads((run / "manifest.json").read_text())["stages"]
+    assert stages[f"evaluate {weighted.rule.name}"]["parameters"]["tas"]["gamma"] == 0.5
+
+
+def test_a_convention_with_other_settings_stands_in_for_the_named_one(run):
+    """The notebooks after 04 take the convention that was asked for, whatever its settings."""
+    evaluate.evaluate(EvaluateConfig(run="r", convention="thesis_legacy", topics="heuristic"))
+    assert evaluate.convention_of("r", "thesis_legacy") == "thesis_legacy(topics=heuristic)"
+    assert evaluate.convention_of("r") == "default"
+    legacy = evaluate.read("r", "model_metrics", "thesis_legacy")
+    assert views.scoreboard(legacy).columns[1] == "CAS †"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tas_weights": {"gama": 0.5}}, "tas_weights: unknown weight 'gama'; did you mean 'gamma'"),
+        ({"tas_weights": {"gamma": -1.0}}, "gamma is -1.0"),
+        (
+            {"convention": "thesis_legacy", "window": 2},
+            "window is 2, but convention 'thesis_legacy' does not use",
+        ),
+        ({"convention": "thesis_grounded(gamma=x)"}, "'gamma' is 'x'; expected a number"),
+        ({"convention": "thesis_grounded(windw=3)"}, "unknown setting 'windw'.*did you mean 'window'"),
+        ({"convention": "thesis_grounded(gamma)"}, "'gamma' is no setting; expected e.g. gamma=0.5"),
+        ({"topics": "ldaa", "convention": "thesis_legacy"}, "topics is 'ldaa'; did you mean 'lda'"),
+    ],
+)
+def test_a_knob_that_is_misspelt_or_of_no_use_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        EvaluateConfig(**options)
 
 
 def test_tables_leave_out_what_the_older_convention_does_not_give():

@@ -147,7 +147,7 @@ def test_a_model_that_answers_nothing_usable_is_an_error(log, server, tmp_path, 
             ["--llm-settings", '{"enforce": true}'],
             "an extractor takes no 'enforce': it is the simulation's (it",
         ),
-        (["--topics", "heuristic"], "llm is 'ollama:t:1', but convention 'thesis_legacy'"),
+        (["--topics", "heuristic"], "llm is 'ollama:t:1', but convention 'thesis_legacy(topics=heuristic)'"),
     ],
 )
 def test_what_would_have_no_use_is_refused(log, server, tmp_path, more, message, capsys):

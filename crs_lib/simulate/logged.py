@@ -1,0 +1,159 @@
+"""Logs as runs: conversations of any known form put into a run folder that all later stages accept."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import pandas as pd
+
+from crs_lib import logs, runs
+from crs_lib.catalog import sources
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.core import hashes, tables
+from crs_lib.core.config import Config, Field, RunName
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import fold
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.logs.reader import Broken
+from crs_lib.simulate.config import STUDY
+from crs_lib.simulate.roles import stage_before
+from crs_lib.simulate.run import prepare
+
+SKIPPED = "skipped.csv"
+_LOOKED_AT = 5  # sessions of each system whose replies are searched for films
+
+
+@dataclass(frozen=True)
+class ImportConfig(Config):
+    """The settings of an import, checked."""
+
+    logs: Annotated[str, Field(description="a log file or a folder of them, of any known form")]
+    run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")]
+    catalog: Annotated[str, Field(description="sample, or the catalogue's file")] = sources.SAMPLE
+    system: Annotated[str, Field(min_length=1, description="name where a log names no system")] = "unnamed"
+    strict: Annotated[bool, Field(description="stop at the first conversation that cannot be read")] = False
+
+
+class Imported(NamedTuple):
+    """An import: its folder, a row a system, the conversations skipped, and how far the catalogue goes.
+
+    ``systems``: sessions, turns, sessions with logged wishes, with shifts, and those skipped.
+    """
+
+    folder: Path
+    systems: pd.DataFrame
+    skipped: pd.DataFrame
+    known: "Known"
+
+
+class Known(NamedTuple):
+    """The share in [0, 1] of the listed titles that the catalogue has; of replies where no log lists titles.
+
+    A reply counts that names a film of the catalogue. NaN where there is nothing to look at.
+    """
+
+    share: float
+    n: int
+    of: str
+    says: str
+    least: float
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the catalogue is not the one that the systems had, by all appearances."""
+        return self.share < self.least
+
+
+class _Counts:
+    """What is counted while the dialogues pass by."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+        self.systems: dict[str, dict[str, int]] = {}
+        self.broken: list[Broken] = []
+        self.listed = self.known = 0
+        self.replies: list[str] = []
+
+    def pass_on(self, dialogues: Iterator[Dialogue]) -> Iterator[str]:
+        """Each dialogue as a line, its session's number with five digits."""
+        for dialogue in dialogues:
+            session = logs.session_key(dialogue).session
+            named = f"{session:05d}" if isinstance(session, int) else session
+            self._count(dialogue)
+            yield replace(dialogue, session_id=named).dumps()
+
+    def _count(self, dialogue: Dialogue) -> None:
+        row = self.systems.setdefault(
+            dialogue.model_name, dict.fromkeys(("sessions", "turns", "with_wishes", "with_shifts"), 0)
+        )
+        pairs = dialogue.pairs()
+        row["sessions"] += 1
+        row["turns"] += len(pairs)
+        row["with_wishes"] += any("constraints" in pair.user.user_meta for pair in pairs)
+        row["with_shifts"] += bool(dialogue.shift_turns())
+        for pair in pairs:
+            titles = pair.system.meta.get("rec_titles") or ()
+            self.listed += len(titles)
+            self.known += sum(fold(str(title)) in self.catalog.title_index for title in titles)
+        if row["sessions"] <= _LOOKED_AT:
+            self.replies += [pair.system.text for pair in pairs]
+
+    def titles(self) -> Known:
+        """The share of listed titles, else of replies, that the catalogue knows."""
+        if self.listed:
+            share = self.known / self.listed
+            return Known(share, self.listed, "the titles that replies list", "has", 0.5)
+        grounder, n = Grounder(self.catalog), len(self.replies)
+        found = sum(bool(grounder.titles(text)) for text in self.replies)
+        of, says = "the replies looked at", "has a film that they name"
+        return Known(found / n if n else math.nan, n, of, says, 0.1)
+
+    def table(self) -> pd.DataFrame:
+        """A row a system; one of which nothing could be read has 0 sessions."""
+        lost: dict[str, int] = {}
+        for one in self.broken:
+            lost[one.model] = lost.get(one.model, 0) + 1
+        empty = dict.fromkeys(("sessions", "turns", "with_wishes", "with_shifts"), 0)
+        names = [*self.systems, *(name for name in lost if name not in self.systems)]
+        rows = [
+            {"system": name or "not named", **self.systems.get(name, empty), "skipped": lost.get(name, 0)}
+            for name in names
+        ]
+        return pd.DataFrame(rows)
+
+
+def import_logs(config: ImportConfig) -> Imported:
+    """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``.
+
+    A conversation that cannot be read is skipped and listed with its place and reason; with ``strict`` it is
+    an InputError. What a log lacks (wishes, shifts, titles) leaves the metrics that need it undefined. Raises
+    InputError where nothing can be read, RunError for a run that holds other dialogues.
+    """
+    files = logs.files(config.logs)
+    catalog = prepare(config.run, config.catalog)
+    counts = _Counts(catalog)
+    inputs = {"catalog": sources.content_hash(catalog), "logs": hashes.of_files(files)}
+    settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
+    found = logs.readable(
+        config.logs, _refuse if config.strict else counts.broken.append, system=config.system
+    )
+    fixed = stage_before(STUDY, config.run, "simulate").get("status") == "finished"
+    with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=fixed) as stage:
+        tables.write_jsonl(stage.path("dialogues.jsonl"), counts.pass_on(found))
+        skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))
+        tables.write_csv(stage.path(SKIPPED), skipped)
+        read = sum(row["sessions"] for row in counts.systems.values())
+        stage.counts |= {"sessions": read, "systems": len(counts.systems), "skipped": len(skipped)}
+        if not read:
+            first = counts.broken[0] if counts.broken else Broken(config.logs, "", "it is empty")
+            raise InputError(
+                f"no conversation of {config.logs} can be read; the first: {first.place}: {first.reason}"
+            )
+    return Imported(stage.folder, counts.table(), skipped, counts.titles())
+
+
+def _refuse(one: Broken) -> None:
+    raise InputError(f"{one.place}: {one.reason}")

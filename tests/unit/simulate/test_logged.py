@@ -1,0 +1,136 @@
+"""Logs as runs: every form makes a run that later stages take; what cannot be read is skipped and named."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from crs_lib import evaluate, runs, simulate
+from crs_lib.__main__ import main
+from crs_lib.core.errors import InputError, RunError
+
+
+def thesis(number, model="alpha", replies=("Try Kites.", "Try Orchards.")):
+    """A session in the thesis's older form."""
+    turns = [
+        turn
+        for reply in replies
+        for turn in ({"speaker": "USER", "text": "A comedy, please."}, {"speaker": "SYSTEM", "text": reply})
+    ]
+    return {"session_id": number, "model_name": model, "conversation": turns}
+
+
+KIT = {
+    "conversation_id": "kit-1", "agent": {"id": "kit"},
+    "conversation": [
+        {"participant": "AGENT", "utterance": "Hello."}, {"participant": "USER", "utterance": "A comedy."},
+        {"participant": "AGENT", "utterance": "Kites."},
+    ],
+}  # fmt: skip
+ARENA = {
+    "conv_id": "arena_7",
+    "dialogue": [{"role": "USER", "utterance": "Hi"}, {"role": "ASST", "utterance": "Kites."}],
+}
+CONCEPT = {
+    "system": "barcor", "file": "9_1.json", "target": ["Kites"],
+    "turns": [
+        {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Kites.", "rec_items": [3, 1]},
+    ],
+}  # fmt: skip
+IEVALM = {
+    "conv_id": "77_1",
+    "simulator_dialog": {
+        "context": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Kites."}]
+    },
+}
+SIMULATED = {
+    "system": "moviebot", "users": "abus", "index": 4,
+    "turns": [{"participant": "USER", "utterance": "Hi"}, {"participant": "AGENT", "utterance": "Kites."}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    (tmp_path / "logs").mkdir()
+    return tmp_path / "logs"
+
+
+def lines(path, *records):
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+
+
+def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
+    lines(place / "a.jsonl", thesis(0), "{broken", thesis(1), {"what": 1})
+    lines(place / "b.jsonl", KIT, ARENA, CONCEPT, IEVALM, SIMULATED)
+    assert main(["import", "--logs", str(place), "--run", "mixed"]) == 0
+    out = capsys.readouterr().out
+    assert "2 conversations could not be read" in out and "a.jsonl, line 2: not JSON" in out
+    sessions = {(d.model_name, d.session_id) for d in simulate.iter_dialogues("mixed")}
+    assert sessions == {
+        ("alpha", "00000"), ("alpha", "00001"), ("kit", "kit-1"), ("arena", "arena_7"), ("barcor", "9_1"),
+        ("unnamed", "77_1"), ("moviebot", "abus-4"),
+    }  # fmt: skip
+    skipped = pd.read_csv(simulate.run_folder("mixed") / "skipped.csv")
+    assert list(skipped["place"]) == ["a.jsonl, line 2", "a.jsonl, line 4"]
+    counts = runs.read_manifest("movies", "mixed")["stages"]["simulate"]["counts"]
+    assert (counts["sessions"], counts["systems"], counts["skipped"]) == (7, 6, 2)
+    evaluate.evaluate(evaluate.EvaluateConfig(run="mixed"))
+    results = evaluate.read("mixed", "results")
+    assert len(results) == 7
+    assert results["item_recovery_rate"].isna().all()  # no log tells of a shift: undefined, not 0
+
+
+def test_strict_stops_at_the_first_conversation_that_cannot_be_read(place):
+    lines(place / "a.jsonl", thesis(0), "{broken")
+    with pytest.raises(InputError, match=r"a\.jsonl, line 2: not JSON"):
+        simulate.import_logs(simulate.ImportConfig(str(place), "strict", strict=True))
+    found = simulate.import_logs(simulate.ImportConfig(str(place), "strict"))  # the failed one is in no way
+    assert len(found.skipped) == 1
+
+
+def test_two_models_of_one_name_are_two_systems(place):
+    lines(place / "first.jsonl", thesis(0), thesis(1))
+    lines(place / "second.jsonl", thesis(0), thesis(1), thesis(1))
+    found = simulate.import_logs(simulate.ImportConfig(str(place), "twice"))
+    assert list(found.systems["system"]) == ["alpha", "alpha (second)"]
+    assert list(found.systems["sessions"]) == [2, 2]
+    assert "was already read" in found.skipped["reason"].iloc[0]
+
+
+def test_a_model_without_a_usable_session_is_said_and_the_rest_is_read(place, capsys):
+    lines(place / "a.jsonl", thesis(0), thesis(1))
+    lines(place / "b.jsonl", thesis(0, "beta", replies=()), thesis(1, "beta", replies=()))
+    assert main(["import", "--logs", str(place), "--run", "half"]) == 0
+    out = capsys.readouterr().out
+    assert "no usable session: beta" in out
+    assert {d.model_name for d in simulate.iter_dialogues("half")} == {"alpha"}
+
+
+def test_nothing_usable_is_an_error_and_other_logs_need_another_run(place):
+    lines(place / "a.jsonl", "{broken")
+    with pytest.raises(InputError, match=r"no conversation of .* can be read; the first: a\.jsonl, line 1"):
+        simulate.import_logs(simulate.ImportConfig(str(place), "r"))
+    lines(place / "a.jsonl", thesis(0))
+    simulate.import_logs(simulate.ImportConfig(str(place), "r"))
+    simulate.import_logs(simulate.ImportConfig(str(place), "r"))
+    lines(place / "a.jsonl", thesis(1))
+    with pytest.raises(RunError, match="made with other parameters"):
+        simulate.import_logs(simulate.ImportConfig(str(place), "r"))
+
+
+def test_a_catalogue_that_lacks_most_titles_is_said(place, capsys):
+    record = thesis(0)
+    for turn in record["conversation"][1::2]:
+        turn["rec_titles"] = ["No Film of Ours", "Nor This One"]
+    lines(place / "a.jsonl", record)
+    assert main(["import", "--logs", str(place), "--run", "foreign"]) == 0
+    assert "only 0 % of the titles that replies list" in capsys.readouterr().out
+
+
+def test_a_session_without_a_number_takes_its_place_and_a_name_is_given(place):
+    bare = {"conversation": thesis(0)["conversation"]}
+    lines(place / "a.jsonl", bare, bare)
+    simulate.import_logs(simulate.ImportConfig(str(place), "bare", system="mine"))
+    found = [(d.model_name, d.session_id) for d in simulate.iter_dialogues("bare")]
+    assert found == [("mine", "00000"), ("mine", "00001")]
