@@ -26,6 +26,7 @@ from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import (
     ConventionName,
     Extractor,
+    PreparedScorer,
     ScoringConfig,
     Similarity,
     TopicModel,
@@ -33,9 +34,7 @@ from crs_lib.evaluate.choose import (
     Vocabulary,
 )
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.llm import calls
 from crs_lib.metrics import base, conventions
-from crs_lib.score.asking import AskedScorer
 from crs_lib.score.scorer import ItemsScorer, Scores, unscored
 
 _FILES = {
@@ -162,14 +161,23 @@ def evaluate(config: EvaluateConfig) -> Path:
             ]
             sessions = score_tables.write(itertools.chain(scored, lost), target, ready.provenance)
         finally:
-            if isinstance(ready.scorer, AskedScorer):
-                ready.scorer.close()
-                calls.export_all(out)
+            if scoring.asks:
+                _end_calls(ready, out)
         table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
         tables.write_csv(target("model_metrics.csv"), table)
         stage.counts |= {"sessions": len(sessions), "models": sessions["model"].nunique()}
         stage.counts |= {"failed": len(lost)} if lost else {}
     return out
+
+
+def _end_calls(ready: PreparedScorer, folder: Path) -> None:
+    """Close the connections to the extractors' model and write down what was asked."""
+    from crs_lib.llm import calls
+    from crs_lib.score.asking import AskedScorer
+
+    if isinstance(ready.scorer, AskedScorer):
+        ready.scorer.close()
+        calls.export_all(folder)
 
 
 def _catalog(config: EvaluateConfig) -> str:
