@@ -17,6 +17,14 @@ _NARROW = "padding:4px 8px;vertical-align:top;width:1%;white-space:nowrap;text-a
 _COLOURS = ("#cfe8f7", "#fbe0b2", "#cdeadf", "#f7d3e5", "#f6f0a8", "#dcd3f2", "#e2e2e2", "#f9cdbb")
 
 
+_ASKS_FOR_OTHERS = frozenset({"follow_up"})
+
+
+def asks_for_others(user_meta: Mapping[str, Any]) -> bool:
+    """Whether the log of a user turn says that the user asks for films other than those shown."""
+    return user_meta.get("stage") in _ASKS_FOR_OTHERS
+
+
 class Mark(NamedTuple):
     """A stretch of a turn's text that grounding found: half-open character range, field, value."""
 

@@ -108,24 +108,37 @@ class Registry(Generic[T]):
         an argument given to a member that takes none.
         """
         entry = self.get(spec)
-        _, argument = split_spec(spec)
-        takes = entry.facts.get("argument")
-        if argument is None:
-            argument = entry.facts.get("default")
-        if takes and not argument:
-            raise InputError(
-                f"{self.kind} {spec!r} needs {takes} after a colon, e.g. {entry.name}:{_example(entry)}"
-            )
-        if argument is not None and not takes:
-            raise InputError(f"{self.kind} {entry.name!r} takes no argument, got {spec!r}")
-        if takes:
+        argument = self.argument(spec)
+        if entry.facts.get("argument"):
             options["argument"] = argument
         return entry.make(**options)
 
+    def argument(self, spec: str) -> Any:
+        """What follows the first colon of a spec, read by the member's fact ``parse``; None for no argument.
+
+        The fact ``default`` stands in where nothing is given. Raises InputError as :meth:`create`, and for an
+        argument that ``parse`` refuses.
+        """
+        entry = self.get(spec)
+        _, argument = split_spec(spec)
+        takes, example = entry.facts.get("argument"), f"{entry.name}:{_example(entry)}"
+        if argument is not None and not takes:
+            raise InputError(f"{self.kind} {entry.name!r} takes no argument, got {spec!r}")
+        if argument is None:
+            argument = entry.facts.get("default")
+        if takes and not argument:
+            raise InputError(f"{self.kind} {spec!r} needs {takes} after a colon, e.g. {example}")
+        if not takes or "parse" not in entry.facts:
+            return argument
+        try:
+            return entry.facts["parse"](argument)
+        except InputError as error:
+            raise InputError(f"{entry.name}:{argument}: {error}, e.g. {example}") from None
+
     def describe(self) -> pd.DataFrame:
-        """One row a member: name, summary and the declared facts, but for ``place``."""
+        """One row a member: name, summary and the declared facts, but for ``place`` and ``parse``."""
         rows = [{"name": e.name, "summary": e.summary, **e.facts} for e in self]
-        return pd.DataFrame(rows).drop(columns="place", errors="ignore")
+        return pd.DataFrame(rows).drop(columns=["place", "parse"], errors="ignore")
 
 
 def _example(entry: Entry[Any]) -> str:

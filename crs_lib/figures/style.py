@@ -57,7 +57,14 @@ _LOOKS = {
     "echo": Look("#CC79A7", "X", (0, (1, 1))),
     "silent": Look("#B0A060", "h", (0, (1, 1))),
     "noisy": Look("#4D4D4D", "p", (0, (5, 1, 1, 1))),
+    "oracle_lag": Look("#5E3C99", "d", (0, (5, 1, 1, 1))),
+    "hedge": Look("#A6761D", "<", (0, (3, 1))),
+    "pad": Look("#1B7837", ">", (0, (3, 1))),
+    "repeat": Look("#762A83", "8", (0, (3, 1))),
+    "abstain": Look("#B2182B", "H", (0, (3, 1))),
+    "restate": Look("#3690C0", "1", (0, (3, 1))),
 }
+_PLAIN = ("oracle", "tracker")  # with or without an argument
 _COLOURS = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#8B5A2B", "#AA4499")
 _MARKERS = ("d", "<", ">", "8", "H", "o", "s", "^")
 
@@ -66,13 +73,15 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
     """The look of each system. Declared for the control policies, the same in every figure.
 
     Others (an LLM, say) take colours from a fixed cycle in the order of their names, so that the same
-    set of systems always looks the same. ``noisy:0.3`` and ``noisy:0.6`` share a colour, not a marker.
+    set of systems always looks the same. ``noisy:0.3`` and ``noisy:0.6`` share a colour, not a marker, and so
+    do ``oracle`` and ``oracle:5``.
     """
     names = list(dict.fromkeys(systems))
     found = {name: _LOOKS[name] for name in names if name in _LOOKS}
-    noisy = sorted(name for name in names if name.startswith("noisy:"))
-    for place, name in enumerate(noisy):
-        found[name] = _LOOKS["noisy"]._replace(marker=("p", *_MARKERS)[place % 9])
+    for kind, look in _LOOKS.items():
+        alike = sorted(name for name in names if name.startswith(f"{kind}:"))
+        for place, name in enumerate(alike, start=kind in _PLAIN):
+            found[name] = look._replace(marker=(look.marker, *_MARKERS)[place % 9])
     for place, name in enumerate(sorted(set(names) - set(found))):
         turn = place // len(_COLOURS)
         line = ("-", (0, (4, 1.5)), (0, (1, 1)))[turn % 3]

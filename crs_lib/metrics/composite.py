@@ -70,7 +70,7 @@ def _clamp(value: float) -> float:
 
 
 @metric(
-    "topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, source=_TAS, gate=False, place=4, headline=4,
+    "topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, source=_TAS, gate=False, place=4, headline=5,
     shown_in={
         "turn_table": 4, "metric_bars": 7, "correlation_heatmap": 7, "distributions": 3,
         "table_model_metrics": 5, "score_over_turns": 2, "score_around_shifts": 2,
@@ -83,7 +83,7 @@ def tas_of_turn(turn: TurnRecord) -> float:
 
 
 @metric(
-    "item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=True, place=18, headline=1,
+    "item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=True, place=18,
     shown_in={
         "turn_table": 6, "metric_bars": 1, "correlation_heatmap": 1, "distributions": 1,
         "table_model_metrics": 1, "score_over_turns": 1, "score_around_shifts": 1,

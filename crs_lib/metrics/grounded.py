@@ -121,7 +121,6 @@ def satisfaction_of_turn(turn: TurnRecord) -> float:
 
 @metric(
     "satisfaction_corrected", "S*", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True, place=13,
-    headline=2,
     shown_in={
         "turn_table": 5, "metric_bars": 2, "correlation_heatmap": 2, "distributions": 2,
         "table_model_metrics": 2,

@@ -45,8 +45,37 @@ class ItemIndex(Protocol):
         """The items that have a concept, ascending."""
 
 
+class Named(Protocol):
+    """A value of the catalogue found in a text: half-open character range, code, reason to reject it."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def code(self) -> int: ...
+
+    @property
+    def rejected(self) -> str: ...
+
+
+class Titled(Protocol):
+    """A film's title found in a text: half-open character range, item."""
+
+    @property
+    def start(self) -> int: ...
+
+    @property
+    def end(self) -> int: ...
+
+    @property
+    def item(self) -> int: ...
+
+
 class ConceptIndex(Protocol):
-    """The names and weights of concepts (:class:`crs_lib.grounding.grounder.Grounder`)."""
+    """The concepts of texts, their names and weights (:class:`crs_lib.grounding.grounder.Grounder`)."""
 
     @property
     def idf(self) -> NDArray[np.float64]:
@@ -57,6 +86,12 @@ class ConceptIndex(Protocol):
 
     def keys(self, codes: Iterable[int]) -> list[str]:
         """``field=value`` of concepts, sorted."""
+
+    def audit(self, text: str) -> Sequence[Named]:
+        """Every match of a text, in order, with the reason for those that were rejected."""
+
+    def titles(self, text: str) -> Sequence[Titled]:
+        """The titles that a text names, in text order."""
 
 
 @dataclass(eq=False)
@@ -90,6 +125,14 @@ class Text(NamedTuple):
     concepts: frozenset[int]
 
 
+class StateChange(NamedTuple):
+    """The constraints that a shift added, dropped and kept."""
+
+    added: frozenset[int]
+    dropped: frozenset[int]
+    kept: frozenset[int]
+
+
 @dataclass(eq=False)
 class TurnRecord(Prepared):
     """A USER utterance and the SYSTEM reply to it.
@@ -99,6 +142,9 @@ class TurnRecord(Prepared):
     ``dropped`` those given up or excluded so far and not in force again. ``asked`` says whether the user
     asks for items. ``items`` are the recommended items in the reply's order, ``facts`` the concepts of each,
     and ``seen`` the items that earlier replies recommended. ``before`` is the previous turn.
+
+    ``others`` says whether the user has just asked for other items. ``recent`` are the items recommended
+    since constraints or exclusions last changed; ``change`` is that of the last shift, None before the first.
     """
 
     number: int
@@ -115,6 +161,9 @@ class TurnRecord(Prepared):
     since_shift: int | None
     before: "TurnRecord | None"
     background: Background
+    others: bool = False
+    recent: frozenset[int] = frozenset()
+    change: StateChange | None = None
 
     @property
     def rule(self) -> Convention:

@@ -143,7 +143,7 @@ def avg_recovery_delay(session: SessionRecord) -> float:
 
 
 @metric(
-    "item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, place=3, headline=3, **_RECOVERY,
+    "item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, place=3, **_RECOVERY,
     shown_in={
         "metric_bars": 3, "correlation_heatmap": 6, "table_model_metrics": 3, "component_radar": 2,
     },

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
-from crs_lib.core.dialogue import Dialogue, Pair
+from crs_lib.core.dialogue import Dialogue, Pair, asks_for_others
 from crs_lib.core.text import fold, words_of_many
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, constructs
@@ -20,6 +20,7 @@ from crs_lib.metrics.inputs import (
     Background,
     SessionRecord,
     ShiftRecord,
+    StateChange,
     Text,
     TurnRecord,
     defined,
@@ -125,10 +126,16 @@ class Scorer:
         constraints = self.codes(meta.get("constraints") or {})
         exclusions = self.codes(meta.get("avoid") or {})
         items = self.items(pair)
-        dropped, seen = frozenset[int](), frozenset[int]()
+        dropped, seen, recent = frozenset[int](), frozenset[int](), frozenset[int]()
+        change = None if before is None else before.change
         if before is not None:
             dropped = before.dropped | (before.constraints - constraints)
             seen = before.seen.union(before.items)
+            if (constraints, exclusions) == (before.constraints, before.exclusions):
+                recent = before.recent.union(before.items)
+        if since_shift == 0:
+            old = before.constraints if before is not None else frozenset[int]()
+            change = StateChange(constraints - old, old - constraints, constraints & old)
         return TurnRecord(
             number=pair.turn,
             pair=pair,
@@ -144,6 +151,9 @@ class Scorer:
             since_shift=since_shift,
             before=before,
             background=self._background,
+            others=asks_for_others(meta),
+            recent=recent,
+            change=change,
         )
 
     def _session(

@@ -4,7 +4,7 @@ To add one, write a class with ``reply`` and register it by name. Only catalogue
 recommended; control policies have a known order (docs/metrics.md, section 6).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Protocol
@@ -69,21 +69,34 @@ def check(specs: Sequence[str]) -> list[str]:
     if isinstance(specs, str) or not specs:
         raise InputError(f"systems is {specs!r}; give a list of policies, e.g. ['tracker', 'oracle']")
     for spec in specs:
-        entry = SYSTEMS.get(spec)
-        checker = entry.facts.get("check")
-        _, colon, argument = spec.partition(":")
-        if not colon:
-            argument = entry.facts.get("default", "")
-        if entry.facts.get("argument") and not argument:
-            raise InputError(f"policy {spec!r} needs {entry.facts['argument']} after a colon")
-        if ":" in spec and not entry.facts.get("argument"):
-            raise InputError(f"policy {entry.name!r} takes no argument, got {spec!r}")
-        if checker:
-            checker(argument)
+        SYSTEMS.argument(spec)
     doubles = sorted({spec for spec in specs if list(specs).count(spec) > 1})
     if doubles:
         raise InputError(f"systems names {doubles} more than once; each may occur once")
     return list(specs)
+
+
+def number(least: int, most: int) -> Callable[[str], int]:
+    """The reader of an argument that is a whole number of this range; InputError for any other."""
+    known = {str(value): value for value in range(least, most + 1)}
+
+    def read(argument: str) -> int:
+        if argument not in known:
+            raise InputError(f"give a whole number from {least} to {most}")
+        return known[argument]
+
+    return read
+
+
+def share(argument: str) -> float:
+    """The argument as a share; InputError unless it is a number between 0 and 1."""
+    try:
+        value = float(argument)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise InputError("give a share between 0 and 1")
+    return value
 
 
 def rank(
@@ -119,6 +132,41 @@ def rank(
     score += chance * _TIE
     items = catalog.query({}).items
     return _best(items, score[items], min(n, len(items)))
+
+
+def most_gain(
+    catalog: Catalog,
+    constraints: Mapping[str, str],
+    avoid: Mapping[str, str],
+    stale: Sequence[int],
+    seen: Sequence[int],
+    draw: np.random.Generator,
+    n: int = N_ITEMS,
+) -> tuple[int, ...]:
+    """The ``n`` films of the largest gain (:mod:`crs_lib.metrics.gain`): no list of that length gains more.
+
+    A film gains the number of constraints that it meets, nothing where it has a value to avoid or is
+    ``stale``. Among films of one gain those not ``seen`` come first, stale ones and those with a value to
+    avoid last; further ties are broken by chance.
+    """
+    score = np.zeros(len(catalog))
+    for pair in constraints.items():
+        if (code := catalog.code(*pair)) is not None:
+            score[catalog.items_with(code)] += 1
+    tie = draw.random(len(catalog)) * _TIE
+    tie[list(seen)] -= _TIE
+    for gone in (*with_any(catalog, avoid), np.array(stale, dtype=int)):
+        score[gone] = 0
+        tie[gone] = -2 * _TIE
+    score += tie
+    items = catalog.query({}).items
+    return _best(items, score[items], min(n, len(items)))
+
+
+def with_any(catalog: Catalog, avoid: Mapping[str, str]) -> list[Codes]:
+    """The films with each value to avoid that the catalogue knows."""
+    codes = (catalog.code(*pair) for pair in avoid.items())
+    return [catalog.items_with(code) for code in codes if code is not None]
 
 
 def _best(items: Codes, score: NDArray[np.float64], n: int) -> tuple[int, ...]:

@@ -37,8 +37,7 @@ def vector_search(argument: str) -> VectorSearch:
     except ValueError:
         decay = -1.0
     if not 0 <= decay <= 1:
-        raise InputError(f"{argument!r}: give the weight of earlier turns as a number from 0 to 1, "
-                         f"e.g. {name}@{DECAY}")  # fmt: skip
+        raise InputError(f"give the weight of earlier turns as a number from 0 to 1, as in {name}@{DECAY}")
     return VectorSearch(name, decay)
 
 

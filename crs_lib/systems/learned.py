@@ -206,7 +206,13 @@ def apply(state: Mapping[str, str], readings: Sequence[ClauseReading]) -> dict[s
     return {**kept, **wanted}
 
 
-@SYSTEMS.register("learned", argument="an encoder", example="hashing", default="hashing", check=ENCODERS.get)
+def _encoder(argument: str) -> str:
+    """The name of an encoder; InputError for an unknown one."""
+    ENCODERS.get(argument)
+    return argument
+
+
+@SYSTEMS.register("learned", argument="an encoder", example="hashing", default="hashing", parse=_encoder)
 class LinearTracker(Recommender):
     """A linear state tracker on sentence vectors; films are looked up for the state that it holds."""
 

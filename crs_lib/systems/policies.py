@@ -2,20 +2,32 @@
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from crs_lib.core import rng
-from crs_lib.core.errors import InputError
+from crs_lib.core.dialogue import asks_for_others
 from crs_lib.systems import replies, tracker
-from crs_lib.systems.base import N_ITEMS, SYSTEMS, SystemReply, World, rank
+from crs_lib.systems.base import (
+    N_ITEMS,
+    SYSTEMS,
+    SystemReply,
+    World,
+    most_gain,
+    number,
+    rank,
+    share,
+    with_any,
+)
 
 
 class Recommender:
     """Base of the policies that recommend: subclasses say what they believe the user wants."""
 
     sees_state = False
+    n = N_ITEMS
+    restates = 0.5  # how often a reply opens with the policy's state in words
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         self.world, self.seed, self.session, self.spec = world, seed, session, spec
@@ -29,7 +41,7 @@ class Recommender:
         items = self.choose(constraints, avoid, draw)
         self.seen += [item for item in items if item not in self.seen]
         answer = replies.answer(self.world.grounder, text, draw)
-        words = replies.recommend(self.world.catalog, items, constraints, draw)
+        words = replies.recommend(self.world.catalog, items, constraints, draw, self.restates)
         return SystemReply(f"{answer} {words}".strip(), items, constraints)
 
     def believe(
@@ -42,26 +54,76 @@ class Recommender:
         self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
     ) -> tuple[int, ...]:
         """The films to recommend."""
-        return rank(self.world.catalog, constraints, avoid, self.seen, draw)
+        return rank(self.world.catalog, constraints, avoid, self.seen, draw, self.n)
 
 
-@SYSTEMS.register("oracle")
+FILMS = {
+    "argument": "a number of films",
+    "default": str(N_ITEMS),
+    "example": "5",
+    "parse": number(1, 50),
+}
+
+
+class UserLog(NamedTuple):
+    """The part of a user's log that oracles act on."""
+
+    constraints: Mapping[str, str]
+    avoid: Mapping[str, str]
+
+
+@SYSTEMS.register("oracle", **FILMS)
 class Oracle(Recommender):
-    """Follows the user's logged state: what perfect understanding would do."""
+    """Follows the user's logged state and shows the films of the largest gain: perfect understanding."""
 
     sees_state = True
 
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
+        super().__init__(world, seed, session, spec)
+        self.n = argument
+        self.state = UserLog({}, {})
+        self.recent: tuple[int, ...] = ()  # films shown since the state last changed
+        self.others = False
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+        """Take in the user's log, and recommend."""
+        known = self.know(user_meta)
+        if known != self.state:
+            self.state, self.recent = known, ()
+        self.others = asks_for_others(user_meta)
+        found = super().reply(turn, text, user_meta)
+        self.recent += found.items
+        return found
+
+    def know(self, user_meta: Mapping[str, Any]) -> UserLog:
+        """The state that the policy knows of."""
+        return UserLog(dict(user_meta["constraints"]), dict(user_meta["avoid"]))
+
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
         """The user's own constraints and what is to be avoided."""
-        return dict(user_meta["constraints"]), dict(user_meta["avoid"])
+        return dict(self.state.constraints), dict(self.state.avoid)
+
+    def choose(
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+    ) -> tuple[int, ...]:
+        """The films of the largest gain."""
+        return self.best(constraints, avoid, draw, self.n)
+
+    def best(
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator, n: int
+    ) -> tuple[int, ...]:
+        """The ``n`` films of the largest gain; asked for others, those shown for this state are stale."""
+        stale = self.recent if self.others else ()
+        return most_gain(self.world.catalog, constraints, avoid, stale, self.seen, draw, n)
 
 
-@SYSTEMS.register("tracker")
+@SYSTEMS.register("tracker", **FILMS)
 class Tracker(Recommender):
     """The thesis's recommender: constraints read by rules from every utterance, and kept."""
 
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
         super().__init__(world, seed, session, spec)
+        self.n = argument
         self.state: dict[str, str] = {}
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
@@ -152,26 +214,16 @@ class Silent(_Quiet):
         return SystemReply("")
 
 
-def _share(argument: str) -> float:
-    try:
-        value = float(argument)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value <= 1:
-        raise InputError(f"noisy:{argument}: give a share between 0 and 1, e.g. noisy:0.3")
-    return value
-
-
-@SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", check=_share)
+@SYSTEMS.register("noisy", argument="a share of random turns", example="0.3", parse=share)
 class Noisy(Oracle):
     """The oracle, but random in films and words with probability p: a dose of not following.
 
     A turn that is random under a dose is random under every higher dose.
     """
 
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: float) -> None:
         super().__init__(world, seed, session, spec)
-        self.share = _share(argument)
+        self.share = argument
         self._noise = rng.Streams(seed, "movies", session, "noise")
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
@@ -182,4 +234,107 @@ class Noisy(Oracle):
         self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
     ) -> tuple[int, ...]:
         """Random films where nothing is believed, the oracle's otherwise."""
-        return rank(self.world.catalog, constraints, avoid, self.seen if constraints else (), draw)
+        if constraints:
+            return super().choose(constraints, avoid, draw)
+        return rank(self.world.catalog, {}, {}, (), draw, self.n)
+
+
+@SYSTEMS.register("oracle_lag", argument="a number of replies", example="2", parse=number(1, 20))
+class OracleLag(Oracle):
+    """The oracle, but a shift of the user's wishes becomes known some replies late."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: int) -> None:
+        super().__init__(world, seed, session, spec)
+        self.lag = argument
+        self.heard: list[tuple[UserLog, bool]] = []
+
+    def know(self, user_meta: Mapping[str, Any]) -> UserLog:
+        """The state before the first shift of the last replies; the opening is known at once."""
+        self.heard.append((super().know(user_meta), bool(user_meta.get("shift_event"))))
+        late = range(max(1, len(self.heard) - self.lag), len(self.heard))
+        place = next((turn - 1 for turn in late if self.heard[turn][1]), len(self.heard) - 1)
+        return self.heard[place][0]
+
+
+# ── policies that a score must not reward ──────────────────────────────────────────────────────
+_EACH, _PADS, _SURE = 2, 2, 10
+
+
+@SYSTEMS.register("hedge")
+class Hedge(Oracle):
+    """Two films for the present wishes and two for those before the last change."""
+
+    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+        super().__init__(world, seed, session, spec)
+        self.old: UserLog | None = None
+
+    def know(self, user_meta: Mapping[str, Any]) -> UserLog:
+        """The user's state; the one before is kept."""
+        known = super().know(user_meta)
+        if known != self.state and self.state.constraints:
+            self.old = self.state
+        return known
+
+    def choose(
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+    ) -> tuple[int, ...]:
+        """Half of the list for the present state, half for the one before."""
+        if self.old is None:
+            return self.best(constraints, avoid, draw, 2 * _EACH)
+        now = self.best(constraints, avoid, draw, _EACH)
+        before = self.best(self.old.constraints, self.old.avoid, draw, 2 * _EACH)
+        return now + tuple(item for item in before if item not in now)[:_EACH]
+
+
+@SYSTEMS.register("pad")
+class Pad(Oracle):
+    """One film that the oracle would show, and two random ones."""
+
+    def choose(
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+    ) -> tuple[int, ...]:
+        """The best film, then films by chance."""
+        return _padded(self.best(constraints, avoid, draw, 1), _PADS, self.world, draw)
+
+
+def _padded(items: tuple[int, ...], n: int, world: World, draw: np.random.Generator) -> tuple[int, ...]:
+    """The items and ``n`` others by chance."""
+    others = rank(world.catalog, {}, {}, (), draw, n + len(items))
+    return items + tuple(item for item in others if item not in items)[:n]
+
+
+@SYSTEMS.register("repeat")
+class Repeat(Oracle):
+    """The oracle's films of the first reply to a state, again and again until the state changes."""
+
+    def choose(
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+    ) -> tuple[int, ...]:
+        """The films shown for the present state."""
+        return self.recent[: self.n] or super().choose(constraints, avoid, draw)
+
+
+@SYSTEMS.register("abstain")
+class Abstain(Oracle):
+    """Recommends only when sure: where ten films or more meet everything."""
+
+    def choose(
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+    ) -> tuple[int, ...]:
+        """The oracle's films, or none."""
+        items = self.world.catalog.query(constraints).items
+        items = np.setdiff1d(items, np.concatenate([*with_any(self.world.catalog, avoid), items[:0]]))
+        return super().choose(constraints, avoid, draw) if len(items) >= _SURE else ()
+
+
+@SYSTEMS.register("restate")
+class Restate(Oracle):
+    """Announces the user's wishes in every reply, and shows random films."""
+
+    restates = 1.0
+
+    def choose(
+        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
+    ) -> tuple[int, ...]:
+        """Films by chance."""
+        return rank(self.world.catalog, {}, {}, (), draw, self.n)

@@ -13,20 +13,22 @@ from crs_lib.core.text import listing, words
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.prompts import wording
 
-_RESTATES = 0.5  # how often a reply opens with its own state in words
-
 
 def recommend(
-    catalog: Catalog, items: Sequence[int], constraints: Mapping[str, str], draw: np.random.Generator
+    catalog: Catalog,
+    items: Sequence[int],
+    constraints: Mapping[str, str],
+    draw: np.random.Generator,
+    restates: float = 0.5,
 ) -> str:
-    """A sentence that recommends films by title and year, now and then opening with the constraints.
+    """A sentence that recommends films by title and year; a share of them opens with the constraints.
 
     Raises nothing for an empty list: the sentence then says that nothing was found.
     """
     if not items:
         return "I'm afraid I found nothing that fits."
     parts = [_item(catalog, item, draw) for item in items]
-    section = "recommend_wish" if constraints and draw.random() < _RESTATES else "recommend"
+    section = "recommend_wish" if constraints and draw.random() < restates else "recommend"
     wish = phrases.noun_phrase(constraints, draw)
     return wording.say("system", section, draw, list=listing(parts, "or"), wish=wish)
 

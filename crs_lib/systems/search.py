@@ -22,7 +22,7 @@ ENCODER = "minilm"
 class TurnSearch(Recommender):
     """Base of the systems that search with the user's turns; a film named before comes after new ones."""
 
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: str = "") -> None:
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: Any) -> None:
         super().__init__(world, seed, session, spec)
         self.index, self.argument = film_search.index(world.catalog), argument
         self.turns: list[str] = []
@@ -49,11 +49,11 @@ def unseen_first(hits: Sequence[Hit], seen: Sequence[int]) -> tuple[int, ...]:
 
 def _turns(argument: str) -> str:
     if argument not in ("all", "last"):
-        raise InputError(f"bm25:{argument}: give the turns to search with, all or last")
+        raise InputError("give the turns to search with, all or last")
     return argument
 
 
-@SYSTEMS.register("bm25", argument="the turns, all or last", example="last", default="all", check=_turns)
+@SYSTEMS.register("bm25", argument="the turns, all or last", example="last", default="all", parse=_turns)
 class BM25Search(TurnSearch):
     """BM25 over all that the user said, or with ``bm25:last`` over the last turn alone."""
 
@@ -62,7 +62,7 @@ class BM25Search(TurnSearch):
         return self.index.by_words("\n".join(self.turns if self.argument == "all" else self.turns[-1:]), k)
 
 
-@SYSTEMS.register("dense", argument="an encoder", example="hashing@0.7", check=vector_search)
+@SYSTEMS.register("dense", argument="an encoder", example="hashing@0.7", parse=vector_search)
 class DenseSearch(TurnSearch):
     """Films near the turns' sentence vectors; the last turn counts 1, each earlier one less (@0.7)."""
 
@@ -73,10 +73,11 @@ class DenseSearch(TurnSearch):
     @property
     def how(self) -> VectorSearch:
         """Encoder and decay."""
-        return vector_search(self.argument)
+        found: VectorSearch = self.argument
+        return found
 
 
-@SYSTEMS.register("hybrid", argument="an encoder", example="hashing", default=ENCODER, check=vector_search)
+@SYSTEMS.register("hybrid", argument="an encoder", example="hashing", default=ENCODER, parse=vector_search)
 class HybridSearch(DenseSearch):
     """BM25 over all turns and ``dense``, fused by reciprocal ranks."""
 
@@ -86,14 +87,14 @@ class HybridSearch(DenseSearch):
 
 
 @SYSTEMS.register(
-    "filter+dense", argument="an encoder", example="hashing", default=ENCODER, check=vector_search
+    "filter+dense", argument="an encoder", example="hashing", default=ENCODER, parse=vector_search
 )
 class FilteredSearch(Tracker):
     """Films that meet all tracked constraints, as far as any does, in the order of ``dense``."""
 
-    def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: VectorSearch) -> None:
         super().__init__(world, seed, session, spec)
-        self.index, self.how = film_search.index(world.catalog), vector_search(argument)
+        self.index, self.how = film_search.index(world.catalog), argument
         self.turns: list[str] = []
 
     def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:

@@ -169,6 +169,9 @@ def test_noise_is_a_dose():
         (["noisy:often"], r"noisy:often: give a share between 0 and 1, e.g. noisy:0.3"),
         (["noisy:1.5"], r"noisy:1.5: give a share between 0 and 1"),
         (["noisy:nan"], r"noisy:nan: give a share between 0 and 1"),
+        (["oracle:0"], r"oracle:0: give a whole number from 1 to 50, e.g. oracle:5"),
+        (["tracker:3.5"], r"tracker:3.5: give a whole number from 1 to 50"),
+        (["oracle_lag"], r"policy 'oracle_lag' needs a number of replies after a colon"),
         (["echo:2"], r"policy 'echo' takes no argument, got 'echo:2'"),
     ],
 )
@@ -186,3 +189,65 @@ def test_a_small_catalogue_is_recommended_whole():
     for spec in ("oracle", "tracker", "popular", "random"):
         reply = systems.create(spec, world, 1, 0).reply(1, "anything", NOBODY)
         assert sorted(reply.items) == [0, 1], spec
+
+
+def talk(spec, *steps):
+    """The films of each reply to a user whose log is given step by step."""
+    one = system(spec)
+    return [one.reply(turn, "x", {"avoid": {}, **meta}).items for turn, meta in enumerate(steps, 1)]
+
+
+def wish(genre, *, shift=False, stage="initial"):
+    return {"constraints": {"genre": genre}, "shift_event": shift, "stage": stage}
+
+
+DRAMAS, COMEDIES, WARS = {0, 1, 2, 4, 5}, {1, 3, 7, 8}, {5, 6}
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_the_oracle_shows_as_many_films_as_it_is_told(k):
+    first, second = talk(f"oracle:{k}", wish("Drama"), wish("Drama", stage="follow_up"))
+    assert len(first) == len(second) == k
+    assert set(first) <= DRAMAS
+    # asked for others, films shown are worth nothing; there are nine films
+    assert len(set(first) & set(second)) == max(0, 2 * k - 9)
+    assert len(talk(f"tracker:{k}", wish("Drama"))[0]) == k
+
+
+def test_the_oracle_repeats_a_film_only_where_no_other_gains_as_much():
+    wars = [
+        set(items) for items in talk("oracle:2", wish("War"), wish("War"), wish("War", stage="follow_up"))
+    ]
+    assert wars[:2] == [WARS, WARS]  # two films meet the wish; asked for others they are worth nothing
+    assert not wars[2] & WARS
+
+
+@pytest.mark.parametrize(("lag", "late"), [(1, 1), (2, 2), (3, 3)])
+def test_a_lagging_oracle_learns_of_a_shift_late(lag, late):
+    steps = [wish("War"), wish("Comedy", shift=True), *[wish("Comedy", stage="question_year")] * 4]
+    firsts = [set(items[:2]) for items in talk(f"oracle_lag:{lag}", *steps)]
+    assert firsts[: late + 1] == [WARS] * (late + 1)
+    assert all(found <= COMEDIES for found in firsts[late + 1 :])
+
+
+def test_a_lagging_oracle_learns_at_once_of_what_is_no_shift():
+    assert set(talk("oracle_lag:3", wish("Drama"), wish("War"))[1][:2]) == WARS
+
+
+def test_hedge_shows_films_for_the_wishes_before():
+    first, second = talk("hedge", wish("War"), wish("Comedy", shift=True))
+    assert set(first[:2]) == WARS
+    assert set(second[:2]) <= COMEDIES
+    assert set(second[2:]) == WARS
+
+
+def test_pad_repeat_abstain_and_restate():
+    padded = talk("pad", *[wish("War")] * 30)
+    assert all(items[0] in WARS and len(items) == 3 for items in padded)
+    assert {item for items in padded for item in items[1:]} > COMEDIES  # by chance
+    again = talk("repeat", wish("Drama"), wish("Drama", stage="follow_up"), wish("War"))
+    assert again[0] == again[1] != again[2]
+    assert talk("abstain", wish("Drama")) == [()]  # five dramas are too few to be sure
+    reply = system("restate").reply(1, "x", {"avoid": {}, **wish("War")})
+    assert WORLD.grounder.topic_set(reply.text) >= {"genre=war"}
+    assert {i for turn in talk("restate", *[wish("War")] * 30) for i in turn} == set(range(9))

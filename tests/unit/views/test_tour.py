@@ -32,7 +32,7 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     table = evaluate.read("tour-unit", "results")
     wanted = table.groupby("model")[metrics.headline()].mean()
     assert scores["sessions"].tolist() == [3, 3]
-    assert scores["system"].tolist() == wanted.sort_values("item_tas", ascending=False).index.tolist()
+    assert scores["system"].tolist() == wanted.sort_values("normalised_gain", ascending=False).index.tolist()
     pd.testing.assert_frame_equal(
         scores.set_index("system")[metrics.headline()].sort_index(), wanted, check_names=False
     )

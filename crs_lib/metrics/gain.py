@@ -1,0 +1,353 @@
+"""Gain: the share of what the catalogue could offer that a reply offers, and what happens to it at a shift.
+
+The gain of a film is the share of the constraints in force that it meets. It is 0 where the film breaks an
+exclusion, and where the user has just asked for others and was shown the film since the state last changed.
+Source: docs/metrics.md, section 4.
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterable, Iterator, Set
+from typing import NamedTuple
+
+import numpy as np
+
+from crs_lib.core.remembered import Remembered
+from crs_lib.core.text import words
+from crs_lib.metrics.base import HIGHER, LOWER, SHIFT, TURN, metric
+from crs_lib.metrics.inputs import Background, ShiftRecord, TurnRecord
+
+_SOURCE = "chance-corrected normalised cumulative gain (docs/metrics.md, section 4)"
+_AT_A_SHIFT = "what happens at a shift (docs/metrics.md, section 5)"
+_FEW = 3  # films that a user looks at
+
+Key = tuple[frozenset[int], frozenset[int]]
+
+
+class Levels(NamedTuple):
+    """The recommendable films by the number of constraints that they meet, those that break nothing.
+
+    ``counts[j]`` films meet ``j`` constraints; films that break an exclusion are at level 0.
+    """
+
+    counts: tuple[int, ...]
+
+    @property
+    def perfect(self) -> int:
+        """The number of films that meet every constraint and break no exclusion."""
+        return self.counts[-1]
+
+    def moved(self, came: Iterable[int], went: Iterable[int]) -> "Levels":
+        """The levels with further films at ``came``, and with films of the levels ``went`` at level 0."""
+        counts = list(self.counts)
+        for level in came:
+            counts[level] += 1
+        for level in went:
+            counts[level] -= 1
+            counts[0] += 1
+        return Levels(tuple(counts))
+
+    def best(self, k: int) -> int:
+        """The sum of the ``k`` highest levels."""
+        total, left = 0, k
+        for level in range(len(self.counts) - 1, 0, -1):
+            taken = min(left, self.counts[level])
+            total += level * taken
+            left -= taken
+        return total
+
+
+def _levels(background: Background) -> Remembered[Key, Levels]:
+    """The levels of the catalogue for constraints and exclusions."""
+    catalog = background.catalog
+    n_films = int(catalog.recommendable.sum())
+
+    def count(key: Key) -> Levels:
+        wanted, excluded = key
+        postings = [catalog.items_with(code) for code in wanted]
+        items, met = np.unique(np.concatenate(postings), return_counts=True)
+        counted = catalog.recommendable[items]
+        for code in excluded:
+            counted &= ~np.isin(items, catalog.items_with(code))
+        counts = np.bincount(met[counted], minlength=len(wanted) + 1)
+        counts[0] = n_films - int(counts[1:].sum())
+        return Levels(tuple(counts.tolist()))
+
+    return Remembered(count)
+
+
+def level(facts: Set[int], wanted: Set[int], excluded: Set[int]) -> int:
+    """The number of constraints that a film meets; 0 where it breaks an exclusion."""
+    return 0 if excluded & facts else len(wanted & facts)
+
+
+def normalised(gained: int, k: int, levels: Levels) -> float:
+    """(gained − chance)/(best − chance) for ``k`` films, at most 1; 0 is chance, whatever ``k`` is.
+
+    ``gained`` is the sum of the levels of the films shown. NaN where there are fewer than ``k`` films, or
+    where no list beats chance.
+    """
+    n = sum(levels.counts)
+    total = sum(level * count for level, count in enumerate(levels.counts))
+    scale = levels.best(k) * n - k * total  # all terms times n: whole numbers, so that the best is exactly 1
+    return (gained * n - k * total) / scale if k <= n and scale > 0 else math.nan
+
+
+def gain_of(
+    turn: TurnRecord, wanted: frozenset[int], excluded: frozenset[int], stale: Collection[int]
+) -> float:
+    """Normalised gain of a reply's films for some constraints and exclusions, at most 1.
+
+    ``stale`` films gain nothing, nor does a film named a second time in one reply. Without films: the value
+    of one film without gain where the user asked for some, else NaN. NaN without constraints, too, and as
+    :func:`normalised`.
+    """
+    if not wanted or not (turn.items or turn.asked):
+        return math.nan
+    catalog = turn.background.catalog
+    levels = turn.background.once(_levels)[wanted, excluded]
+    facts = catalog.fact_sets
+    hidden = [item for item in dict.fromkeys(turn.items) if not catalog.recommendable[item]]
+    went = [level(facts[item], wanted, excluded) for item in stale if catalog.recommendable[item]]
+    if hidden or went:
+        levels = levels.moved((level(facts[item], wanted, excluded) for item in hidden), went)
+    shown = (item for item in dict.fromkeys(turn.items) if item not in stale)
+    gained = sum(level(facts[item], wanted, excluded) for item in shown)
+    return normalised(gained, max(1, len(turn.items)), levels)
+
+
+def gain_since(turn: TurnRecord, shown: Collection[int]) -> float:
+    """Normalised gain where the films ``shown`` gain nothing if the user has just asked for others."""
+    return gain_of(turn, turn.constraints, turn.exclusions, shown if turn.others else ())
+
+
+@metric(
+    "normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, place=26, headline=1,
+    shown_in={
+        "turn_table": 8, "metric_bars": 0, "correlation_heatmap": 0, "distributions": 0,
+        "table_model_metrics": 0, "score_over_turns": 0, "score_around_shifts": 0,
+    },
+)  # fmt: skip
+def normalised_gain(turn: TurnRecord) -> float:
+    """Recommendation quality under changing constraints: 1 nothing better could be shown, 0 chance.
+
+    See :func:`gain_of`; films shown since the state last changed gain nothing if the user asks for others.
+    """
+    return gain_since(turn, turn.recent)
+
+
+def _perfect(turn: TurnRecord, item: int) -> bool:
+    """Whether a film meets every constraint and breaks no exclusion."""
+    facts = turn.background.catalog.fact_sets[item]
+    return turn.constraints <= facts and not turn.exclusions & facts
+
+
+@metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE, place=27)
+def precise(turn: TurnRecord) -> float:
+    """Share of the films shown that meet every constraint and break no exclusion, in [0, 1].
+
+    NaN without constraints, and without films.
+    """
+    if not turn.constraints or not turn.items:
+        return math.nan
+    return sum(_perfect(turn, item) for item in turn.items) / len(turn.items)
+
+
+@metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, place=28)
+def found_at_3(turn: TurnRecord) -> float:
+    """Films shown that meet everything, of at most three that there are, in [0, 1].
+
+    Films that are stale because the user asks for others do not count, on either side. NaN without
+    constraints, where no film is left that meets everything, and where neither films are shown nor asked for.
+    """
+    if not turn.constraints or not (turn.items or turn.asked):
+        return math.nan
+    stale = turn.recent if turn.others else frozenset[int]()
+    there = turn.background.once(_levels)[turn.constraints, turn.exclusions].perfect
+    there -= sum(_perfect(turn, item) for item in stale)
+    hits = sum(_perfect(turn, item) for item in set(turn.items) - stale)
+    return min(hits, _FEW) / min(there, _FEW) if there else math.nan
+
+
+@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE, place=29, headline=4)
+def violations(turn: TurnRecord) -> float:
+    """Share of the films shown that break a stated exclusion, in [0, 1]; NaN without either."""
+    if not turn.exclusions or not turn.items:
+        return math.nan
+    return sum(bool(facts & turn.exclusions) for facts in turn.facts) / len(turn.facts)
+
+
+# ── claims ─────────────────────────────────────────────────────────────────────────────────────
+_END = re.compile(r"[.!?](?=\s+[\"'“‘(]?[A-Z0-9]|\s*$)")
+_NO_CLAIM = frozenset(
+    "no not nothing none neither without closest nearest nearly almost partly only except".split()
+)
+
+
+class Claim(NamedTuple):
+    """A value that a reply says of films: the codes that its words can stand for, and the films."""
+
+    codes: frozenset[int]
+    items: tuple[int, ...]
+
+
+def claims(turn: TurnRecord) -> Iterator[Claim]:
+    """The values that the reply's words tie to films, in text order.
+
+    A value after a title, in the same sentence, is said of that film; any other of the films named later in
+    the sentence, or else in the next. A sentence that denies or restricts ("nothing", "the nearest") before
+    the value claims nothing.
+    """
+    text, concepts = turn.pair.system.text, turn.background.concepts
+    titles = concepts.titles(text)
+    inside = [(mention.start, mention.end) for mention in titles]
+    spans: dict[tuple[int, int], set[int]] = {}
+    for match in concepts.audit(text):
+        if not match.rejected and not any(a <= match.start and match.end <= b for a, b in inside):
+            spans.setdefault((match.start, match.end), set()).add(match.code)
+    held = [*inside, *spans]
+    ends = [one.start() for one in _END.finditer(text) if not any(a <= one.start() < b - 1 for a, b in held)]
+
+    def sentence(place: int) -> int:
+        return sum(end < place for end in ends)
+
+    for (start, end), codes in spans.items():
+        mine = sentence(start)
+        first = ends[mine - 1] + 1 if mine else 0
+        if _NO_CLAIM.intersection(words(text[first:start])):
+            continue
+        before = [m.item for m in titles if m.end <= start and sentence(m.start) == mine]
+        after = [(sentence(m.start), m.item) for m in titles if m.start >= end]
+        if before:
+            yield Claim(frozenset(codes), (before[-1],))
+        elif after and after[0][0] <= mine + 1:
+            yield Claim(frozenset(codes), tuple(item for place, item in after if place == after[0][0]))
+
+
+@metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE, place=30)
+def false_claims(turn: TurnRecord) -> float:
+    """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1; see :func:`claims`.
+
+    NaN without constraints, and without films.
+    """
+    if not turn.constraints or not turn.items:
+        return math.nan
+    said = turn.constraints & turn.system.concepts
+    if not said:
+        return 0.0
+    facts = turn.background.catalog.fact_sets
+    return float(
+        any(
+            not claim.codes & facts[item]
+            for claim in claims(turn)
+            if claim.codes & turn.constraints
+            for item in claim.items
+        )
+    )
+
+
+# ── what happens at a shift ────────────────────────────────────────────────────────────────────
+def _after_change(turn: TurnRecord) -> bool:
+    """Whether the reply is one of the first after a shift (the convention's window)."""
+    return turn.change is not None and (turn.since_shift or 0) < turn.rule.window
+
+
+@metric(
+    "uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, place=31,
+    shown_in={"component_radar": 11},
+)  # fmt: skip
+def uptake(turn: TurnRecord) -> float:
+    """Gain of the constraints that the last shift added, at most 1; 0 is chance.
+
+    NaN outside of the replies after a shift that the convention's window holds, and where nothing was added.
+    """
+    if turn.change is None or not _after_change(turn):
+        return math.nan
+    return gain_of(turn, turn.change.added, frozenset(), ())
+
+
+@metric(
+    "retention", "retention", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, place=33,
+    shown_in={"component_radar": 13},
+)  # fmt: skip
+def retention(turn: TurnRecord) -> float:
+    """Gain of the constraints that the last shift kept, at most 1; 0 is chance. NaN as :func:`uptake`."""
+    if turn.change is None or not _after_change(turn):
+        return math.nan
+    return gain_of(turn, turn.change.kept, frozenset(), ())
+
+
+class Old(NamedTuple):
+    """The part of a state that decides whether a film belongs to the state before it."""
+
+    added: frozenset[int]
+    dropped: frozenset[int]
+    wanted: frozenset[int]
+    excluded: frozenset[int]
+
+    def holds(self, facts: Set[int]) -> bool:
+        """Whether a film breaks an exclusion, or meets more of what was dropped than of what was added.
+
+        A film that meets everything in force and breaks nothing belongs to the present.
+        """
+        if facts & self.excluded:
+            return True
+        return len(facts & self.dropped) > len(facts & self.added) and not self.wanted <= facts
+
+
+def _old_share(background: Background) -> Remembered[Old, float]:
+    """The share of the recommendable films that belong to an earlier state, in [0, 1]."""
+    catalog = background.catalog
+    n_films = int(catalog.recommendable.sum())
+
+    def share(old: Old) -> float:
+        suspects = np.unique(np.concatenate([catalog.items_with(c) for c in old.dropped | old.excluded]))
+        suspects = suspects[catalog.recommendable[suspects]]
+        return sum(old.holds(catalog.fact_sets[item]) for item in suspects.tolist()) / n_films
+
+    return Remembered(share)
+
+
+@metric(
+    "release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT, place=32,
+    shown_in={"component_radar": 12},
+)  # fmt: skip
+def release(turn: TurnRecord) -> float:
+    """(1 − s)/(1 − c), at most 1: s of the films shown, c of all films belong to the state before.
+
+    1 where no more of them do than by chance, 0 where all do (:meth:`Old.holds`). NaN outside of the replies
+    after a shift that the convention's window holds, where nothing was dropped or excluded, without films.
+    """
+    if turn.change is None or not _after_change(turn) or not turn.items:
+        return math.nan
+    old = Old(turn.change.added, turn.change.dropped, turn.constraints, turn.exclusions)
+    if not (old.dropped or old.excluded):
+        return math.nan
+    chance = turn.background.once(_old_share)[old]
+    shown = sum(old.holds(facts) for facts in turn.facts) / len(turn.facts)
+    return min(1.0, (1 - shown) / (1 - chance)) if chance < 1 else math.nan
+
+
+def met_by_chance(n_perfect: int, n_films: int, k: int) -> float:
+    """The probability that one of ``k`` different films drawn by chance is among the perfect ones."""
+    misses = math.prod((n_films - n_perfect - i) / (n_films - i) for i in range(min(k, n_films)))
+    return 1 - max(0.0, misses)
+
+
+@metric(
+    "recovery_at_0", "recovery at 0", SHIFT, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, place=8, headline=3
+)
+def recovery_at_0(shift: ShiftRecord) -> float:
+    """Whether the reply to the shift shows a film that meets everything, corrected for chance, at most 1.
+
+    (x − p)/(1 − p) with x 0 or 1, and p the probability that as many films drawn from the catalogue hold
+    such a film. NaN where no film meets everything, or no list can miss.
+    """
+    if not shift.replies or not shift.replies[0].constraints:
+        return math.nan
+    turn = shift.replies[0]
+    levels = turn.background.once(_levels)[turn.constraints, turn.exclusions]
+    p = met_by_chance(levels.perfect, sum(levels.counts), max(1, len(turn.items)))
+    if not levels.perfect or p >= 1:
+        return math.nan
+    return (float(any(_perfect(turn, item) for item in turn.items)) - p) / (1 - p)

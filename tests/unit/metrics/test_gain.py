@@ -1,0 +1,243 @@
+"""Gain on ten films: every number worked out on paper, and a second opinion from the definition."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.rng import stream
+from crs_lib.metrics import conventions, gain
+from crs_lib.metrics.inputs import Text
+from crs_lib.score.scorer import Scorer
+from crs_lib.systems.base import most_gain
+from tests.helpers.films import TITLES, catalog, grounder
+
+TEN = catalog()
+WORDS = grounder()
+SCORER = Scorer(WORDS, conventions.get("default"))
+DRAMA, QUILL = {"genre": "Drama"}, {"genre": "Drama", "actor": "Ada Quill"}
+
+
+def say(wishes, films, *, avoid=(), stage="initial", asks=True, shift=False, text=None):
+    """A user turn with its log, and the reply that shows these films."""
+    text = f"How about {', '.join(TITLES[i] for i in films)}." if text is None else text
+    return (
+        {"speaker": "USER", "text": "…", "user_meta": {
+            "constraints": dict(wishes), "avoid": dict(avoid), "stage": stage, "asks": asks,
+            "shift_event": shift,
+        }},
+        {"speaker": "SYSTEM", "text": text, "rec_ids": [TEN.items[i].item_id for i in films]},
+    )  # fmt: skip
+
+
+def session(*pairs):
+    """The prepared record of a session."""
+    turns = [turn for pair in pairs for turn in pair]
+    events = [{"turn": n, "type": "switch"} for n, (user, _) in enumerate(pairs, 1)
+              if user["user_meta"]["shift_event"]]  # fmt: skip
+    record = {"session_id": "0", "model_name": "m", "true_genre": "", "shift_events": events}
+    talk = Dialogue.from_json({**record, "conversation": turns}, source="test")
+    texts = [Text((), WORDS.concepts(turn.text)) for turn in talk.turns]
+    return SCORER.prepare(talk, texts)
+
+
+def last(metric, *pairs):
+    return metric(session(*pairs).turns[-1])
+
+
+# Nine films may be recommended (the tenth has no credits). Drama: 0, 1, 2, 4, 5. Ada Quill: 0, 1, 3.
+# Both: 0, 1; one: 2, 3, 4, 5; none: 6, 7, 8. Mean number met: (2·2 + 4·1)/9 = 8/9.
+
+
+def test_one_is_the_best_that_there_is_and_zero_is_chance():
+    assert last(gain.normalised_gain, say(DRAMA, [0])) == 1
+    assert last(gain.normalised_gain, say(DRAMA, [6])) == pytest.approx((0 - 5 / 9) / (1 - 5 / 9))
+    # all three are dramas, of five; two of three: (2 − 3·5/9)/(3 − 3·5/9)
+    assert last(gain.normalised_gain, say(DRAMA, [0, 1, 2])) == 1
+    assert last(gain.normalised_gain, say(DRAMA, [0, 1, 6])) == pytest.approx((2 - 15 / 9) / (3 - 15 / 9))
+
+
+def test_a_longer_list_is_measured_by_the_best_list_of_its_length():
+    # both wishes: 0 and 1 meet two, the third best meets one: the best three gain 5
+    assert last(gain.normalised_gain, say(QUILL, [0, 1, 4])) == 1
+    assert last(gain.normalised_gain, say(QUILL, [0, 1])) == 1
+    assert last(gain.normalised_gain, say(QUILL, [0])) == 1
+    assert last(gain.normalised_gain, say(QUILL, [0, 1, 8])) == pytest.approx((4 - 24 / 9) / (5 - 24 / 9))
+
+
+def test_an_excluded_value_gains_nothing():
+    avoid = {"actor": "Ada Quill"}
+    # dramas without Ada Quill: 2, 4, 5
+    assert last(gain.normalised_gain, say(DRAMA, [2, 4], avoid=avoid)) == 1
+    assert last(gain.normalised_gain, say(DRAMA, [0], avoid=avoid)) == pytest.approx(-(3 / 9) / (1 - 3 / 9))
+    assert last(gain.violations, say(DRAMA, [0, 2], avoid=avoid)) == 1 / 2
+    assert math.isnan(last(gain.violations, say(DRAMA, [0, 2])))
+
+
+def test_a_film_shown_before_gains_nothing_where_the_user_asks_for_others():
+    again = say(DRAMA, [0], stage="follow_up")
+    # of five dramas four are left: the mean is 4/9
+    assert last(gain.normalised_gain, say(DRAMA, [0]), again) == pytest.approx(-(4 / 9) / (1 - 4 / 9))
+    assert last(gain.normalised_gain, say(DRAMA, [0]), say(DRAMA, [1], stage="follow_up")) == 1
+    assert last(gain.normalised_gain, say(DRAMA, [0]), say(DRAMA, [0], stage="question_year")) == 1
+
+
+def test_what_was_shown_before_the_state_changed_is_not_held_against_a_film():
+    opened = say({"language": "English"}, [0])
+    assert last(gain.normalised_gain, opened, say(DRAMA, [0], stage="follow_up")) == 1
+
+
+def test_a_film_named_twice_counts_once():
+    assert last(gain.normalised_gain, say(DRAMA, [0, 0])) == pytest.approx((1 - 10 / 9) / (2 - 10 / 9))
+
+
+def test_silence_is_worth_one_film_without_gain_where_films_are_asked_for():
+    assert last(gain.normalised_gain, say(DRAMA, [])) == pytest.approx(-(5 / 9) / (1 - 5 / 9))
+    assert math.isnan(last(gain.normalised_gain, say(DRAMA, [], asks=False)))
+
+
+def test_what_cannot_be_measured_is_undefined():
+    assert math.isnan(last(gain.normalised_gain, say({}, [0])))
+    assert math.isnan(last(gain.normalised_gain, say(DRAMA, list(range(9)))))  # every list gains the same
+    assert gain.normalised(1, 3, gain.Levels((1, 1))) != gain.normalised(1, 3, gain.Levels((1, 1)))
+
+
+def test_a_film_that_is_never_recommended_counts_if_it_is_shown():
+    # Only Pages (9) is a drama: six of ten films, and one that is shown
+    assert last(gain.normalised_gain, say(DRAMA, [9])) == 1
+    assert last(gain.normalised_gain, say(QUILL, [9])) == pytest.approx((1 - 9 / 10) / (2 - 9 / 10))
+
+
+def test_the_strict_pair():
+    assert last(gain.precise, say(QUILL, [0, 2])) == 1 / 2
+    assert last(gain.found_at_3, say(QUILL, [0, 2, 5])) == 1 / 2  # two films meet both
+    assert last(gain.found_at_3, say(DRAMA, [0, 1, 2, 4])) == 1  # three are enough
+    assert math.isnan(last(gain.precise, say(QUILL, [])))
+    assert last(gain.found_at_3, say(QUILL, [])) == 0
+    assert math.isnan(last(gain.found_at_3, say({"genre": "War", "actor": "Ada Quill"}, [0])))
+    more = say(QUILL, [0], stage="follow_up")
+    assert last(gain.found_at_3, say(QUILL, [0]), more) == 0  # film 1 was left
+
+
+PAIRS = sorted({(f, v) for f in ("genre", "actor", "language", "year") for v in TEN.values(f)})
+
+
+def by_definition(wishes, avoid, films, stale):
+    """Normalised gain from the gains of all films, as the page defines it."""
+    met = np.zeros(len(TEN))
+    broken = np.zeros(len(TEN), dtype=bool)
+    for pair in wishes.items():
+        met[TEN.items_with(TEN.code(*pair))] += 1
+    for pair in avoid.items():
+        broken[TEN.items_with(TEN.code(*pair))] = True
+    gains = np.where(broken, 0, met / len(wishes))
+    gains[list(stale)] = 0
+    there = gains[TEN.recommendable]
+    k = max(1, len(films))
+    best, chance = np.sort(there)[len(there) - k :].sum(), k * there.mean()
+    return (gains[list(films)].sum() - chance) / (best - chance) if best - chance > 1e-12 else math.nan
+
+
+@given(
+    wishes=st.lists(st.sampled_from(PAIRS), min_size=1, max_size=3).map(dict),
+    avoid=st.lists(st.sampled_from(PAIRS), max_size=2).map(dict),
+    before=st.lists(st.integers(0, 8), unique=True, max_size=3),
+    films=st.lists(st.integers(0, 8), unique=True, max_size=5),
+)
+def test_the_index_gives_what_the_definition_gives(wishes, avoid, before, films):
+    first, then = say(wishes, before, avoid=avoid), say(wishes, films, avoid=avoid, stage="follow_up")
+    found = last(gain.normalised_gain, first, then)
+    assert found == pytest.approx(by_definition(wishes, avoid, films, before), nan_ok=True)
+
+
+@given(
+    wishes=st.lists(st.sampled_from(PAIRS), min_size=1, max_size=3).map(dict),
+    avoid=st.lists(st.sampled_from(PAIRS), max_size=2).map(dict),
+    before=st.lists(st.integers(0, 8), unique=True, max_size=4),
+    k=st.integers(1, 6),
+    seed=st.integers(0, 99),
+)
+def test_the_films_of_the_largest_gain_score_one_whatever_their_number(wishes, avoid, before, k, seed):
+    films = most_gain(TEN, wishes, avoid, before, before, stream(seed, "x"), k)
+    found = last(
+        gain.normalised_gain,
+        say(wishes, before, avoid=avoid),
+        say(wishes, films, avoid=avoid, stage="follow_up"),
+    )
+    assert found == 1 or math.isnan(found)
+
+
+# ── at a shift ─────────────────────────────────────────────────────────────────────────────────
+WAR = say({"genre": "War", "year": "1988"}, [5])  # Iron Valley
+KEPT = {"genre": "Drama", "year": "1988"}  # drama instead of war, still from 1988: films 4 and 5
+
+
+def test_uptake_retention_and_release():
+    sticky = say(KEPT, [6], shift=True)  # 1947: war, not from 1988, no drama
+    assert last(gain.uptake, WAR, sticky) == pytest.approx(-(5 / 9) / (4 / 9))
+    assert last(gain.retention, WAR, sticky) == pytest.approx(-(2 / 9) / (7 / 9))
+    assert last(gain.release, WAR, sticky) == 0
+    # 5 is a war film, too, but meets all that is wanted now; 6 is the only film of the state before
+    assert last(gain.release, WAR, say(KEPT, [5], shift=True)) == 1
+    assert last(gain.release, WAR, say(KEPT, [5, 6], shift=True)) == pytest.approx((1 / 2) / (8 / 9))
+    good = say(KEPT, [4], shift=True)
+    assert [last(one, WAR, good) for one in (gain.uptake, gain.retention, gain.release)] == [1, 1, 1]
+
+
+def test_a_broken_exclusion_is_not_released():
+    shift = say({"genre": "Drama"}, [0, 2], avoid={"actor": "Ada Quill"}, shift=True)
+    # three of nine films break it
+    assert last(gain.release, say(QUILL, [0]), shift) == pytest.approx((1 / 2) / (6 / 9))
+
+
+def test_what_happens_at_a_shift_is_undefined_where_nothing_of_the_kind_happens():
+    added = say(QUILL, [0], shift=True)
+    assert last(gain.uptake, say(DRAMA, [0]), added) == 1
+    assert math.isnan(last(gain.release, say(DRAMA, [0]), added))  # nothing was dropped
+    relaxed = say(DRAMA, [0], shift=True)
+    assert math.isnan(last(gain.uptake, say(QUILL, [0]), relaxed))  # nothing was added
+    for metric in (gain.uptake, gain.retention, gain.release):
+        assert math.isnan(last(metric, say(QUILL, [0])))  # before the first shift
+        later = [say(DRAMA, [0]) for _ in range(3)]  # replies 1, 2 and 3 after the shift
+        assert math.isnan(last(metric, say(QUILL, [0]), added, *later))
+
+
+def test_recovery_at_the_first_reply_is_corrected_for_chance():
+    def recovery(*films):
+        return gain.recovery_at_0(session(say(DRAMA, [0]), say(QUILL, films, shift=True)).shifts[0])
+
+    assert recovery(0) == 1
+    # one film drawn of nine is one of the two with 2/9
+    assert recovery(2) == pytest.approx(-(2 / 9) / (7 / 9))
+    # three films miss with 7/9 · 6/8 · 5/7 = 5/12
+    assert recovery(2, 3, 4) == pytest.approx(-(7 / 12) / (5 / 12))
+    assert recovery() == recovery(2)
+    nobody = say({"genre": "War", "actor": "Ada Quill"}, [0], shift=True)
+    assert math.isnan(gain.recovery_at_0(session(say(DRAMA, [0]), nobody).shifts[0]))
+
+
+# ── claims ─────────────────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    ("text", "false"),
+    [
+        ("For drama films, try Cold Orchard.", 0),
+        ("For drama films, try The Tin Parrot.", 1),
+        ("For drama films, try Cold Orchard or The Tin Parrot.", 1),
+        ("You want drama films. Try The Tin Parrot.", 1),
+        ("Try The Tin Parrot, a drama, or Cold Orchard.", 1),
+        ("Try The Tin Parrot or Cold Orchard, a drama.", 0),
+        ("No drama is left; there is The Tin Parrot.", 0),
+        ("Nothing fits drama. The nearest is The Tin Parrot.", 0),
+        ("Try The Tin Parrot, a comedy.", 0),  # comedy was not asked for
+        ("Try The Tin Parrot. Then there is drama.", 0),  # of which film is not said
+    ],
+)
+def test_a_claim_ties_a_constraint_to_a_film(text, false):
+    assert last(gain.false_claims, say(DRAMA, [3], text=text)) == false
+
+
+def test_a_reply_without_films_claims_nothing():
+    assert math.isnan(last(gain.false_claims, say(DRAMA, [], text="Drama it is.")))
