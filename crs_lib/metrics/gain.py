@@ -153,7 +153,7 @@ def precise(turn: TurnRecord) -> float:
     return sum(_perfect(turn, item) for item in turn.items) / len(turn.items)
 
 
-@metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, place=28)
+@metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, place=28, headline=4)
 def found_at_3(turn: TurnRecord) -> float:
     """Films shown that meet everything, of at most three that there are, in [0, 1].
 
@@ -169,7 +169,7 @@ def found_at_3(turn: TurnRecord) -> float:
     return min(hits, _FEW) / min(there, _FEW) if there else math.nan
 
 
-@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE, place=29, headline=4)
+@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE, place=29)
 def violations(turn: TurnRecord) -> float:
     """Share of the films shown that break a stated exclusion, in [0, 1]; NaN without either."""
     if not turn.exclusions or not turn.items:
