@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,7 @@ from crs_lib.judge.config import JudgeConfig
 from crs_lib.llm import estimate as costs
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.notebooks import parameters
+from crs_lib.programs.client import width
 
 _NOTEBOOK = "04_evaluate"
 _TAKEN = ("judges", "samples", "llm")  # of its parameters, by a judgement
@@ -33,7 +35,7 @@ def estimate(parser: ArgumentParser) -> None:
 def _estimate(arguments: Namespace) -> None:
     work = [row for cell in simulate.cells(arguments) for row in planned(cell, arguments)]
     if not work:
-        raise InputError("no language model takes part in this run; there is nothing to estimate")
+        raise InputError("no model and no program takes part in this run; there is nothing to estimate")
     known: dict[tuple[str, str], costs.Cost] = {}
     for run in arguments.log:
         path = paths.run_folder("movies", run) / "llm_calls.jsonl"
@@ -50,8 +52,11 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
     from crs_lib.simulate.config import SimulateConfig
 
     config = SimulateConfig(**simulate.of_simulate(dict(cell)))
-    at_once = config.llm_settings.service().at_once
     turns = config.n_sessions * config.n_turns
+    for spec in config.programs():
+        at_once = width(spec, config.llm_settings.service(), config.workers)
+        yield costs.Work("crs", spec, turns, at_once, tokens=False)
+    at_once = config.llm_settings.service().at_once
     for one in config.roles():
         calls = turns if one.role == "crs" else turns * len(config.systems)
         yield costs.Work(one.role, one.spec, calls, at_once)
@@ -71,7 +76,7 @@ def summed(work: list[costs.Work]) -> list[costs.Work]:
     for row in work:
         before = rows.get((row.role, row.spec))
         calls = row.calls + (before.calls if before else 0)
-        rows[row.role, row.spec] = costs.Work(row.role, row.spec, calls, row.at_once)
+        rows[row.role, row.spec] = replace(row, calls=calls)
     return list(rows.values())
 
 

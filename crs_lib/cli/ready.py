@@ -9,23 +9,28 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.hashes import fingerprint
 from crs_lib.judge.config import JudgeConfig
 from crs_lib.judge.records import STAGE
-from crs_lib.llm.preflight import Need, preflight
+from crs_lib.llm.preflight import Need, preflight, refuse
+from crs_lib.programs import client
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import STUDY, SimulateConfig
 
 
 def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-    """Check once that every model of these notebooks, given as (name, parameters), can be reached.
+    """Check once that every model and program of these notebooks, as (name, parameters), is there.
 
     Models are the recommenders and the user of ``03_simulate`` and the judges of ``04_evaluate``. A finished
     stage needs no model, and without models no server is contacted. Raises one RunError that lists every
     missing model, and InputError for invalid settings.
     """
     asked: dict[str, Need] = {}
+    absent: list[str] = []
     catalogs: dict[str, Catalog] = {}
     for notebook, values in work:
         if notebook == "03_simulate":
-            found = _of_simulation(SimulateConfig(**values), catalogs)
+            config = SimulateConfig(**values)
+            found = _of_simulation(config, catalogs)
+            if roles.stage_before(STUDY, config.folder_name, "simulate").get("status") != "finished":
+                absent += client.missing(config.programs())
         elif notebook == "04_evaluate":
             found = _of_judges({**values})
         else:
@@ -33,6 +38,7 @@ def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         for need in found:
             key = [need.role, need.spec, dict(need.options), need.prompt, dict(need.settings)]
             asked.setdefault(fingerprint(key), need)
+    refuse(absent)
     preflight(asked.values())
 
 

@@ -1,5 +1,6 @@
 """Estimates before a run: calls, tokens and hours, from a few trial calls or from an earlier log."""
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,16 @@ from crs_lib.llm.client import LLM
 
 @dataclass(frozen=True)
 class Work:
-    """The calls of one model in one role of a run, of which ``at_once`` are under way at any time."""
+    """The calls of one model or program in one role of a run, of which ``at_once`` are under way at any time.
+
+    ``tokens`` is false for a program, whose tokens nobody counts.
+    """
 
     role: str
     spec: str
     calls: int
     at_once: int = 4
+    tokens: bool = True
 
 
 class Cost(NamedTuple):
@@ -66,7 +71,8 @@ def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
     """The mean cost of a call by role and model, from the rows of a call log.
 
     Calls from the cache and failed ones are left out. A failed attempt's time is part of the cost: it
-    will happen again. How many calls were under way is taken over all of the log.
+    will happen again. How many calls were under way is taken over all of the log; for what reports no tokens
+    (a program, some servers) over its own calls, and its tokens are NaN.
     """
     sent = [row for row in rows if not row["cache_hit"]]
     found: dict[tuple[str, str], list[Cost]] = {}
@@ -76,9 +82,15 @@ def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
             seconds = float(row["seconds_all"])
             cost = Cost(float(row["tokens_in"] or 0), float(row["tokens_out"]), seconds, together)
             found.setdefault((row["role"], row["model"]), []).append(cost)
-    return {
-        key: Cost(*(fmean(column) for column in zip(*calls, strict=True))) for key, calls in found.items()
-    }
+    uncounted: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in sent:
+        if not row["error"] and (row["role"], row["model"]) not in found:
+            uncounted.setdefault((row["role"], row["model"]), []).append(row)
+    known = {key: Cost(*map(fmean, zip(*calls, strict=True))) for key, calls in found.items()}
+    for key, mine in uncounted.items():
+        seconds = fmean(float(row["seconds_all"]) for row in mine)
+        known[key] = Cost(math.nan, math.nan, seconds, under_way(mine))
+    return known
 
 
 def under_way(rows: Iterable[Mapping[str, Any]]) -> float:
@@ -97,9 +109,11 @@ def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.
 
     Models are worked off one after the other, so hours add up. More calls at once than when the cost was
     measured are taken to gain nothing. ``hours`` and tokens are null where the cost of a role and model is
-    not known, and so are those of the last row; calls are always known.
+    not known, and so are those of the last row, where the tokens of programs do not count. Calls are always
+    known.
     """
     rows: list[dict[str, Any]] = []
+    work = list(work)
     for part in work:
         row: dict[str, Any] = {"role": part.role, "model": part.spec, "calls": part.calls}
         row |= dict.fromkeys(("tokens_in", "tokens_out", "hours"), float("nan"))
@@ -111,5 +125,7 @@ def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.
     columns = ["role", "model", "calls", "tokens_in", "tokens_out", "hours"]
     frame = pd.DataFrame(rows, columns=columns)
     total: dict[str, Any] = {"role": "all", "model": "", "calls": int(frame["calls"].sum())}
-    total |= {name: float(frame[name].sum(skipna=False)) for name in columns[3:]}
+    counted = frame[[part.tokens for part in work]] if len(frame) else frame
+    total |= {name: float(counted[name].sum(skipna=False)) for name in ("tokens_in", "tokens_out")}
+    total["hours"] = float(frame["hours"].sum(skipna=False))
     return pd.DataFrame([*rows, total], columns=columns)

@@ -44,12 +44,17 @@ def preflight(needs: Iterable[Need]) -> pd.DataFrame:
             rows.append({"role": need.role, "model": need.spec, **_facts(need, missing)})
         except (LLMError, InputError, RunError) as error:
             missing.append(f"{need.role}: {error}")
-    if missing:
-        found = list(dict.fromkeys(missing))
+    refuse(missing)
+    return pd.DataFrame(rows, columns=["role", "model", "digest", "context", "num_ctx", "version"])
+
+
+def refuse(missing: Iterable[str]) -> None:
+    """Raise one RunError that lists what is missing; nothing where there is nothing."""
+    found = list(dict.fromkeys(missing))
+    if found:
         lines = "\n".join(f"  - {line}" for line in found)
         count = "one thing is" if len(found) == 1 else f"{len(found)} things are"
         raise RunError(f"the run cannot start; {count} missing:\n{lines}")
-    return pd.DataFrame(rows, columns=["role", "model", "digest", "context", "num_ctx", "version"])
 
 
 def _facts(need: Need, missing: list[str]) -> dict[str, Any]:

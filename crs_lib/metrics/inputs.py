@@ -145,6 +145,8 @@ class TurnRecord(Prepared):
 
     ``others`` says whether the user has just asked for other items. ``recent`` are the items recommended
     since constraints or exclusions last changed; ``change`` is that of the last shift, None before the first.
+    ``stated`` holds the state that the system says it holds, a value that the catalogue lacks as a negative
+    number; None where it says nothing.
     """
 
     number: int
@@ -164,6 +166,7 @@ class TurnRecord(Prepared):
     others: bool = False
     recent: frozenset[int] = frozenset()
     change: StateChange | None = None
+    stated: frozenset[int] | None = None
 
     @property
     def rule(self) -> Convention:

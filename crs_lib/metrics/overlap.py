@@ -1,4 +1,4 @@
-"""Overlap of user and system: concepts (Jaccard CC, idf cosine CR, slots) and copied words (I)."""
+"""Overlap of user and system: concepts (CC, CR, slots), copied words (I), and the state that a system states."""
 
 import math
 from collections.abc import Mapping, Sequence, Set
@@ -203,3 +203,30 @@ def _words_of_values(background: Background) -> Remembered[int, list[str]]:
     """The words of each concept's value, by code."""
     key = background.concepts.key
     return Remembered(lambda code: key(code).split("=", 1)[1].split(" "))
+
+
+# Dialogue-state accuracy. A reply states a state in its log: under ``state`` what a program or a model said that
+# it understood, else under ``constraints`` what the system tracks. A reply that states none is left out.
+_STATE: dict[str, Any] = {"source": "dialogue-state accuracy (docs/metrics.md, section 4)", "gate": False}
+
+
+@metric("state_f1", "state F1", TURN, 0, 1, HIGHER, place=20, **_STATE)
+def state_f1(turn: TurnRecord) -> float:
+    """F1 of the stated values with the wishes in force, in [0, 1].
+
+    A value that the catalogue lacks is wrong. NaN where nothing is stated, and without wishes.
+    """
+    if turn.stated is None or not turn.constraints:
+        return math.nan
+    return agreement(turn.constraints, turn.stated).f1
+
+
+@metric("state_joint", "state joint", TURN, 0, 1, HIGHER, place=21, **_STATE)
+def state_joint(turn: TurnRecord) -> float:
+    """1 where the stated values are exactly the wishes in force, else 0 (joint goal accuracy).
+
+    NaN where nothing is stated, and without wishes.
+    """
+    if turn.stated is None or not turn.constraints:
+        return math.nan
+    return agreement(turn.constraints, turn.stated).joint

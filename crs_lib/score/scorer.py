@@ -154,7 +154,23 @@ class Scorer:
             others=asks_for_others(meta),
             recent=recent,
             change=change,
+            stated=self._stated(pair),
         )
+
+    def _stated(self, pair: Pair) -> frozenset[int] | None:
+        """The codes of the state that a reply states, unknown values as negative numbers, or None."""
+        meta = pair.system.meta
+        state = meta["state"] if isinstance(meta.get("state"), Mapping) else meta.get("constraints")
+        if not isinstance(state, Mapping) or not (state or "state" in meta):
+            return None
+        catalog, known, unknown = self.grounder.catalog, set(), 0
+        for name, values in state.items():
+            if name in self.grounder.active_fields:
+                for value in [values] if isinstance(values, (str, int)) else values or []:
+                    code = catalog.code(name, str(value))
+                    unknown += code is None
+                    known |= set() if code is None else {code}
+        return frozenset(known).union(range(-unknown, 0))
 
     def _session(
         self,

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator
@@ -10,6 +11,7 @@ from pydantic import AfterValidator
 from crs_lib.catalog import sources
 from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.llm.settings import LLMSettings
+from crs_lib.programs.client import is_program
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import roles as llm_roles
@@ -79,17 +81,31 @@ class SimulateConfig(Config):
         """The language models of the batch with their roles; empty where rules do everything."""
         return llm_roles.roles(self.systems, self.user_llm)
 
+    def programs(self) -> list[str]:
+        """The specs of the systems that are programs; empty where there is none."""
+        return [spec for spec in self.systems if is_program(spec)]
+
+    @property
+    def calls_out(self) -> bool:
+        """Whether anything but our own rules takes part: its calls are logged."""
+        return bool(self.roles() or self.programs())
+
+    @property
+    def catalog_name(self) -> str:
+        """The name of the catalogue as programs are told it: sample, or the file's own name."""
+        return Path(self.catalog).stem
+
     def parts(self) -> list[tuple[list[Key], tuple[str, ...]]]:
         """The batch in the order of work, each part with the models that it waits for.
 
-        Systems without models go scenario by scenario, so that one is planned once for all of them; the
-        others one after the other, so that servers need not swap weights.
+        Systems that answer in our own processes go scenario by scenario, so that one is planned once for all
+        of them; the others one after the other, so that servers need not swap weights.
         """
         keys = self.keys()
-        ruled = [] if self.user_llm else [spec for spec in self.systems if not llm_roles.is_worded(spec)]
+        ruled = [] if self.user_llm else [spec for spec in self.systems if not llm_roles.is_apart(spec)]
         found = [(sorted((key for key in keys if key.system in ruled), key=lambda key: key.session), ())]
         for spec in (spec for spec in self.systems if spec not in ruled):
-            models = (spec,) if llm_roles.is_worded(spec) else ()
+            models = (spec,) if llm_roles.is_apart(spec) else ()
             waits = (*models, self.user_llm) if self.user_llm else models
             found.append(([key for key in keys if key.system == spec], waits))
         return [part for part in found if part[0]]
@@ -107,6 +123,8 @@ class SimulateConfig(Config):
         values = asdict(self)
         for name in ("user_llm", "llm", "shard", "scheduler"):
             del values[name]
+        if self.programs():
+            values["want"] = self.llm_settings.most
         if self.roles():
             values |= {"user_llm": self.user_llm, "llm": self.llm_settings.parameters()}
         return values | ({"shard": self.shard} if self.shard else {})

@@ -1,5 +1,6 @@
 """One conversation: a scenario, its user and a system, turn by turn."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.pool import Pool, scratch
+from crs_lib.programs.client import Programs, is_program, width
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
@@ -95,7 +97,10 @@ class Maker:
         rule = config.llm_settings
         place = Path(folder) if folder else scratch(config.run)
         self.llms = Pool(place, rule.service(starts)) if config.roles() else None
-        self.world = World(loaded, Grounder(loaded), self.llms, rule)
+        self.programs: Programs | None = None
+        if config.programs():
+            self.programs = Programs(place, rule.service(), loaded, config.catalog_name)
+        self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
         self.config = config
         self._plan = lru_cache(maxsize=64)(lambda number: scenario(self.world, number, config))
 
@@ -110,7 +115,27 @@ class Maker:
             raise RunError("this batch has no language models; this is a defect, please report it")
         return self.llms
 
+    def width(self, specs: Sequence[str]) -> int:
+        """How many sessions at once keep these models and programs busy; at least 1."""
+        service, workers = self.config.llm_settings.service(), self.config.workers
+        widths = [width(spec, service, workers) for spec in specs if is_program(spec)]
+        return max(widths) if widths else self.pool().width(specs)
+
+    def release(self, spec: str) -> None:
+        """End a program that is no longer needed, or free a model's memory on its servers."""
+        if self.programs is not None and is_program(spec):
+            self.programs.close(spec)
+        else:
+            self.pool().unload(spec)
+
+    def close(self) -> None:
+        """Close connections and files and end programs; using the maker afterwards opens them again."""
+        for shared in (self.llms, self.programs):
+            if shared is not None:
+                shared.close()
+
     def halt(self) -> None:
-        """Let sessions that wait for a model end at their next call."""
-        if self.llms is not None:
-            self.llms.halt()
+        """Let sessions that wait for a model or a program end at their next call."""
+        for shared in (self.llms, self.programs):
+            if shared is not None:
+                shared.halt()

@@ -7,8 +7,10 @@ from crs_lib import runs
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
 from crs_lib.llm.base import BACKENDS
-from crs_lib.llm.preflight import Need, preflight
+from crs_lib.llm.preflight import Need, preflight, refuse
 from crs_lib.llm.settings import LLMSettings
+from crs_lib.programs import client
+from crs_lib.programs.base import PROGRAMS
 from crs_lib.systems import worded
 from crs_lib.systems.base import SYSTEMS
 
@@ -25,6 +27,11 @@ class Role(NamedTuple):
 def is_worded(spec: str) -> bool:
     """Whether a system's replies are worded by a language model."""
     return bool(SYSTEMS.get(spec).facts.get("llm"))
+
+
+def is_apart(spec: str) -> bool:
+    """Whether the sessions of a system wait for another process: a model, an address or a command."""
+    return is_worded(spec) or (client.is_program(spec) and bool(PROGRAMS.get(spec).facts["apart"]))
 
 
 def check_spec(spec: str, name: str) -> str:
@@ -73,6 +80,20 @@ def weights(
             return kept
     found = preflight(needs(asked, rule, catalog))
     return {f"{_WEIGHTS}{row.model}": str(row.digest) for row in found.itertuples()}
+
+
+def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
+    """The versions of programs, as inputs of the stage: a run is finished with the programs it began with.
+
+    ``before`` is as in :func:`weights`. Raises one RunError that lists all that cannot be reached or started.
+    """
+    if not programs:
+        return {}
+    names = {spec: f"program {spec}" for spec in programs}
+    if before.get("status") == "finished" and set(names.values()) <= set(before["inputs"]):
+        return {name: before["inputs"][name] for name in names.values()}
+    refuse(client.missing(programs))
+    return {name: client.identity(spec) for spec, name in names.items()}
 
 
 def stage_before(study: str, run: str, stage: str) -> Mapping[str, Any]:

@@ -53,11 +53,12 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     inputs = {"catalog": sources.content_hash(catalog)}
     before = roles.stage_before(STUDY, name, "simulate")
     inputs |= roles.weights(config.roles(), rule, catalog, before)
+    inputs |= roles.versions(config.programs(), before)
     with runs.stage(STUDY, name, "simulate", config.parameters(), inputs) as stage, stage.ledger() as ledger:
         try:
             _work(config, stage.folder, ledger, progress)
         finally:
-            if config.roles():
+            if config.calls_out:
                 stage.counts["llm_calls"] = calls.export_all(stage.folder)
             stage.counts |= ledger.counts()
         export(stage, ledger, config.keys())
@@ -93,14 +94,15 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
             if models and not config.scheduler:
                 ready = maker = maker or Maker(catalog, config, str(folder), starts)
                 batch.work(
-                    ledger, keys, _given(ready), (), threads=ready.pool().width(models), progress=progress,
+                    ledger, keys, _given(ready), (), threads=ready.width(models), progress=progress,
                     label=models[0],
                 )  # fmt: skip
                 if models[0] != config.user_llm:
-                    ready.pool().unload(models[0])
+                    ready.release(models[0])
             else:
+                place = str(folder) if config.calls_out and not config.scheduler else ""
                 batch.work(
-                    ledger, keys, Maker, (catalog, config, "", starts), workers=config.workers,
+                    ledger, keys, Maker, (catalog, config, place, starts), workers=config.workers,
                     scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
                 )  # fmt: skip
     except BaseException as error:
@@ -109,16 +111,17 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
         raise
     finally:
         if maker is not None:
-            maker.pool().close()
+            maker.close()
     _fetch_logs(config, folder)
-    models_too = ", with other seeds, or let the run do without so many: llm={'max_failed': …}"
-    hint = models_too if config.roles() else ""
+    seeds = ", with other seeds" if config.roles() else ""
+    without = f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
+    hint = without if config.calls_out else ""
     batch.check(ledger, config.keys(), config.llm_settings.max_failed, hint)
 
 
 def _fetch_logs(config: SimulateConfig, folder: Path) -> None:
     """Bring the call logs of a cluster's workers into the run's folder."""
-    if config.scheduler and config.roles():
+    if config.scheduler and config.calls_out:
         from crs_lib.runs import dask
 
         recorder = Recorder(folder / LOG)

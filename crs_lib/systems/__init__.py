@@ -2,6 +2,8 @@
 
 import lazy_loader
 
-from crs_lib.systems import learned, policies, search, worded  # noqa: F401 - importing them registers their systems
+# importing them registers their systems
+from crs_lib.systems import learned, policies, program, search, worded  # noqa: F401
+
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -19,6 +19,7 @@ from crs_lib.core.registry import Registry
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
+from crs_lib.programs.client import Programs
 
 N_ITEMS = 3
 _TIE = 0.25  # what chance adds at most: less than any difference between two films
@@ -26,12 +27,13 @@ _TIE = 0.25  # what chance adds at most: less than any difference between two fi
 
 @dataclass(frozen=True)
 class World:
-    """The parts that all systems of a process share: catalogue, grounder, and models where some need them."""
+    """The parts that all systems of a process share: catalogue, grounder, and what some of them call."""
 
     catalog: Catalog
     grounder: Grounder
     llms: Pool | None = None
     wording: LLMSettings = field(default_factory=LLMSettings)
+    programs: Programs | None = None
 
 
 @dataclass(frozen=True)

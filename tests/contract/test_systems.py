@@ -16,7 +16,7 @@ from crs_lib.systems.policies import Oracle
 CATALOG = sources.load()
 WORLD = World(CATALOG, Grounder(CATALOG))
 META = {"constraints": {"genre": "Drama"}, "avoid": {"genre": "Horror"}}
-LLM_FREE = [entry for entry in SYSTEMS if not entry.facts.get("llm")]
+LLM_FREE = [entry for entry in SYSTEMS if not (entry.facts.get("llm") or entry.facts.get("program"))]
 SPECS = [f"{e.name}:{e.facts['example']}" if e.facts.get("argument") else e.name for e in LLM_FREE]
 MOST = {"oracle:5": 5, "tracker:5": 5, "hedge": 4}
 EACH = pytest.mark.parametrize("spec", SPECS)

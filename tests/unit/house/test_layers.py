@@ -18,7 +18,7 @@ from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, imports, picture
 HEIGHTS = {
     "core": 0,
     "prompts": 1, "runs": 1, "llm": 1, "retrieval": 1, "stats": 1, "datasets": 1, "logs": 1,
-    "catalog": 2, "metrics": 2,
+    "catalog": 2, "metrics": 2, "programs": 2,
     "grounding": 3, "figures": 3,
     "systems": 4, "score": 4, "notebooks": 4, "cosrec": 4, "realtalk": 4,
     "simulate": 5, "thesis": 5,
