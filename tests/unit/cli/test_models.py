@@ -51,7 +51,7 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["estimate", "-p", "systems", "tracker"], "no language model takes part"),
+        (["estimate", "-p", "systems", "tracker"], "no model and no program takes part"),
         (["estimate", "-p", "sytems", "tracker"], "did you mean 'systems'"),
         (["estimate", "-p", "systems", "ollama:a", "--log", "none"], "no llm_calls.jsonl"),
         (["estimate", "-p", "systems", "ollama:a", "--judges", "olama:j"], "did you mean 'ollama'"),
