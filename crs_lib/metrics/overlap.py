@@ -1,4 +1,4 @@
-"""Overlap of user and system: concepts (CC, CR, slots), copied words (I), and the state that a system states."""
+"""Overlap of user and system: concepts (CC, CR, slots), copied words (I), and the state that is stated."""
 
 import math
 from collections.abc import Mapping, Sequence, Set
@@ -205,8 +205,8 @@ def _words_of_values(background: Background) -> Remembered[int, list[str]]:
     return Remembered(lambda code: key(code).split("=", 1)[1].split(" "))
 
 
-# Dialogue-state accuracy. A reply states a state in its log: under ``state`` what a program or a model said that
-# it understood, else under ``constraints`` what the system tracks. A reply that states none is left out.
+# Dialogue-state accuracy. A reply states a state in its log: under ``state`` what a program or model said it
+# understood, else under ``constraints`` what the system tracks. A reply that states none is left out.
 _STATE: dict[str, Any] = {"source": "dialogue-state accuracy (docs/metrics.md, section 4)", "gate": False}
 
 

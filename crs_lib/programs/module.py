@@ -20,7 +20,7 @@ def parts(argument: str) -> tuple[str, str]:
     """Module and class of ``package.module:Class``; InputError where it is not written so."""
     module, colon, name = argument.partition(":")
     if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        raise InputError(f"python:{argument} names no class; write python:package.module:Class")
+        raise InputError("no class; write python:package.module:Class")
     return module, name
 
 

@@ -32,9 +32,9 @@ def command(argument: str) -> list[str]:
     try:
         found = shlex.split(argument)
     except ValueError as error:
-        raise InputError(f"exec:{argument}: not a command line ({error}); quote it as for a shell") from error
+        raise InputError(f"not a command line ({error}); quote it as for a shell") from error
     if not found:
-        raise InputError(f"exec:{argument} names no command; give one, e.g. exec:node adapter.js")
+        raise InputError("no command; give one")
     return found
 
 

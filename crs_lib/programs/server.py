@@ -27,7 +27,7 @@ def address(argument: str) -> str:
     text = f"http:{argument}" if argument.startswith("//") else argument
     found = http.parse(text, port=80, variable="http:URL")
     if len(found) > 1:
-        raise InputError(f"http:{argument} names several addresses; give each a system of its own")
+        raise InputError("several addresses; give each a system of its own")
     return found[0]
 
 

@@ -113,12 +113,12 @@ def known(catalog: Catalog, state: Mapping[str, str | list[str]]) -> dict[str, s
 
 
 def _register(name: str, summary: str, facts: Mapping[str, Any]) -> None:
-    def make(world: World, seed: int, session: int, spec: str, argument: str = "") -> System:
+    def make(world: World, seed: int, session: int, spec: str, argument: Any = None) -> System:
         return Program(world, seed, session, spec)
 
     make.__doc__ = summary
-    told = {fact: facts[fact] for fact in ("argument", "example", "check")}
-    SYSTEMS.register(name, program=True, **told)(make)
+    told = {fact: facts[fact] for fact in ("argument", "example")}
+    SYSTEMS.register(name, program=True, parse=facts["check"], **told)(make)
 
 
 for _row in PROGRAMS:

@@ -37,11 +37,11 @@ for line in sys.stdin:
         if how == "slow":
             time.sleep(30)
         if how == "rubbish":
-            print("I am no JSON"); continue
+            print("I am no JSON", flush=True); continue
         if how == "twice":
-            print('{"reply": "One."}')
+            sys.stdout.write('{"reply": "One."}\\n{"reply": "Two."}\\n'); sys.stdout.flush(); continue
         if how == "field":
-            print('{"reply": "One.", "recommended": "Metropolis"}'); continue
+            print('{"reply": "One.", "recommended": "Metropolis"}', flush=True); continue
         if how == "flood":
             sys.stdout.write("x" * 2_000_000); sys.stdout.flush()
     print(json.dumps({"reply": "See Metropolis (1927)."}), flush=True)
