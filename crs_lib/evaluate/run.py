@@ -164,6 +164,10 @@ def evaluate(config: EvaluateConfig) -> Path:
             if scoring.asks:
                 _end_calls(ready, out)
         table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+        if judged:
+            table = score_tables.with_judges(
+                table, judging.headline(judging.score_table(config.run)), sessions
+            )
         tables.write_csv(target("model_metrics.csv"), table)
         stage.counts |= {"sessions": len(sessions), "models": sessions["model"].nunique()}
         stage.counts |= {"failed": len(lost)} if lost else {}

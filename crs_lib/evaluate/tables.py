@@ -141,3 +141,32 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
     )
     head = ["model", "metric", "mean", "low", "high", "n", "n_missing", "direction", "mark", *columns]
     return table[head]
+
+
+OWN_FAMILY = "judge of its own family"
+
+
+def with_judges(table: pd.DataFrame, judged: pd.DataFrame, sessions: pd.DataFrame) -> pd.DataFrame:
+    """The model metrics with a row for each system and construct of judges (``judge.headline``) behind them.
+
+    A system that no judge read has null means; ``mark`` says where only judges of its own family did.
+    """
+    found = judged.set_index(["model", "construct"])
+    asked = sessions.groupby("model", sort=False).size()
+    head = table.iloc[0]
+    columns = {name: head[name] for name in table.columns[table.columns.get_loc("mark") + 1 :]}
+    rows = []
+    for construct in dict.fromkeys(judged["construct"]):
+        for model, n in asked.items():
+            key = (model, construct)
+            one = found.loc[key] if key in found.index else None
+            given = 0 if one is None else int(one["n"])
+            rows.append({
+                "model": model, "metric": construct,
+                "mean": math.nan if one is None else one["value"],
+                "low": math.nan if one is None else one["low"],
+                "high": math.nan if one is None else one["high"],
+                "n": given, "n_missing": int(n) - given, "direction": base.get(construct).direction,
+                "mark": OWN_FAMILY if one is not None and one["own_family"] else "", **columns,
+            })  # fmt: skip
+    return pd.concat([table, pd.DataFrame(rows, columns=table.columns)], ignore_index=True)

@@ -1,5 +1,5 @@
 from .config import JudgeConfig
-from .foreign import read_scores
+from .foreign import adopt, read_scores
 from .records import (
     SCORES,
     add_scores,
@@ -18,6 +18,7 @@ __all__ = [
     "SCORES",
     "JudgeConfig",
     "add_scores",
+    "adopt",
     "agreement",
     "canary_report",
     "flag_counts",

@@ -6,11 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.core import paths
-from crs_lib.core.errors import InputError
+from crs_lib import logs, runs, simulate
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.judge.rating import check_score
-from crs_lib.judge.records import COLUMNS
+from crs_lib.judge.records import COLUMNS, SCORES, STAGE, flag_counts
 from crs_lib.metrics import constructs
+from crs_lib.simulate.roles import stage_before
 
 
 def validate(records: Iterable[Mapping[str, Any]], judge: str = "given") -> pd.DataFrame:
@@ -58,6 +60,55 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
                 given = {name: _number(row[name]) for name in constructs.names()}
                 records.append({"model": model, "session_id": session, "judge": given})
     return validate(records, judge)
+
+
+def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
+    """Judge scores made elsewhere, put into a run as its own; returns how many of each flag, by construct.
+
+    The files are those of :func:`read_scores`; a model is recognised by the name that it has as a file. A
+    session without a row has missing scores, and so has a system that no file names. Rows of other systems
+    and sessions are left out. Raises RunError for a run that was judged, InputError as :func:`read_scores`.
+    """
+    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
+    before = stage_before(simulate.STUDY, run, STAGE)
+    if before and not before["parameters"].get("adopted"):
+        raise RunError(f"run {run!r} was judged already; judge scores from elsewhere need another run")
+    given = read_scores(path, judge=judge)
+    given["model"] = given["model"].map(lambda name: paths.slug(str(name)))
+    known = dict(iter(given.groupby(["model", "session_id"], sort=False)))
+    with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, inputs, fixed=False) as stage:
+        lines, rows = list[str](), list[dict[str, Any]]()
+        for dialogue in simulate.iter_dialogues(run):
+            key = logs.session_key(dialogue)
+            scores = _scores_of(known.get((key.model, key.session)), judge)
+            rows += scores
+            means = {row["construct"]: row["score"] for row in scores}
+            record = {
+                "model": dialogue.model_name, "session_id": dialogue.session_id, "canary": "", "judge": means,
+                "scores": scores, "missing": sum(row["score"] is None for row in scores),
+            }  # fmt: skip
+            lines.append(tables.dumps(record))
+        tables.write_jsonl(stage.path(SCORES), lines)
+        stage.counts |= {"dialogues": len(lines), "scores": len(rows)}
+    frame = pd.DataFrame(rows, columns=["judge", "construct", "sample", "score", "flag", "value"])
+    return flag_counts(frame)
+
+
+def _scores_of(part: pd.DataFrame | None, judge: str) -> list[dict[str, Any]]:
+    """The scores of a session, one a construct; missing where no file has the session."""
+    if part is None:
+        return [
+            {"judge": judge, "construct": name, "sample": 0, "score": None, "flag": "missing", "value": ""}
+            for name in constructs.names()
+        ]
+    return [
+        {
+            "judge": judge, "construct": row.construct, "sample": 0,
+            "score": None if pd.isna(row.score) else int(row.score), "flag": row.flag, "value": row.value,
+        }
+        for row in part.itertuples()
+    ]  # fmt: skip
 
 
 def _files(path: Path, pattern: str) -> list[Path]:

@@ -1,6 +1,8 @@
 """The judges' scores of a run: read from its folder, as a table, beside the run's results."""
 
+import re
 from collections.abc import Iterable, Mapping
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -8,6 +10,7 @@ import pandas as pd
 from crs_lib import llm, runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
+from crs_lib.metrics import constructs
 from crs_lib.simulate.roles import stage_before
 
 STAGE, SCORES = "judge", "judge_scores.jsonl"
@@ -39,17 +42,52 @@ def is_judged(run: str) -> bool:
 def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
     """The judges' scores of each session, by (model, session_id); empty for a run that was not judged.
 
-    ``judge`` holds the mean of each construct or None, ``scores`` how many were asked for, ``missing`` how
-    many of them could not be read. Canaries are left out.
+    ``judge`` holds the mean of each construct over the judges that count (:func:`counted`), or None;
+    ``scores`` how many were asked for, ``missing`` how many of them could not be read. Canaries are left out.
     """
     if not is_judged(run):
         return {}
+    originals = [row for row in read_records(run) if not row["canary"]]
+    judges: dict[str, set[str]] = {}
+    for row in originals:
+        judges.setdefault(row["model"], set()).update(str(score["judge"]) for score in row["scores"])
+    mine = {model: counted(model, names) for model, names in judges.items()}
     return {
         (row["model"], row["session_id"]): {
-            "judge": row["judge"], "scores": len(row["scores"]), "missing": row["missing"],
+            "judge": _means(row["scores"], mine[row["model"]]),
+            "scores": len(row["scores"]), "missing": row["missing"],
         }
-        for row in read_records(run) if not row["canary"]
+        for row in originals
     }  # fmt: skip
+
+
+def _means(scores: Iterable[Mapping[str, Any]], judges: frozenset[str]) -> dict[str, float | None]:
+    """The mean of each construct over these judges, each the mean of its samples; None without a score."""
+    given: dict[str, dict[str, list[float]]] = {name: {} for name in constructs.names()}
+    for row in scores:
+        if row["score"] is not None and row["judge"] in judges and row["construct"] in given:
+            given[row["construct"]].setdefault(str(row["judge"]), []).append(float(row["score"]))
+    return {
+        name: fmean(fmean(values) for values in mine.values()) if mine else None
+        for name, mine in given.items()
+    }
+
+
+def family(spec: str) -> str:
+    """The family of a model: the letters its name starts with, "llama" for ``ollama:llama3:instruct``.
+
+    An organisation before a slash is left out; a spec without a model (``template``) is its own family.
+    """
+    served = re.search(r"(?:^|:)(?:ollama|openai|local):(.+)$", spec)
+    model = (served[1] if served else spec).rsplit("/", 1)[-1]
+    found = re.match(r"[A-Za-z]+", model)
+    return found[0].lower() if found else model.lower()
+
+
+def counted(model: str, judges: Iterable[str]) -> frozenset[str]:
+    """The judges whose scores of a system count: those of other families, all of them where there is none."""
+    every = frozenset(map(str, judges))
+    return frozenset(judge for judge in every if family(judge) != family(model)) or every
 
 
 def add_scores(

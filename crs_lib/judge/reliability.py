@@ -1,28 +1,16 @@
 """The reliability of judges: agreement, preference for the own family, canaries, and means without it."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import split_spec
 from crs_lib.judge import records
 from crs_lib.judge.canaries import CANARIES
+from crs_lib.judge.records import family
 
 _NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
-
-
-def family(spec: str) -> str:
-    """The family of a model: the letters its name starts with, "llama" for ``ollama:llama3:instruct``.
-
-    An organisation before a slash is left out; a spec without a model (``template``) is its own family.
-    """
-    name, argument = split_spec(spec)
-    model = (argument if argument and name in ("ollama", "openai") else spec).rsplit("/", 1)[-1]
-    found = re.match(r"[A-Za-z]+", model)
-    return found[0].lower() if found else model.lower()
 
 
 def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -110,31 +98,44 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
 
 
 def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
-    """Mean score of each system without judges of its own family, from 1 to 5; a row for system, construct.
+    """Mean score of each system by the judges that count, from 1 to 5; a row for system and construct.
 
-    A session's value is the mean over judges of the mean over samples; ``low`` and ``high`` from a
-    bootstrap over sessions. ``judges`` says who counted; NaN with a ``reason`` where nobody could.
+    Judges of a system's own family count only where no other judge read it; ``own_family`` says so. The value
+    of a session is the mean over judges of the mean over samples; ``low`` and ``high`` from a bootstrap over
+    sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN with a ``reason``
+    without a score.
     """
     from crs_lib.stats import cluster_bootstrap
 
     frame = _originals(scores)
-    foreign = frame[frame["judge"].map(family) != frame["model"].map(family)]
     rows = []
-    for (model, construct), _ in frame.groupby(["model", "construct"], sort=True):
-        part = foreign[(foreign["model"] == model) & (foreign["construct"] == construct)]
-        row: dict[str, Any] = {"model": model, "construct": construct}
-        row["judges"] = ", ".join(sorted(part["judge"].unique()))
-        if part["score"].notna().any():
-            by_judge = part.groupby(["session_id", "judge"])["score"].mean()
+    for (model, construct), part in frame.groupby(["model", "construct"], sort=True):
+        counted = part[part["judge"].isin(records.counted(str(model), part["judge"].unique()))]
+        own = bool((counted["judge"].map(family) == family(str(model))).any())
+        row: dict[str, Any] = {"model": model, "construct": construct, "own_family": own}
+        row["judges"] = ", ".join(sorted(counted["judge"].unique()))
+        sessions = counted["session_id"].nunique()
+        if counted["score"].notna().any():
+            by_judge = counted.groupby(["session_id", "judge"])["score"].mean()
             value = by_judge.groupby("session_id").mean().rename("value").reset_index()
             tidy = value.rename(columns={"session_id": "scenario"}).assign(system=model)
             found = cluster_bootstrap(tidy, resamples=resamples, seed=seed).iloc[0]
             row |= {"value": found["mean"], "low": found["low"], "high": found["high"], "n": int(found["n"])}
         else:
-            own = "every judge is of its own family" if part.empty else "every score is missing"
-            row |= {"value": float("nan"), "n": 0, "reason": own}
-        rows.append(row)
-    columns = ["model", "construct", "value", "low", "high", "n", "judges", "reason"]
+            row |= {"value": float("nan"), "n": 0, "reason": "every score is missing"}
+        rows.append(row | {"n_missing": sessions - row["n"]})
+    columns = [
+        "model",
+        "construct",
+        "value",
+        "low",
+        "high",
+        "n",
+        "n_missing",
+        "judges",
+        "own_family",
+        "reason",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 

@@ -20,6 +20,7 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean, import_files
+from crs_lib.metrics import constructs
 
 LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
 HIGHER, LOWER, NEITHER = "higher is better", "lower is better", "no better or worse"
@@ -177,7 +178,10 @@ def declare(*metrics: Metric) -> None:
 
 
 def get(name: str) -> Metric:
-    """The declaration of a metric; InputError with a suggestion for an unknown name."""
+    """The declaration of a metric or of a judges' construct; InputError with a suggestion for other names."""
+    if name in constructs.CONSTRUCTS and name not in METRICS:
+        low, high = constructs.get(name).scale
+        return Metric(name, name, SESSION, low, high, HIGHER, "scores of judges (docs/running-llms.md)")
     if name not in METRICS:
         known = ", ".join(METRICS)
         raise InputError(f"unknown metric {name!r}{did_you_mean(name, METRICS)} (known: {known})")

@@ -13,6 +13,7 @@ from .effects import (
 from .groups import games_howell, one_way_anova, tukey_hsd, welch_anova
 from .mixed import MixedModel, clustered_ols, mixed_model
 from .multiple import adjust, benjamini_hochberg, holm
+from .outcomes import anova_table, tukey_table
 from .paired import friedman, mean_differences, rm_anova, sign_flip_pairs, tost_pairs, wilcoxon_pairs
 from .plan import Plan, read_plan
 from .power import design_effect, minimum_detectable_effect, power_curve, sessions_needed, variance_components
@@ -27,6 +28,7 @@ __all__ = [
     "MixedModel",
     "Plan",
     "adjust",
+    "anova_table",
     "assumptions",
     "benjamini_hochberg",
     "bootstrap_estimates",
@@ -75,6 +77,7 @@ __all__ = [
     "sign_flip_pairs",
     "tost_pairs",
     "tukey_hsd",
+    "tukey_table",
     "variance_components",
     "welch_anova",
     "wilcoxon_pairs",

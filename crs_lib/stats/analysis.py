@@ -216,10 +216,10 @@ def _pairwise(case: _Case, plan: Plan) -> pd.DataFrame:
 
 
 def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Both p values corrected within their family, over all outcomes of the plan."""
+    """Both p values corrected within their family, over all outcomes of the plan or within each."""
     done = []
-    for family, part in pairwise.groupby("family", sort=True):
-        method = plan.families[str(family)]
+    for key, part in pairwise.groupby(["family", "outcome"] if plan.all_pairs else ["family"], sort=True):
+        method = plan.families[str(key[0])]
         ranked = adjust(part, p="p_wilcoxon", method=method)
         flipped = adjust(part, p="p_sign_flip", method=method)["p_adjusted"]
         ranked = ranked.rename(columns={"p_adjusted": "p_wilcoxon_adjusted"})

@@ -16,7 +16,8 @@ class Plan(NamedTuple):
     ``contrasts`` are the confirmatory pairs (a, b), read as "a against b", on the primary outcome.
     ``families`` names the correction of the confirmatory family and of all other comparisons.
     ``smallest_effect`` is the smallest difference that matters, in units of the primary outcome.
-    ``factors`` (such as ``shift_type``) join the system in the mixed model.
+    ``factors`` (such as ``shift_type``) join the system in the mixed model. With ``all_pairs`` no contrast
+    was declared: ``contrasts`` are all pairs, and the pairs of each outcome are a family of their own.
     """
 
     primary_outcome: str
@@ -33,6 +34,7 @@ class Plan(NamedTuple):
     resamples: int = 2000
     permutations: int = 10_000
     seed: int = 0
+    all_pairs: bool = False
 
     @property
     def outcomes(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """The tables of the statistics notebook: the declared plan, and the tests with the columns that are read."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,11 @@ import pandas as pd
 from crs_lib import metrics
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
+from crs_lib.figures.movies_pairs import PREFIX, with_judges
 from crs_lib.figures.movies_time import waiting
+from crs_lib.metrics import headlines
+from crs_lib.metrics.base import LOWER
+from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import (
     hazard_ratios,
     logrank,
@@ -26,15 +31,25 @@ TIMES = (0.5, 1.0, 2.0)
 
 
 def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
-    """Session scores as statistics take them: system, scenario, one column per metric that the run has."""
+    """Session scores as statistics take them: system, scenario, one column per metric that the run has.
+
+    Judges' constructs are among the columns where any session has a score.
+    """
     frame = results.rename(columns={"model": "system", "session_id": "scenario"})
     names = [name for name in metrics.scored_names() if name in frame]
-    return frame[["system", "scenario", *names]].astype(dict.fromkeys(names, float))
+    found = frame[["system", "scenario", *names]].astype(dict.fromkeys(names, float))
+    judged, constructs = with_judges(results)
+    return found.assign(**{name.removeprefix(PREFIX): judged[name].astype(float) for name in constructs})
 
 
-def plan_for(name: str, systems: Sequence[str]) -> Plan:
-    """The declared plan ``notebooks/plans/<name>.yaml``, its contrasts cut down to the systems at hand.
+def plan_for(
+    name: str, systems: Sequence[str], convention: str = "default", scores: pd.DataFrame | None = None
+) -> Plan:
+    """The declared plan ``notebooks/plans/<name>.yaml``, cut down to what is at hand.
 
+    Contrasts are those between the ``systems``; where none is declared, all pairs, and the pairs of each
+    outcome are a family (Holm). Under a convention of the thesis the outcomes are the convention's. With
+    ``scores`` (a :func:`stats_frame`) outcomes without any value are left out and judges' constructs join.
     Raises InputError for a plan that does not exist or that cannot be read.
     """
     import yaml
@@ -44,8 +59,24 @@ def plan_for(name: str, systems: Sequence[str]) -> Plan:
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise InputError(f"no analysis plan {name!r}; give one of {known}, or add {path.name}")
     plan = read_plan(yaml.safe_load(path.read_text(encoding="utf-8")))
+    plan = _with_outcomes(plan, convention, scores)
     usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
-    return plan._replace(contrasts=usable)
+    if usable or len(systems) < 2:
+        return plan._replace(contrasts=usable)
+    every = tuple(itertools.combinations(systems, 2))
+    return plan._replace(contrasts=every, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
+
+
+def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> Plan:
+    """The plan on the outcomes of a convention, those without a value left out."""
+    declared = headlines.outcomes(convention) if headlines.is_thesis(convention) else plan.outcomes
+    if scores is not None:
+        known = [name for name in scores if scores[name].notna().any()]
+        declared = (*(n for n in declared if n in known), *(n for n in known if n in CONSTRUCTS)) or declared
+    lower = [name for name in declared if metrics.get(name).direction == LOWER]
+    return plan._replace(
+        primary_outcome=declared[0], secondary_outcomes=declared[1:], lower_is_better=tuple(lower)
+    )
 
 
 def plan_table(plan: Plan) -> pd.DataFrame:
@@ -53,13 +84,19 @@ def plan_table(plan: Plan) -> pd.DataFrame:
     rows = {
         "primary outcome": plan.primary_outcome,
         "secondary outcomes": ", ".join(plan.secondary_outcomes),
-        "contrasts": "; ".join(f"{a} against {b}" for a, b in plan.contrasts) or "none for these systems",
+        "contrasts": _contrasts(plan),
         "correction, confirmatory": plan.families["confirmatory"],
         "correction, exploratory": plan.families["exploratory"],
         "smallest effect that matters": f"{plan.smallest_effect:g}",
         "level": f"{plan.alpha:g}",
     }
     return pd.DataFrame({"declared": list(rows), "how": list(rows.values())})
+
+
+def _contrasts(plan: Plan) -> str:
+    if plan.all_pairs:
+        return f"none declared for these systems: all {len(plan.contrasts)} pairs, within each outcome"
+    return "; ".join(f"{a} against {b}" for a, b in plan.contrasts) or "none for these systems"
 
 
 def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:

@@ -59,7 +59,7 @@ def test_every_score_outside_the_scale_is_flagged() -> None:
     [
         ("ollama:llama3:instruct", "llama"), ("ollama:llama2:latest", "llama"), ("ollama:gemma:2b", "gemma"),
         ("openai:org/Qwen2.5-7B", "qwen"), ("mistral:7b", "mistral"), ("llama3_instruct", "llama"),
-        ("template", "template"), ("noisy:0.3", "noisy"), ("7b", "7b"),
+        ("closed:ollama:qwen:4b", "qwen"), ("template", "template"), ("noisy:0.3", "noisy"), ("7b", "7b"),
     ],
 )  # fmt: skip
 def test_families_are_read_from_names(spec: str, expected: str) -> None:
@@ -136,8 +136,9 @@ def test_headlines_leave_out_judges_of_the_same_family() -> None:
     table = headline(scores(rows), resamples=50).set_index("model")
     assert table.loc["ollama:llama3", "value"] == pytest.approx((2 + 3) / 2)
     assert table.loc["ollama:llama3", "judges"] == "ollama:gemma:7b, ollama:qwen:7b"
-    assert np.isnan(table.loc["ollama:qwen:4b", "value"])
-    assert table.loc["ollama:qwen:4b", "reason"] == "every judge is of its own family"
+    assert table.loc["ollama:qwen:4b", "value"] == 5  # no other judge read it: kept, and marked
+    assert table["own_family"].to_dict() == {"ollama:llama3": False, "ollama:qwen:4b": True, "tracker": False}
+    assert (table.loc["tracker", "n"], table.loc["tracker", "n_missing"]) == (0, 1)
     assert table.loc["tracker", "reason"] == "every score is missing"
 
 
