@@ -20,10 +20,11 @@ class FilmQuestion:
     """One question about a film; the values of a field, or the plot, answer it.
 
     ``act`` is the user's act in the logs and ``asks`` its templates, which name $title; both are empty where
-    users ask for the field within another question. ``cues`` are the words by which a reply recognises the
-    question; ``answers`` are the reply's templates with $title and $values, the first ``most`` values (0:
-    all). ``instead`` names the field that answers for a film without value; if empty, the plot answers.
-    ``rank`` orders the questions: users draw in ascending order, replies try the cues in descending order.
+    users ask for the field within another question. ``asks_b`` are the templates of set B. ``cues`` are the
+    words by which a reply recognises the question; ``answers`` are the reply's templates with $title and
+    $values, the first ``most`` values (0: all). ``instead`` names the field that answers for a film without
+    value; if empty, the plot answers. ``rank`` orders the questions: users draw in ascending order, replies
+    try the cues in descending order.
     """
 
     rank: float
@@ -31,8 +32,13 @@ class FilmQuestion:
     answers: tuple[str, ...]
     act: str = ""
     asks: tuple[str, ...] = ()
+    asks_b: tuple[str, ...] = ()
     most: int = 0
     instead: str = ""
+
+    def asks_of(self, templates: str) -> tuple[str, ...]:
+        """The templates of a set ("A" or "B"); where B has none, those of set A serve both."""
+        return self.asks_b if templates == "B" and self.asks_b else self.asks
 
 
 PLOT = "plot"  # stands for a field where questions are listed by field
@@ -47,8 +53,14 @@ PLOT_QUESTION = FilmQuestion(
         "$title {sounds interesting|might do|could be it}. What should I expect?",
         "{I don't know|I've never heard of|I haven't seen} $title. What is it like?",
     ),
+    asks_b=(
+        "{Got a short summary of|Mind giving me the gist of} $title?",
+        "$title? {Never came across it|New to me}, what goes on in it?",
+        "{How does|Where does} the plot of $title {start|begin}?",
+    ),
     cues=(
         "about", "happens", "premise", "describe", "sum", "sketch", "expect", "bit", "more", "idea", "like",
+        "summary", "gist", "goes", "plot",
     ),
     answers=("$title: $values", "{About|On} $title: $values"),
 )  # fmt: skip
@@ -83,6 +95,7 @@ class Field:
         ``phrases`` put a value behind the noun ("directed by $value"), in the order of the rows; with
         ``before_noun`` the value itself stands before the noun, in small letters. ``bridges`` name in
         passing a value that leads to another constraint; without any the field is no bridge.
+        ``phrases_b`` and ``bridges_b`` are those of template set B; where empty, those of set A serve both.
         ``in_asides``: users mention values that they do not want. ``question`` asks for the field of a film.
     System's words:
         ``in_reply`` names the values of a recommended film in a reply, ``in_prompt`` those of a film on
@@ -110,6 +123,8 @@ class Field:
     credit: bool = False
     before_noun: bool = False
     bridges: tuple[str, ...] = ()
+    phrases_b: tuple[str, ...] = ()
+    bridges_b: tuple[str, ...] = ()
     in_asides: bool = False
     question: FilmQuestion | None = None
     in_reply: Clause | None = None
@@ -126,9 +141,17 @@ class Field:
             )
         if not (self.before_noun or self.phrases):
             raise InputError(f"field {self.name!r} has no phrases; give one such as 'from $value'")
-        for text in (*self.phrases, *self.bridges):
+        for text in (*self.phrases, *self.bridges, *self.phrases_b, *self.bridges_b):
             if "$value" not in text:
                 raise InputError(f"field {self.name!r}: the template {text!r} does not name $value")
+
+    def phrases_of(self, templates: str) -> tuple[str, ...]:
+        """The phrases of a template set ("A" or "B")."""
+        return self.phrases_b if templates == "B" and self.phrases_b else self.phrases
+
+    def bridges_of(self, templates: str) -> tuple[str, ...]:
+        """The bridge phrases of a template set ("A" or "B")."""
+        return self.bridges_b if templates == "B" and self.bridges_b else self.bridges
 
     def forms(self, value: str) -> tuple[str, ...]:
         """The folded spellings under which a clean value is found in text, its own first."""
@@ -152,13 +175,18 @@ FIELDS: dict[str, Field] = {
                 asks=(
                     "{What mood|What sort of mood|What tone} does $title have?",
                     "Is $title {light or heavy|slow or brisk|more gentle or more tense}?",
-                    "{How long ago|When} was $title made, and does it hold up?",
-                    "{Would $title suit|Is $title right for} {a quiet evening|a weeknight|two tired people}?",
-                    "{Does $title end well|Is $title easy to follow|Will $title keep me awake}?",
+                    "{How long ago|When} was $title made?",
+                    "{What kind|What sort} of {story|thing} is $title?",
+                    "{Which shelf would $title stand on|Where would you file $title}?",
+                ),
+                asks_b=(
+                    "{Would you call $title|Is $title rather} {cheerful or grim|calm or wild}?",
+                    "{Which label fits|How would a shop label} $title?",
+                    "{From what year is|How old is} $title?",
                 ),
                 cues=(
-                    "mood", "tone", "light", "slow", "gentle", "long", "when", "suit", "right", "end",
-                    "follow", "awake",
+                    "mood", "tone", "light", "slow", "gentle", "kind", "sort", "shelf", "file", "cheerful",
+                    "calm", "label",
                 ),
                 answers=("$title is {usually|mostly} filed under $values.",),
             ),
@@ -166,8 +194,10 @@ FIELDS: dict[str, Field] = {
         Field(
             name="actor", clean=labels.clean_person, foreign_keys=("star", "stars", "cast"),
             rule="person", keep=4, weight=4, credit=True,
-            phrases=("{with|starring|featuring} $value", "with $value in {it|the cast}"),
+            phrases=("{with|starring|featuring} $value", "with $value in {them|the cast}"),
             bridges=("$value", "{the actor|} $value"),
+            phrases_b=("{in which|where} $value {appears|acts|has a part}", "that have $value on screen"),
+            bridges_b=("$value", "$value as a performer"),
             in_asides=True, in_reply=Clause("with $values"), in_prompt=Clause("with $values", 3),
             question=FilmQuestion(
                 act="question_cast", rank=1, most=3, instead="director",
@@ -178,7 +208,12 @@ FIELDS: dict[str, Field] = {
                     "Is there anybody I'd know in $title?",
                     "{I'm curious|Tell me}: who {leads|carries} $title?",
                 ),
-                cues=("who", "actors", "cast", "plays", "anybody"),
+                asks_b=(
+                    "Anybody famous in $title?",
+                    "{Would I recognise|Do I know} any of the faces in $title?",
+                    "$title, {who's in that one|who has the main part there}?",
+                ),
+                cues=("who", "actors", "cast", "plays", "anybody", "faces"),
                 answers=(
                     "$title {has|features} $values.",
                     "{In $title you see|The cast of $title includes} $values.",
@@ -192,6 +227,10 @@ FIELDS: dict[str, Field] = {
             rule="person", keep=5, weight=3, credit=True,
             phrases=("{directed by|made by} $value", "directed by $value"),
             bridges=("$value", "{the director|} $value"),
+            phrases_b=(
+                "that $value {directed|shot}", "with $value {behind the camera|in the director's chair}",
+            ),
+            bridges_b=("$value", "$value as a filmmaker"),
             in_asides=True, in_reply=Clause("{directed|made} by $values"),
             in_prompt=Clause("directed by $values"),
             question=FilmQuestion(
@@ -202,7 +241,12 @@ FIELDS: dict[str, Field] = {
                     "{Who wrote|Whose script is} $title?",
                     "$title {sounds promising|rings a bell|caught my attention}. Who directed it?",
                 ),
-                cues=("directed", "behind", "made"),
+                asks_b=(
+                    "{Whose work is|Who shot} $title?",
+                    "And $title, {who was in charge of it|who was in the director's chair}?",
+                    "{Who put $title on paper|Who came up with the script of $title}?",
+                ),
+                cues=("directed", "behind", "made", "whose", "shot", "charge", "director"),
                 answers=("$title was directed by $values.", "$values {made|directed} $title."),
             ),
             cues=("directed", "made", "director", "by"), people_ask=("director", "directed"),
@@ -211,8 +255,10 @@ FIELDS: dict[str, Field] = {
             name="writer", clean=labels.clean_person, foreign_keys=("writers",), rule="person", keep=3,
             phrases=("written by $value", "{scripted by|from a script by} $value"),
             bridges=("$value", "{the writer|} $value"),
+            phrases_b=("that $value {wrote|scripted}", "with a {script|screenplay} from the pen of $value"),
+            bridges_b=("$value", "$value as an author"),
             question=FilmQuestion(
-                rank=3, instead="director", cues=("wrote", "script"),
+                rank=3, instead="director", cues=("wrote", "script", "paper"),
                 answers=("$title was written by $values.", "The script of $title is by $values."),
             ),
             cues=("written", "scripted", "script", "writer"), shared_cues=("by",),
@@ -220,12 +266,20 @@ FIELDS: dict[str, Field] = {
         Field(
             name="language", clean=labels.clean_language, aliases=lexicon.LANGUAGES,
             foreign_keys=("languages",), rule="name", keep=2,
-            phrases=("in $value", "{spoken in|in} $value"), bridges=("$value",),
+            phrases=("in $value", "{spoken in|in} $value"),
+            bridges=("the sound of $value", "{spoken|the sound of} $value"),
+            phrases_b=("{where|in which} people {speak|talk} $value", "with $value on the soundtrack"),
+            bridges_b=("the $value tongue", "a bit of spoken $value"),
             in_prompt=Clause("in $values"),
         ),
         Field(
             name=YEAR_FIELD, clean=labels.clean_year, rule="plain", pattern=r"(?:19|20)\d\d", keep=1,
-            many=False, phrases=("{from|made in|released in} $value",), people_say_values=False,
+            many=False, phrases=("{from|made in|released in} $value",),
+            phrases_b=("of the year $value", "that {came out|opened} in $value"), people_say_values=False,
+            question=FilmQuestion(
+                rank=6, instead="genre", cues=("long", "when", "year", "old"),
+                answers=("$title {is from|was made in|came out in} $values.",),
+            ),
         ),
     )
 }  # fmt: skip

@@ -9,34 +9,34 @@ from crs_lib.catalog.fields import FIELDS
 from crs_lib.prompts import wording
 
 
-def noun_phrase(constraints: Mapping[str, str], draw: np.random.Generator) -> str:
+def noun_phrase(constraints: Mapping[str, str], draw: np.random.Generator, templates: str = "A") -> str:
     """Constraints as one noun phrase: "comedy films with Buster Keaton in English".
 
     The values follow the order of ``FIELDS``, some before the noun, the others behind it. An empty mapping
-    gives "good films".
+    gives "good films". ``templates`` is the set, "A" or "B".
     """
-    noun = wording.phrase("user", "noun", draw)
+    noun = wording.phrase(wording.USER_SETS[templates], "noun", draw)
     if not constraints:
         return f"good {noun}"
     given = [row for name, row in FIELDS.items() if name in constraints]
     before = [row.in_words(constraints[row.name]) for row in given if row.before_noun]
     behind = [
-        _fill(row.name, "phrases", row.phrases, constraints[row.name], draw)
+        _fill(row.name, "phrases", row.phrases_of(templates), constraints[row.name], draw)
         for row in given
         if not row.before_noun
     ]
     return " ".join([*before, noun, *behind])
 
 
-def bridge_phrase(field: str, value: str, draw: np.random.Generator) -> str:
+def bridge_phrase(field: str, value: str, draw: np.random.Generator, templates: str = "A") -> str:
     """A bridge value as it is named in passing: "the director Jane Campion"."""
-    return _fill(field, "bridges", fields.get(field).bridges, value, draw)
+    return _fill(field, "bridges", fields.get(field).bridges_of(templates), value, draw)
 
 
-def question(act: str, title: str, draw: np.random.Generator) -> str:
+def question(act: str, title: str, draw: np.random.Generator, templates: str = "A") -> str:
     """A sentence that asks about a film; ``act`` is one of ``fields.QUESTION_ACTS``."""
-    templates = wording.compiled(fields.QUESTION_ACTS[act].asks)
-    return wording.sentence(wording.fill(templates, draw, f"question {act!r}", title=title))
+    lines = wording.compiled(fields.QUESTION_ACTS[act].asks_of(templates))
+    return wording.sentence(wording.fill(lines, draw, f"question {act!r}", title=title))
 
 
 def _fill(field: str, what: str, lines: tuple[str, ...], value: str, draw: np.random.Generator) -> str:

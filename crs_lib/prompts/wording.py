@@ -15,6 +15,10 @@ from crs_lib.core.errors import InputError
 
 _PART = re.compile(r"\{([^{}]*)\}|\$([a-z][a-z_]*)")
 
+USER_SETS = {"A": "user", "B": "user_b"}  # the wording files of the simulated user, by template set
+_STOPS, _SENTENCE_ENDS = frozenset(".!?"), frozenset((". ", "! ", "? "))
+TITLE = "title"  # the slot whose value is written as it is, at the beginning of a sentence, too
+
 
 class Slot(str):
     """The name of a value to be filled in."""
@@ -50,7 +54,7 @@ def compiled(lines: tuple[str, ...]) -> tuple[Template, ...]:
 
 @cache
 def sections(name: str) -> Mapping[str, tuple[Template, ...]]:
-    """The templates of a wording file by section ("user" or "system"); InputError if it is malformed."""
+    """The templates of a wording file ("user", "user_b", "system") by section; InputError if malformed."""
     text = (resources.files("crs_lib") / "prompts" / "movies" / f"{name}.wording").read_text("utf-8")
     found: dict[str, list[Template]] = {}
     current: list[Template] | None = None
@@ -70,8 +74,10 @@ def sections(name: str) -> Mapping[str, tuple[Template, ...]]:
 def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, **slots: str) -> str:
     """A random one of some templates with random alternatives, slots filled in.
 
-    Slots are filled as they are, "$" or "{" in a title included. Raises InputError, which begins with
-    ``where``, for a slot that the template needs and the caller did not give.
+    Slots are filled as they are, "$" or "{" in a title included; a full stop behind a value that ends in a
+    stop is left out ("Ring Lardner Jr."), and a value that begins a sentence gets a capital, but for titles.
+    Raises InputError, which begins with ``where``, for a slot that the template needs and the caller did not
+    give.
     """
     out: list[str] = []
     random = draw.random
@@ -99,8 +105,13 @@ def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, s
     for part in template:
         if isinstance(part, tuple):
             _fill(part[int(random() * len(part))], random, slots, out)
+        elif part.__class__ is Slot:
+            value = slots[part]
+            begins = out and out[-1][-2:] in _SENTENCE_ENDS and part != TITLE
+            out.append(sentence(value) if begins else value)
         else:
-            out.append(slots[part] if part.__class__ is Slot else part)
+            doubled = part[0] == "." and out and out[-1][-1:] in _STOPS
+            out.append(part[1:] if doubled else part)
 
 
 def say(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:

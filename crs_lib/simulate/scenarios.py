@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import GOAL_FIELD, QUESTION_ACTS
@@ -114,7 +115,7 @@ class PlanStep:
     """One user turn of the plan: the act, the state that it leaves, and the shift if the turn shifts.
 
     ``kind`` is the type of the shift; ``planned`` is the type that was due at this turn, also where another
-    type or none happened.
+    type or none happened. ``answers`` are the films that fit, ``n_answers`` in number.
     """
 
     turn: int
@@ -125,14 +126,16 @@ class PlanStep:
     event: Mapping[str, Any] | None = None
     planned: str = ""
     kind: str = ""
+    answers: NDArray[np.int32] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
 class Scenario:
     """The plan of one session; ``arm`` is "shift" or "none" (its twin without any shift).
 
-    ``lines`` are the words of acts that no reply changes, by turn and act: the user's first session fills
-    them, and the sessions with other systems say the same.
+    ``templates`` is the template set of the user's words, "A" or "B"; ``insist`` says whether the user
+    insists where a reply misses the constraints. ``lines`` are the words of acts that no reply changes, by
+    turn and section: the user's first session fills them, and the sessions with other systems say the same.
     """
 
     seed: int
@@ -140,6 +143,8 @@ class Scenario:
     arm: str
     true_genre: str
     steps: tuple[PlanStep, ...]
+    templates: str = "A"
+    insist: bool = True
     lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -167,6 +172,8 @@ def plan(
     arm: str = "shift",
     types: tuple[str, ...] = ALL_TYPES,
     rates: Rates | None = None,
+    templates: str = "A",
+    insist: bool = True,
 ) -> Scenario:
     """The scenario of one session.
 
@@ -211,7 +218,7 @@ def plan(
         act = "follow_up" if after_shift else _ordinary(draw, rates)
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
-    return Scenario(seed, session, arm, genre, tuple(steps))
+    return Scenario(seed, session, arm, genre, tuple(steps), templates, insist)
 
 
 def _next_shift(
@@ -264,7 +271,8 @@ def _ordinary(draw: np.random.Generator, rates: Rates) -> str:
 
 
 def _step(catalog: Catalog, turn: int, act: str, state: UserState, planned: str = "") -> PlanStep:
-    return PlanStep(turn, act, state, len(state.answers(catalog)), planned=planned)
+    answers = state.answers(catalog)
+    return PlanStep(turn, act, state, len(answers), planned=planned, answers=answers)
 
 
 def stratum(n_answers: int) -> str:

@@ -1,8 +1,9 @@
 """The rule-based user: voices a scenario, remembers the recommended films, and reacts to them.
 
 The scenario fixes the constraints and the shifts; only the wording and the reaction depend on the system (a
-user whose constraints are missed insists, a user whose constraints are met asks about the films). Every
-planned constraint and shift must be voiced: :func:`check_voiced` reads the words as systems read them.
+user whose constraints are missed insists, one whose constraints are met praises now and then, and one who has
+heard of every film that fits asks what comes close). Every planned constraint and shift must be voiced:
+:func:`check_voiced` reads the words as systems read them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,7 +53,9 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
 
 
 _INSISTS = 0.6  # how often an unserved user insists instead of going on
-_ASKS = frozenset({OPENING, REFINEMENT, "follow_up", "insist", "nothing_named"})
+_PRAISES = 0.4  # how often a user who was served says so when asking for more
+_FOLLOW_UP = "follow_up"
+_ASKS = frozenset({OPENING, REFINEMENT, _FOLLOW_UP, "insist", "nothing_named"})
 
 
 class UserUtterance(NamedTuple):
@@ -78,10 +81,12 @@ class Realiser(Protocol):
 
 @dataclass
 class Memory:
-    """The films recommended last, and the films that the user asked about."""
+    """The films recommended last, all so far, those asked about; whether the last words asked for films."""
 
     last: tuple[int, ...] = ()
+    heard: frozenset[int] = frozenset()
     asked_about: frozenset[int] = frozenset()
+    asked: bool = True
 
 
 class User:
@@ -96,35 +101,58 @@ class User:
     def hear(self, recommended: Sequence[int]) -> None:
         """Remember the films of a reply."""
         self.memory.last = tuple(recommended)
+        self.memory.heard |= frozenset(recommended)
 
     def speak(self, turn: int) -> UserUtterance:
         """The utterance of a turn, 1-based, with its log (``user_meta``)."""
         step = self.scenario.steps[turn - 1]
-        act = self._act(step)
+        act, section = self._act(step)
         lines = self.scenario.lines
-        text = lines.get((turn, act)) or self._words(step, act)
+        text = lines.get((turn, section)) or self._words(step, act, section)
         if act not in QUESTIONS:
-            lines[turn, act] = text
+            lines[turn, section] = text
         log = self._log(step, act)
+        self.memory.asked = log["asks"]
         if self.realise is not None:
             text, added = self.realise(text, must_voice(step, act), turn)
             log |= added
         return UserUtterance(text, act, log)
 
-    def _act(self, step: PlanStep) -> str:
-        """The planned act, or a reaction where an ordinary turn leaves room for one."""
-        if step.turn == 1 or step.shift is not None or step.act not in (*QUESTIONS, "follow_up"):
-            return step.act
-        reacts = self.scenario.moods[step.turn - 1] < _INSISTS
-        if not self.memory.last:
-            return "nothing_named" if reacts else step.act
-        best = max(self._met(item, step) for item in self.memory.last)
-        return "insist" if best < 1 and reacts else step.act
+    def _act(self, step: PlanStep) -> tuple[str, str]:
+        """The planned act, or a reaction where an ordinary turn leaves room for one; and its section."""
+        if step.turn == 1 or step.shift is not None or step.act not in (*QUESTIONS, _FOLLOW_UP):
+            return step.act, step.act
+        last, mood = self.memory.last, self.scenario.moods[step.turn - 1]
+        best = max((self._met(item, step) for item in last), default=0.0)
+        ends = self._exhausted(step)
+        if self.scenario.insist and mood < _INSISTS and best < 1 and not ends:
+            if last:
+                return "insist", "insist"
+            if self.memory.asked:
+                return "nothing_named", "nothing_named"
+        if step.act != _FOLLOW_UP:
+            return step.act, step.act
+        if ends:
+            return _FOLLOW_UP, "follow_up_near"
+        if best == 1 and mood < _PRAISES:
+            return _FOLLOW_UP, "follow_up_met"
+        return _FOLLOW_UP, _FOLLOW_UP if self.memory.heard else "follow_up_first"
+
+    def _exhausted(self, step: PlanStep) -> bool:
+        """Whether every film that fits has been recommended in this session."""
+        heard = self.memory.heard
+        return (
+            step.answers is not None
+            and step.n_answers <= len(heard)
+            and heard.issuperset(step.answers.tolist())
+        )
 
     def _met(self, item: int, step: PlanStep) -> float:
-        """Share of the constraints in force that a film meets, in [0, 1]."""
+        """Share of the constraints in force that a film meets, in [0, 1]; 0 if it has a value to avoid."""
         values = self.catalog.items[item].values
         wanted = step.state.constraints
+        if any(value in values[name] for name, value in step.state.avoid.items()):
+            return 0.0
         return sum(value in values[name] for name, value in wanted.items()) / len(wanted)
 
     def _title(self, step: PlanStep, draw: np.random.Generator) -> str:
@@ -134,7 +162,8 @@ class User:
         self.memory.asked_about |= {item}
         return self.catalog.items[item].title
 
-    def _words(self, step: PlanStep, act: str) -> str:
+    def _words(self, step: PlanStep, act: str, section: str) -> str:
+        templates = self.scenario.templates
         draw = self.scenario.draws[step.turn]
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
@@ -143,20 +172,20 @@ class User:
             voiced = {step.state.focus: voiced[step.state.focus]}
         elif step.shift is not None:
             voiced = dict(step.shift.added) or voiced
-            slots["old"] = phrases.noun_phrase(step.shift.dropped, draw)
+            slots["old"] = phrases.noun_phrase(step.shift.dropped, draw, templates)
             slots["title"] = self.catalog.items[self._before(step)].title
             if step.shift.bridge:
-                slots["bridge"] = phrases.bridge_phrase(*step.shift.bridge, draw)
+                slots["bridge"] = phrases.bridge_phrase(*step.shift.bridge, draw, templates)
         elif act == "contradiction":
             name = list(voiced)[int(draw.integers(len(voiced)))]
             voiced = {name: voiced[name]}
         elif act == "aside":
-            slots["aside"] = phrases.noun_phrase(self._aside(voiced, draw), draw)
+            slots["aside"] = phrases.noun_phrase(self._aside(voiced, draw), draw, templates)
         title = self._title(step, draw) if act in QUESTIONS else ""
-        wish = phrases.noun_phrase(voiced, draw)
+        wish = phrases.noun_phrase(voiced, draw, templates)
         if title:
-            return phrases.question(act, title, draw)
-        return wording.say("user", act, draw, wish=wish, **slots)
+            return phrases.question(act, title, draw, templates)
+        return wording.say(wording.USER_SETS[templates], section, draw, wish=wish, **slots)
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""

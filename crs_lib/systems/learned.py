@@ -26,7 +26,7 @@ _RIDGE = 0.2
 _CLAUSE_END = re.compile(r"(?<=\w\w[.!?:;,])\s+")
 # What utterances of each kind do with the values in $wish and $old.
 _STARTS_ANEW = ("shift_switch", "shift_return")
-_OTHER = ("follow_up", "hesitate", "aside")
+_OTHER = ("follow_up", "follow_up_met", "follow_up_near", "follow_up_first", "hesitate", "aside")
 _WITH_VALUES = (
     "initial", "refine", "insist", "nothing_named", "contradiction", "shift_refine", "shift_switch",
     "shift_return", "shift_replace", "shift_relax", "shift_contradict", "shift_contradict_new",
@@ -98,7 +98,7 @@ def _utterance(
     named = next(iter(old.values()))
     said = wording.say("user", kind, draw, wish=new, old=given_up, title=title, bridge=named, aside=aside)
     for part in clauses(said):
-        has_new, has_old = new in part, given_up in part
+        has_new, has_old = new.lower() in part.lower(), given_up.lower() in part.lower()
         pairs = [*(wish.items() if has_new else ()), *(old.items() if has_old else ())]
         codes = tuple(code for pair in pairs if (code := catalog.code(*pair)) is not None)
         yield LabelledClause(part, codes, (has_new, has_old, kind in _STARTS_ANEW))

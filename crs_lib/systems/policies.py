@@ -28,21 +28,64 @@ class Recommender:
     sees_state = False
     n = N_ITEMS
     restates = 0.5  # how often a reply opens with the policy's state in words
+    honest = False  # whether it recommends fewer films where no more fit
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         self.world, self.seed, self.session, self.spec = world, seed, session, spec
         self.seen: list[int] = []
+        self._believed: tuple[Mapping[str, str], Mapping[str, str]] = {}, {}
+        self._named: list[int] = []  # films recommended since the belief last changed
         self._draws = rng.Streams(seed, "movies", session, "system", spec)
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
-        """Recommend films for what is believed; answer first if a question about a film was asked."""
+        """Recommend films for what is believed; answer first if a question about a film was asked.
+
+        An ``honest`` policy names only what is new and fits; where nothing (more) does, it says so and names
+        the closest film, repeats what fits if no others were asked for, or leaves it at the answer.
+        """
         draw = self._draws[turn]
         constraints, avoid = self.believe(turn, text, user_meta)
-        items = self.choose(constraints, avoid, draw)
-        self.seen += [item for item in items if item not in self.seen]
+        chosen = self.choose(constraints, avoid, draw)
         answer = replies.answer(self.world.grounder, text, draw)
-        words = replies.recommend(self.world.catalog, items, constraints, draw, self.restates)
+        items, kind = chosen, replies.RECOMMEND
+        if self.honest and constraints:
+            if (constraints, avoid) != self._believed:
+                self._believed, self._named = (constraints, avoid), []
+            items, kind = self._fitting(chosen, text, draw, answered=bool(answer))
+            self._named += items
+        self.seen += [item for item in items if item not in self.seen]
+        if answer and not items:
+            return SystemReply(answer, (), constraints)
+        words = replies.recommend(self.world.catalog, items, constraints, draw, self.restates, kind)
         return SystemReply(f"{answer} {words}".strip(), items, constraints)
+
+    def _fitting(
+        self, chosen: tuple[int, ...], text: str, draw: np.random.Generator, *, answered: bool
+    ) -> tuple[tuple[int, ...], str]:
+        """The films of an honest reply and its section of words: what is new and fits, else the closest."""
+        wanted, avoid = self._believed
+        fitting = tuple(item for item in chosen if self._meets(item) == len(wanted))
+        fresh = tuple(item for item in fitting if item not in self._named)
+        if fresh:
+            return fresh, replies.RECOMMEND if len(fresh) == len(chosen) else replies.LAST
+        if answered:
+            return (), replies.RECOMMEND
+        if fitting and not self.wants_more(text):
+            return fitting, replies.AGAIN
+        closest = most_gain(self.world.catalog, wanted, avoid, self._named, self.seen, draw, 1)
+        return tuple(item for item in closest if self._meets(item)), replies.NEAR
+
+    def _meets(self, item: int) -> int:
+        """How many believed constraints a film meets; 0 if it has a value to avoid."""
+        wanted, avoid = self._believed
+        values = self.world.catalog.items[item].values
+        if any(value in values[name] for name, value in avoid.items()):
+            return 0
+        return sum(value in values[name] for name, value in wanted.items())
+
+    def wants_more(self, text: str) -> bool:
+        """Whether the user asks for other films, as far as the words tell."""
+        return replies.wants_more(self.world.grounder, text)
 
     def believe(
         self, turn: int, text: str, user_meta: Mapping[str, Any]
@@ -77,6 +120,7 @@ class Oracle(Recommender):
     """Follows the user's logged state and shows the films of the largest gain: perfect understanding."""
 
     sees_state = True
+    honest = True
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
         super().__init__(world, seed, session, spec)
@@ -116,10 +160,16 @@ class Oracle(Recommender):
         stale = self.recent if self.others else ()
         return most_gain(self.world.catalog, constraints, avoid, stale, self.seen, draw, n)
 
+    def wants_more(self, text: str) -> bool:
+        """Whether the user asks for other films, as logged."""
+        return self.others
+
 
 @SYSTEMS.register("tracker", **FILMS)
 class Tracker(Recommender):
     """The thesis's recommender: constraints read by rules from every utterance, and kept."""
+
+    honest = True
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int = N_ITEMS) -> None:
         super().__init__(world, seed, session, spec)
@@ -264,6 +314,8 @@ _EACH, _PADS, _SURE = 2, 2, 10
 class Hedge(Oracle):
     """Two films for the present wishes and two for those before the last change."""
 
+    honest = False
+
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         super().__init__(world, seed, session, spec)
         self.old: UserLog | None = None
@@ -290,6 +342,8 @@ class Hedge(Oracle):
 class Pad(Oracle):
     """One film that the oracle would show, and two random ones."""
 
+    honest = False
+
     def choose(
         self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
     ) -> tuple[int, ...]:
@@ -307,6 +361,8 @@ def _padded(items: tuple[int, ...], n: int, world: World, draw: np.random.Genera
 class Repeat(Oracle):
     """The oracle's films of the first reply to a state, again and again until the state changes."""
 
+    honest = False
+
     def choose(
         self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
     ) -> tuple[int, ...]:
@@ -317,6 +373,8 @@ class Repeat(Oracle):
 @SYSTEMS.register("abstain")
 class Abstain(Oracle):
     """Recommends only when sure: where ten films or more meet everything."""
+
+    honest = False
 
     def choose(
         self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
@@ -332,6 +390,7 @@ class Restate(Oracle):
     """Announces the user's wishes in every reply, and shows random films."""
 
     restates = 1.0
+    honest = False
 
     def choose(
         self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator

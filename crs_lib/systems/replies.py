@@ -12,6 +12,13 @@ from crs_lib.catalog.index import Item
 from crs_lib.core.text import listing, words
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.prompts import wording
+from crs_lib.systems import tracker
+
+RECOMMEND, LAST, AGAIN, NEAR = "recommend", "recommend_last", "recommend_again", "recommend_near"
+_MORE = frozenset(
+    "more others other else another different further next new keep close closest near nearly further "
+    "additional suggest suggestion suggestions recommend recommendations name titles".split()
+)  # words by which users ask for further films
 
 
 def recommend(
@@ -20,16 +27,20 @@ def recommend(
     constraints: Mapping[str, str],
     draw: np.random.Generator,
     restates: float = 0.5,
+    kind: str = RECOMMEND,
 ) -> str:
     """A sentence that recommends films by title and year; a share of them opens with the constraints.
 
-    Raises nothing for an empty list: the sentence then says that nothing was found.
+    ``kind`` is the section of words: ``RECOMMEND``; ``LAST``, where no further film fits; ``AGAIN``, where
+    films are named once more; or ``NEAR``, where none fits and the closest is named. Without films the
+    sentence says that nothing (more) fits.
     """
     if not items:
-        return "I'm afraid I found nothing that fits."
+        return wording.say("system", "nothing_left", draw)
     parts = [_item(catalog, item, draw) for item in items]
-    section = "recommend_wish" if constraints and draw.random() < restates else "recommend"
-    wish = phrases.noun_phrase(constraints, draw)
+    restated = kind == RECOMMEND and constraints and draw.random() < restates
+    wish = phrases.noun_phrase(constraints, draw) if restated else ""
+    section = "recommend_wish" if restated else kind
     return wording.say("system", section, draw, list=listing(parts, "or"), wish=wish)
 
 
@@ -104,6 +115,11 @@ def _values(film: Item, field: str) -> list[str]:
     if field == PLOT:
         return [film.plot] if film.plot else []
     return [FIELDS[field].in_words(value) for value in film.values[field]]
+
+
+def wants_more(grounder: Grounder, text: str) -> bool:
+    """Whether an utterance asks for films: it names a wish, or has a word by which people ask for more."""
+    return bool(tracker.read(grounder, text).wanted) or not _MORE.isdisjoint(words(text))
 
 
 def acknowledge(constraints: Mapping[str, str], draw: np.random.Generator) -> str:

@@ -92,6 +92,8 @@ class HybridSearch(DenseSearch):
 class FilteredSearch(Tracker):
     """Films that meet all tracked constraints, as far as any does, in the order of ``dense``."""
 
+    honest = False
+
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: VectorSearch) -> None:
         super().__init__(world, seed, session, spec)
         self.index, self.how = film_search.index(world.catalog), argument

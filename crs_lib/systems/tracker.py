@@ -1,7 +1,7 @@
 """The rule-based constraint tracker: values that a user's words add to, change in, or take from the state.
 
 The grounder finds the values; a value after a cue such as "instead of" or "forget" is given up, a value after
-"I'd like" is wanted, and "never mind the rest" clears the earlier state.
+"I'd like" is wanted, and "my earlier wishes no longer count" clears the earlier state.
 """
 
 import re
@@ -16,17 +16,28 @@ from crs_lib.grounding.grounder import Grounder, Match
 _NEGATIVE = (
     "not", "no", "without", "instead of", "rather than", "forget", "drop", "skip", "swap", "enough of",
     "tired of", "never mind", "no longer", "doesn t have to be", "needn t be", "don t insist on",
-    "away from", "changed my mind about", "anything but", "had enough", "don t want",
+    "away from", "changed my mind about", "anything but", "had enough", "don t want", "did i say",
+    "i know i said", "don t show me", "on no account", "look beyond", "too strict about",
+    "no longer important to stick to",
 )  # fmt: skip
 _POSITIVE = (
     "i d like", "i d rather", "i d prefer", "i want", "i do want", "make it", "give me", "how about",
     "what about", "let s try", "keep", "find me", "show me", "i meant", "should have said", "i m now after",
-    "please keep to", "i stay with", "i d still like", "for something else",
+    "please keep to", "i stay with", "i d still like", "for something else", "i d rather have",
+)  # fmt: skip
+_AFTER = (  # behind a value: it is given up
+    "no longer a must", "not required any more", "fine but not required any more", "would still be fine",
+    "would still be welcome",
 )  # fmt: skip
 _RESET = (
     "never mind the rest", "forget the rest", "forget everything else", "forget what i said",
     "never mind what i said", "never mind my earlier wishes", "start over", "leave the rest",
     "done with my earlier wishes", "anything works", "surprise me with anything",
+    "earlier wishes no longer count", "earlier wishes are off", "all my earlier wishes",
+    "set aside all i said before", "set aside everything i said before", "set aside my earlier wishes",
+    "set aside what i asked for", "what i asked for so far is off", "what i wanted so far no longer counts",
+    "somewhere else entirely", "nothing i said before counts", "my other wishes", "set aside the rest",
+    "nothing else i asked for counts", "and nothing else",
 )  # fmt: skip
 
 
@@ -35,7 +46,8 @@ def _any_of(cues: Sequence[str]) -> re.Pattern[str]:
     return re.compile(rf"(?<= )(?:{'|'.join(sorted(cues, key=len, reverse=True))})(?= )")
 
 
-_NEGATIVE_CUE, _POSITIVE_CUE = _any_of(_NEGATIVE), _any_of(_POSITIVE)
+_NEGATIVE_CUE, _POSITIVE_CUE, _AFTER_CUE = _any_of(_NEGATIVE), _any_of(_POSITIVE), _any_of(_AFTER)
+CUES = (*_NEGATIVE, *_POSITIVE, *_AFTER, *_RESET)  # all words that the rules look for
 _STOPS = ".!?;:,\n"
 _REACH = 4
 
@@ -61,7 +73,8 @@ def read(grounder: Grounder, text: str) -> ConstraintUpdate:
         if any(start <= match.start and match.end <= end for start, end in titles):
             continue
         first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
-        if _negated(text, tokens, places, first):
+        behind = text[match.end : _end_of_clause(text, match.end)]
+        if _negated(text, tokens, places, first) or _AFTER_CUE.search(f" {' '.join(words(behind))} "):
             given_up[match.field] = match.value
             if wanted.get(match.field) == match.value:
                 del wanted[match.field]
@@ -88,6 +101,11 @@ def _negated(text: str, tokens: Sequence[str], places: Sequence[tuple[int, int]]
         begin -= 1
     clause = f" {' '.join(tokens[begin:first])} "
     return _last(_NEGATIVE_CUE, clause) > _last(_POSITIVE_CUE, clause)
+
+
+def _end_of_clause(text: str, start: int) -> int:
+    """Where the clause ends that holds a place of a text."""
+    return next((place for place in range(start, len(text)) if text[place] in _STOPS), len(text))
 
 
 def _last(cue: re.Pattern[str], clause: str) -> int:

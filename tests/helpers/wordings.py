@@ -18,7 +18,7 @@ def expansions(template, slot):
 
 
 def every_text(name, slot="Qzvx"):
-    """Texts by section: those of a wording file ("user", "system"), or of the fields' rows ("fields")."""
+    """Texts by section: those of a wording file ("user", "user_b", "system"), or of the fields' rows ("fields")."""
     found = rows() if name == "fields" else wording.sections(name)
     return {
         section: [text for line in lines for text in expansions(line, slot)]
@@ -31,7 +31,9 @@ def rows():
     parts = {}
     for name, row in fields.FIELDS.items():
         parts |= {f"{name} phrases": row.phrases, f"{name} bridges": row.bridges}
+        parts |= {f"{name} B phrases": row.phrases_b, f"{name} B bridges": row.bridges_b}
         parts[f"{name} clauses"] = tuple(clause.text for clause in (row.in_reply, row.in_prompt) if clause)
     for name, asked in fields.QUESTIONS.items():
         parts |= {f"{name} {asked.act}": asked.asks, f"{name} answers": asked.answers}
+        parts[f"{name} {asked.act} B"] = asked.asks_b
     return {part: wording.compiled(lines) for part, lines in parts.items() if lines}

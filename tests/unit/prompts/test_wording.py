@@ -11,7 +11,7 @@ from crs_lib.simulate import scenarios
 from tests.helpers.films import grounder
 from tests.helpers.wordings import every_text, expansions
 
-FILES = ("user", "system", "fields")
+FILES = ("user", "user_b", "system", "fields")
 
 
 def test_a_line_is_compiled_into_text_choices_and_slots():

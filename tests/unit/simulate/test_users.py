@@ -1,5 +1,7 @@
 """The simulated user: plan in words, reactions to the system, and a log that tells the truth."""
 
+import re
+
 import pytest
 
 from crs_lib.catalog import sources
@@ -142,3 +144,49 @@ def test_no_utterance_is_empty_or_has_a_hole(arm):
             assert not set("{}|") & set(said.text)
             assert "  " not in said.text
             assert "None" not in said.text
+
+
+def test_praise_comes_only_where_something_was_met():
+    praise = re.compile(
+        r"\b(good|nice|great|lovely|thank(s| you)|not bad|sounds fine|that fits|had in mind)\b", re.I
+    )
+    calm = Rates(hesitation=0, contradiction=0, question=0)
+    said = {name: [] for name in ("good", "bad", "none")}
+    for session in range(12):
+        for name, heard in (("good", good), ("bad", bad), ("none", lambda step: ())):
+            turns = talk(plan(session, rates=calm, insist=False), heard)
+            said[name] += [one.text for one in turns if one.act == "follow_up"]
+    assert sum(bool(praise.search(text)) for text in said["good"]) > 5
+    assert not [text for name in ("bad", "none") for text in said[name] if praise.search(text)]
+
+
+def test_a_user_who_heard_of_all_that_fits_asks_for_what_comes_close_and_does_not_insist():
+    calm = Rates(hesitation=0, contradiction=0, question=0)
+    seen = 0
+    for session in range(20):
+        scenario = plan(session, rates=calm)
+        user, heard = User(SAMPLE, scenario), set()
+        for step in scenario.steps:
+            said = user.speak(step.turn)
+            if said.act == "follow_up" and set(step.answers.tolist()) <= heard:
+                assert any(cue in said.text for cue in ("close", "near", "next", "try")), said.text
+                seen += 1
+            assert not (said.act == "insist" and set(step.answers.tolist()) <= heard)
+            films = good(step) if step.n_answers <= 3 else bad(step)
+            heard |= set(films)
+            user.hear(films)
+    assert seen > 10
+
+
+def test_insisting_is_a_factor():
+    for session in range(8):
+        for heard in (bad, lambda step: ()):
+            acts = [said.act for said in talk(plan(session, insist=False), heard)]
+            assert not {"insist", "nothing_named"} & set(acts)
+            assert acts == [step.act for step in plan(session).steps]
+
+
+def test_the_template_sets_say_the_same_plan_in_other_words():
+    a, b = (talk(plan(3, templates=name), good) for name in ("A", "B"))
+    assert [one.meta for one in a] == [one.meta for one in b]
+    assert sum(one.text == other.text for one, other in zip(a, b, strict=True)) == 0

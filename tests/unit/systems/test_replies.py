@@ -24,12 +24,13 @@ def said(question, film="Paper Kites", i=0):
         ("Who directed Paper Kites?", {"Zoe Tarn"}), ("Who made Paper Kites?", {"Zoe Tarn"}),
         ("Paper Kites rings a bell. Who directed it?", {"Zoe Tarn"}),
         ("Who wrote Paper Kites?", {"Ivo Lund"}), ("Whose script is Paper Kites?", {"Ivo Lund"}),
-        ("What tone does Paper Kites have?", {"drama", "comedy"}), ("When was Paper Kites made, and does it hold up?", {"drama"}),
+        ("What tone does Paper Kites have?", {"drama", "comedy"}), ("When was Paper Kites made?", {"1962"}),
+        ("How long ago was Paper Kites made?", {"1962"}), ("How old is Paper Kites?", {"1962"}),
         ("Is Paper Kites more gentle or more tense?", {"drama"}),
     ],
 )  # fmt: skip
 def test_a_question_gets_the_fact_it_asks_for(question, expected):
-    facts = {"Ada Quill", "Zoe Tarn", "Ivo Lund", "drama", "comedy"}
+    facts = {"Ada Quill", "Zoe Tarn", "Ivo Lund", "drama", "comedy", "1962"}
     for i in range(5):
         answer = said(question, i=i)
         assert "FILM" in answer
@@ -41,7 +42,8 @@ def test_a_question_gets_the_fact_it_asks_for(question, expected):
 def test_every_question_that_a_user_can_ask_is_answered_by_its_kind():
     film = CATALOG.items[4]  # Her, which has a plot
     facts = {
-        "question_cast": ["Ben Orr"], "question_maker": ["Zoe Tarn", "Mo Reed"], "question_plot": [film.plot], "question_mood": ["drama"],
+        "question_cast": ["Ben Orr"], "question_maker": ["Zoe Tarn", "Mo Reed"], "question_plot": [film.plot],
+        "question_mood": ["drama", "1988"],
     }  # fmt: skip
     for section, texts in every_text("fields", '"Her"').items():
         for i, text in enumerate(texts if section.split()[1] in facts else []):
@@ -91,10 +93,20 @@ def test_a_film_without_year_or_people_is_named_bare():
 
 
 def test_nothing_found_is_said():
-    assert (
-        replies.recommend(CATALOG, [], {"genre": "Drama"}, stream(0, "x"))
-        == "I'm afraid I found nothing that fits."
-    )
+    for i in range(20):
+        said = replies.recommend(CATALOG, [], {"genre": "Drama"}, stream(i, "x"))
+        assert any(cue in said for cue in ("nothing", "all I have", "no further", "run out"))
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("More like that, please.", True), ("Which others would you add to these?", True), ("I'd like drama films.", True),
+        ("If nothing else fits, what comes close?", True), ("Hmm, let me think.", False), ("", False),
+    ],
+)  # fmt: skip
+def test_who_asks_for_more_is_heard(text, more):
+    assert replies.wants_more(TEN, text) is more
 
 
 def test_acknowledging_repeats_the_slots_and_names_no_film():
