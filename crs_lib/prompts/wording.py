@@ -89,8 +89,11 @@ def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, *
 
 
 def phrase(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
-    """:func:`fill` for a section of a wording file; InputError for an unknown section, too."""
-    lines = sections(name).get(section)
+    """:func:`fill` for a section of a wording file; InputError for an unknown section, too.
+
+    A section that "user_b" lacks is that of "user".
+    """
+    lines = sections(name).get(section) or (sections("user").get(section) if name == "user_b" else None)
     if not lines:
         raise InputError(f"{name}.wording has no templates under [{section}]")
     return fill(lines, draw, f"{name}.wording, [{section}]", **slots)

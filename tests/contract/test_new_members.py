@@ -189,7 +189,7 @@ def test_the_policy_talks_is_scored_and_drawn(run):
     for talk in run["talks"]["genre_only"]:
         for _, reply in pairs(talk):
             assert set(reply["constraints"]) <= {"genre"}
-            assert len(reply["rec_ids"]) == 3
+            assert len(reply["rec_ids"]) <= 3  # fewer where no more fits
     means = run["results"].groupby("model")["item_tas"].mean()
     assert means["random"] < means["genre_only"] < means["tracker"]
     assert any("genre_only" in text.replace(" ", "_") for text in run["said"]["leaderboard"])

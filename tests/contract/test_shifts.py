@@ -82,7 +82,11 @@ def test_every_template_of_a_type_voices_what_the_type_promises(kind):
         slots["wish"] = " and ".join(shift.added.values())
         slots["old"] = " and ".join(shift.dropped.values())
         slots["bridge"] = shift.bridge[1] if shift.bridge else ""
-        for i, template in enumerate(wording.sections("user")[f"shift_{shift.section}"]):
+        section = f"shift_{shift.section}"
+        lines = [
+            line for name in wording.USER_SETS.values() for line in wording.sections(name).get(section, ())
+        ]
+        for i, template in enumerate(lines):
             said = wording.fill((template,), stream(i, "contract"), kind, **slots)
             for _, value in made.to_voice(shift):
                 assert value in said, (shift.section, said)
