@@ -17,8 +17,8 @@ from crs_lib.core import rng
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.trust import human_model, human_scores
-from crs_lib.trust.human_model import Head
+from crs_lib.people import head, scores
+from crs_lib.people.head import Head
 
 Floats = NDArray[np.float64]
 SCORE, HEAD, RATING, OVERALL = "heard_adaptation", "learned_head", "relevance", "dialogue_overall"
@@ -33,7 +33,7 @@ def rate(dialogues: Sequence[Dialogue], grounder: Grounder, head: Head | None = 
     """
     if not any(dialogue.pairs() for dialogue in dialogues):
         raise InputError("no reply to score; give at least one conversation in which the system answers")
-    rows = pd.DataFrame([row for scored in human_scores.score(dialogues, grounder) for row in scored])
+    rows = pd.DataFrame([row for scored in scores.score(dialogues, grounder) for row in scored])
     turn, whole = _ratings(dialogues)
     rows[RATING] = pd.array(
         [turn.get(key) for key in zip(rows["conv_id"], rows["turn"], strict=True)], "Float64"
@@ -41,7 +41,7 @@ def rate(dialogues: Sequence[Dialogue], grounder: Grounder, head: Head | None = 
     rows[OVERALL] = pd.array([whole.get(conversation) for conversation in rows["conv_id"]], "Float64")
     rows = rows.astype({RATING: float, OVERALL: float})
     if head is not None:
-        rows[HEAD] = head.predict(human_model.features(rows))
+        rows[HEAD] = head.predict(head_model.features(rows))
     return rows
 
 
@@ -198,7 +198,7 @@ def run_file(dialogues: Sequence[Dialogue], rows: pd.DataFrame, score: str = SCO
     out = []
     for dialogue in dialogues:
         opening = [str(text) for text in dialogue.extra.get("opening", ())]
-        turns = [_entry(i, float(human_scores.elicits(text))) for i, text in enumerate(opening)]
+        turns = [_entry(i, float(scores.elicits(text))) for i, text in enumerate(opening)]
         place, values = len(opening), []
         for pair in dialogue.pairs():
             place += len(pair.user.meta.get("merged") or [0])
