@@ -111,12 +111,16 @@ def hear(grounder: Grounder, text: str) -> Heard:
     matches = [m for m in grounder.audit(text) if not m.rejected and m.field in _FIELDS]
     matches = [m for m in matches if not any(t.start <= m.start and m.end <= t.end for t in titles)]
     matches = [m for m in matches if not any(_inside(m, other) for other in matches)]
-    matches += _kinds(grounder, text, [*((t.start, t.end) for t in titles), *((m.start, m.end) for m in matches)])
+    matches += _kinds(
+        grounder, text, [*((t.start, t.end) for t in titles), *((m.start, m.end) for m in matches)]
+    )
     unwanted = frozenset(m.code for m in matches if _negated(text[: m.start]))
     wanted = frozenset(m.code for m in matches) - unwanted
     said = fold(text)
     asked = bool(_ABOUT.search(said)) and bool(titles or "?" in text)
-    return Heard(wanted, unwanted, tuple(dict.fromkeys(t.item for t in titles)), asked, bool(_ASKS.search(said)))
+    return Heard(
+        wanted, unwanted, tuple(dict.fromkeys(t.item for t in titles)), asked, bool(_ASKS.search(said))
+    )
 
 
 def _kinds(grounder: Grounder, text: str, taken: list[tuple[int, int]]) -> list[Match]:
@@ -143,7 +147,9 @@ def _negated(before: str) -> bool:
     clause = fold(_CLAUSE.split(before)[-1])
     if _CORRECTS.search(clause):
         return False
-    refused = [found.start() for found in _REFUSES.finditer(clause) if clause[found.end() :].count(" ") <= _NEAR]
+    refused = [
+        found.start() for found in _REFUSES.finditer(clause) if clause[found.end() :].count(" ") <= _NEAR
+    ]
     disliked = [found.start() for found in _UNLIKED.finditer(clause)]
     return max([*refused, *disliked], default=-1) > _last_outside(clause)
 

@@ -1,11 +1,13 @@
 """Scores of logged conversations: the gain of the films for the heard state, and how people take them.
 
-The film part is the metric ``normalised_gain``, the one that ranks simulated systems; only the state is heard
-instead of logged. Source: docs/validity.md, section 4. The halves are choices: nothing here is fitted to labels.
+The film part is the metric ``normalised_gain``, the one that ranks simulated systems; only the state is
+heard instead of logged. Source: docs/validity.md, section 4. The halves are choices: nothing here is fitted
+to labels.
 """
 
 import math
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -131,21 +133,34 @@ def _values(grounder: Grounder, codes: Iterable[int]) -> dict[str, list[str]]:
     return out
 
 
-def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[list[dict[str, Any]]]:
-    """The turn rows of each dialogue, one dialogue at a time: our scores, their parts, and other metrics.
+class Scored(NamedTuple):
+    """A conversation as it was read, and a row for every reply."""
 
-    ``defined`` is 1 where a wish is known; elsewhere the score is the declared fallback. Every reply has
-    a row. Only ``reaction`` and ``received_adaptation`` look at what is said next.
+    dialogue: Dialogue
+    rows: list[dict[str, Any]]
+
+    @property
+    def overall(self) -> float:
+        """The score of the whole dialogue (:func:`of_dialogue`), NaN without replies."""
+        return of_dialogue([row[ON_PAPER] for row in self.rows], [row[REACTION] for row in self.rows])
+
+
+def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[Scored]:
+    """Every dialogue with its rows, one at a time: our scores, their parts, and other metrics.
+
+    Memory stays flat. ``defined`` is 1 where a wish is known; elsewhere the score is the declared fallback.
+    Every reply has a row. Only ``reaction`` and ``received_adaptation`` look at what is said next.
     """
-    waiting: list[Dialogue] = []
+    waiting = deque[tuple[Dialogue, Dialogue]]()
 
-    def kept() -> Iterator[Dialogue]:
+    def heard_logs() -> Iterator[Dialogue]:
         for dialogue in dialogues:
-            waiting.append(logged(dialogue, grounder))
-            yield waiting[-1]
+            waiting.append((dialogue, logged(dialogue, grounder)))
+            yield waiting[-1][1]
 
-    for scores in score_all(kept(), grounder, conventions.get("default")):
-        yield _rows(waiting.pop(0), scores.turns, grounder)
+    for scores in score_all(heard_logs(), grounder, conventions.get("default")):
+        dialogue, log = waiting.popleft()
+        yield Scored(dialogue, _rows(log, scores.turns, grounder))
 
 
 def _rows(

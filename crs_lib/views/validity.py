@@ -11,7 +11,8 @@ from crs_lib import logs
 from crs_lib.catalog import sources
 from crs_lib.figures import style
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.trust import gate, human
+from crs_lib.people import agreement
+from crs_lib.trust import gate
 
 _LINES = ("-", "--", ":", "-.")
 
@@ -73,8 +74,8 @@ def human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
         hint = "no rated conversations given: set human_dialogues and human_catalog"
         return pd.DataFrame({"note": [hint]})
     read = list(logs.read(dialogues))
-    rows = human.rate(read, Grounder(sources.load(catalog)))
-    return human.agreement(rows, [human.SCORE, "topic_adaptation_score", "satisfaction", "item_tas"])
+    rows = agreement.rate(read, Grounder(sources.load(catalog)))
+    return agreement.agreement(rows, agreement.SHOWN)
 
 
 def failed(table: pd.DataFrame, metric: str) -> list[str]:

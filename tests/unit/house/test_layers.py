@@ -22,10 +22,10 @@ HEIGHTS = {
     "grounding": 3, "figures": 3,
     "systems": 4, "score": 4, "notebooks": 4, "cosrec": 4, "realtalk": 4,
     "simulate": 5, "thesis": 5,
-    "judge": 6, "evaluate": 7, "trust": 8, "views": 9, "pages": 10, "cli": 11, "__main__": 12,
+    "judge": 6, "evaluate": 7, "trust": 8, "people": 8, "views": 9, "pages": 10, "cli": 11, "__main__": 12,
 }  # fmt: skip
 OTHER_STUDIES = ("cosrec", "realtalk")
-MOVIES = ("catalog", "grounding", "systems", "simulate", "score", "logs", "judge", "thesis", "evaluate", "trust", "views", "pages")  # fmt: skip
+MOVIES = ("catalog", "grounding", "systems", "simulate", "score", "logs", "judge", "thesis", "evaluate", "trust", "people", "views", "pages")  # fmt: skip
 
 
 GRAPH = {name: imports(path) for name, path in MODULES.items()}
