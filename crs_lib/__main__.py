@@ -30,6 +30,9 @@ COMMANDS = (
     Command(
         "simulate", "simulate without a notebook: a shard, or a cluster", "crs_lib.cli.simulate:simulate"
     ),
+    Command("try", "three turns with a system, and what was understood", "crs_lib.cli.talk:try_system"),
+    Command("chat", "talk to a system in the terminal", "crs_lib.cli.talk:chat"),
+    Command("catalog", "write a catalogue as JSON lines", "crs_lib.cli.catalog:catalog"),
     Command("merge", "put the shards of a run together", "crs_lib.cli.simulate:merge"),
     Command("estimate", "calls, tokens and hours of a run with models", "crs_lib.cli.models:estimate"),
     Command("judge", "let models judge a finished run", "crs_lib.cli.models:judge"),

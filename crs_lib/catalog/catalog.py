@@ -1,6 +1,6 @@
 """The closed movie catalogue: immutable, indexed by concept, with exact queries and stated relaxation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -287,6 +287,17 @@ class Catalog:
         values = {name: _written(film, name) for name in FIELDS if name != YEAR_FIELD}
         year = str(film.year) if film.year else ""
         return {"name": film.title, YEAR_FIELD: year, **values, "plot": film.plot, "item_id": film.item_id}
+
+    def export(self) -> Iterator[dict[str, Any]]:
+        """The films for a system of one's own: id, title, year (null where unknown), every other field, plot.
+
+        A field with several values a film is a list. ``recommendable`` is false for a film that no scenario
+        asks for.
+        """
+        for place, film in enumerate(self.items):
+            values = {name: _written(film, name) for name in FIELDS if name != YEAR_FIELD}
+            head = {"id": film.item_id, "title": film.title, YEAR_FIELD: film.year or None}
+            yield {**head, **values, "plot": film.plot, "recommendable": bool(self.recommendable[place])}
 
     def save(self, path: Path) -> None:
         """Write ``catalog.parquet``, atomically; ``sources.load`` reads it back to an equal catalogue."""

@@ -1,0 +1,143 @@
+"""``try``, ``chat`` and ``catalog export``, and the adapters of docs/your-system.md, copied and run."""
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from crs_lib import simulate
+from crs_lib.__main__ import main
+from crs_lib.catalog import sources
+from crs_lib.core import paths
+from tests.helpers.programs import ProgramServer
+
+PAGE = (paths.ROOT / "docs" / "your-system.md").read_text(encoding="utf-8")
+
+
+def code(name):
+    """The code that stands between two comments of the page."""
+    return re.search(rf"<!-- {name} -->\n```python\n(.*?)```", PAGE, re.DOTALL)[1]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def typed(monkeypatch, *lines):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+
+
+@pytest.mark.subprocess
+def test_the_adapter_of_the_page_is_short_and_is_scored(here, capsys):
+    text = code("adapter")
+    assert len(text.splitlines()) < 30
+    (here / "adapter.py").write_text(text, encoding="utf-8")
+    assert main(["catalog", "export", "--catalog", "sample", "--out", "films.jsonl"]) == 0
+    spec = f"exec:{sys.executable} adapter.py films.jsonl"
+    assert main(["try", spec]) == 0
+    out = capsys.readouterr().out
+    assert "Understood: 3 replies, 9 films, 0 titles outside the catalogue, 0 states" in out
+    sizes = ["-p", "n_sessions", "4", "-p", "n_turns", "5"]
+    assert main(["simulate", "-p", "run", "mine", "-p", "systems", json.dumps(["random", spec]), *sizes]) == 0
+    mine = [talk for talk in simulate.dialogues("mine") if talk.model_name == spec]
+    assert len(mine) == 4
+    assert all(len(pair.system.meta["rec_ids"]) == 3 for talk in mine for pair in talk.pairs())
+    assert not any(pair.system.meta["hallucinated_titles"] for talk in mine for pair in talk.pairs())
+
+
+def test_the_class_of_the_page_states_a_state_that_is_read(here, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(here))
+    (here / "my_system_of_page.py").write_text(code("class"), encoding="utf-8")
+    assert main(["try", "python:my_system_of_page:MySystem"]) == 0
+    out = capsys.readouterr().out
+    wishes = re.findall(r"wishes +genre = (\w+)", out)
+    states = re.findall(r"state +genre = (\w+)", out)
+    assert len(states) == 3
+    assert states[0] == wishes[0]
+    assert "0 titles outside the catalogue, 3 states" in out
+
+
+def test_try_asks_three_turns_that_tell_all_wishes(capsys):
+    seen = []
+
+    def answer(request):
+        seen.append(request)
+        return 200, {"reply": "See Metropolis.", "recommended": ["metropolis-1927", "No \x1b[31mSuch Film"]}
+
+    with ProgramServer(answer) as server:
+        assert main(["try", server.url, "--session", "3"]) == 0
+    assert [request["turn"] for request in seen] == [1, 2, 3]
+    said = [one["content"] for one in seen[2]["conversation"] if one["role"] == "user"]
+    out = capsys.readouterr().out
+    assert all(text in out for text in said)
+    assert "\x1b" not in out
+    assert "Metropolis (1927) [metropolis-1927], meets " in out
+    assert "unknown No  [31mSuch Film" in out
+    assert "3 films, 3 titles outside the catalogue" in out
+    assert json.dumps([server.url]) in out
+    first, second, third = (line.partition("wishes")[2] for line in out.splitlines() if "wishes  " in line)
+    assert len(first.split(",")) == 1
+    assert len(second.split(",")) == 2
+    assert third != second
+
+
+def test_try_says_what_is_wrong_in_one_line(capsys):
+    with ProgramServer(lambda _: (200, {"text": "Hi"})) as server:
+        assert main(["try", server.url]) == 2
+    error = capsys.readouterr().err
+    assert "gave no usable answer (wrong answer): 'reply' is missing, expected a text" in error
+    assert main(["try", "http://127.0.0.1:9/"]) == 2
+    assert "no server answers at http://127.0.0.1:9" in capsys.readouterr().err
+    assert main(["try", "traker"]) == 2
+    assert "did you mean 'tracker'" in capsys.readouterr().err
+
+
+def test_chat_shows_spans_state_and_films_and_keeps_the_conversation(here, capsys, monkeypatch):
+    typed(monkeypatch, "I would like a comedy from 1936", "", "Forget comedy, a war film please")
+    assert main(["chat", "tracker", "--out", "talk.jsonl"]) == 0
+    out = capsys.readouterr().out
+    assert "spans   comedy genre=Comedy; 1936 year=1936" in out
+    assert "tracked genre = Comedy, year = 1936" in out
+    assert "tracked year = 1936, genre = War" in out or "tracked genre = War, year = 1936" in out
+    assert "Modern Times (1936) [modern-times-1936], meets 2 of 2" in out
+    assert "ended after 2 turns" in out
+    record = json.loads((here / "talk.jsonl").read_text())
+    assert [turn["speaker"] for turn in record["conversation"]] == ["USER", "SYSTEM"] * 2
+    assert record["conversation"][1]["rec_ids"]
+
+
+def test_chat_ends_cleanly_on_an_interrupt_and_refuses_what_reads_the_log(capsys, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("builtins.input", interrupted)
+    assert main(["chat", "tracker"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith("ended after 0 turns")
+    assert main(["chat", "oracle"]) == 2
+    assert "oracle reads the log of a simulated user" in capsys.readouterr().err
+
+
+def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
+    simulate.prepare("r", "sample")
+    assert main(["catalog", "export", "--run", "r", "--out", "films.jsonl"]) == 0
+    films = [json.loads(line) for line in Path("films.jsonl").read_text(encoding="utf-8").splitlines()]
+    catalog = sources.load()
+    assert [film["id"] for film in films] == [item.item_id for item in catalog.items]
+    assert {film["id"] for film in films if film["recommendable"]} == {
+        catalog.items[i].item_id for i in catalog.query({}).items
+    }
+    one = next(film for film in films if film["id"] == "metropolis-1927")
+    assert (one["title"], one["year"], one["director"]) == ("Metropolis", 1927, ["Fritz Lang"])
+    for words, message in (
+        (["--out", "x"], "name the catalogue"),
+        (["--run", "none", "--out", "x"], "run 'none' has no catalogue"),
+        (["--run", "r", "--catalog", "sample", "--out", "x"], "name the catalogue"),
+    ):
+        assert main(["catalog", "export", *words]) == 2
+        assert message in capsys.readouterr().err
