@@ -175,9 +175,7 @@ def large(gigabytes: float) -> None:
         reviews = int(gigabytes * 1e9 / 530)
         _, texts = amazon_fixture.write_category(folder / "in", "Home", reviews // 20, reviews)
         print(f"review file: {texts.stat().st_size / 1e9:.2f} GB, {reviews:,} reviews")
-        code = "import argparse as a; from crs_lib.cosrec import cli; p = a.ArgumentParser();"
-        code += "cli.add_arguments(p); cli.main(p.parse_args())"  # python -m crs_lib cosrec-catalogue
-        command = [sys.executable, "-c", code]
+        command = [sys.executable, "-m", "crs_lib", "cosrec-catalogue"]
         command += ["--metas", str(folder / "in"), "--reviews", str(folder / "in")]
         start = time.time()
         subprocess.run([*command, "--out", str(folder / "a.jsonl")], check=True, stdout=subprocess.DEVNULL)

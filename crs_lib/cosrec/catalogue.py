@@ -1,15 +1,17 @@
 """Amazon-Reviews-2023 to one catalogue of products with their reviews, in bounded memory.
 
-Three rounds: read the metas of every category; cut the range of product ids into parts of about equal
-size and spread the reviews over them; join part after part. The parts are in the order of the ids, so the
-output is their concatenation and does not depend on their number, on the workers or on a restart.
+Every category becomes two tables of kept records; the range of keys is cut into parts, and each part is
+joined by itself. The parts are in the order of the keys, so the output is their concatenation and does not
+depend on their number, on the workers or on a restart.
 """
 
 import json
+import multiprocessing
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -19,15 +21,16 @@ from typing import Any
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar
-from crs_lib.cosrec import catalogue_join, catalogue_tasks
-from crs_lib.cosrec.catalogue_files import ENDINGS, ending, writer
+from crs_lib.cosrec import catalogue_tables
+from crs_lib.cosrec.catalogue_files import ENDINGS, OUTPUTS, ending, write_output
 from crs_lib.cosrec.catalogue_rules import Rules
-from crs_lib.cosrec.catalogue_tasks import Job, Source, marked
-from crs_lib.cosrec.catalogue_work import run_all
+from crs_lib.cosrec.catalogue_tables import KINDS, Job, KeyRange, Source, forget, marked
+from crs_lib.runs import dask
 
-_PART = 24 * 2**20  # about what one part of the join holds, in bytes of text
+_PART = 512 * 2**20  # bytes of input text for one part of the join
 _MOST_PARTS = 5_000
-OUTPUTS = (*ENDINGS, ".parquet")
+_FORM = 2  # of the tables in a work folder; older ones are made anew
+Facts = dict[str, dict[str, dict[str, Any]]]  # of each finished table: kind, category, what was found
 
 
 @dataclass(frozen=True)
@@ -79,8 +82,7 @@ def sources(metas: Path, reviews: Path) -> tuple[list[Source], list[str]]:
             f"{paths.shown(reviews)} ({', '.join(ENDINGS)})"
         )
     rest = sorted(found["metas"].keys() ^ found["reviews"].keys())
-    pairs = [(name, str(found["metas"][name]), str(found["reviews"][name])) for name in both]
-    return [Source(i, *pair) for i, pair in enumerate(pairs)], rest
+    return [Source(name, str(found["metas"][name]), str(found["reviews"][name])) for name in both], rest
 
 
 def _by_category(folder: Path, prefix: str) -> dict[str, Path]:
@@ -102,31 +104,46 @@ def _by_category(folder: Path, prefix: str) -> dict[str, Path]:
 def build(metas: Path, reviews: Path, out: Path, settings: Settings) -> dict[str, Any]:
     """Make the catalogue ``out``; returns the manifest, which is also written to ``<out>.manifest.json``.
 
-    Working files stand in ``<out>.work`` until it is finished; the same command continues there after a
-    kill. Lines that cannot be read are in ``<out>.quarantine.jsonl``. Raises RunError for a damaged input
-    (all other categories are finished and kept), and when the work folder belongs to other settings.
+    Working files stand in ``<out>.work`` until the catalogue is finished; the same command continues there
+    after a kill. Lines that cannot be read are in ``<out>.quarantine.jsonl``. Raises InputError where an
+    output would replace an input, RunError for a damaged input (all other categories are finished and kept),
+    and when the work folder belongs to other settings.
     """
     if not any(out.name.endswith(e) for e in OUTPUTS):
         raise InputError(f"{out.name!r}: the output must end in {', '.join(OUTPUTS)}")
     todo, ignored = sources(metas, reviews)
-    work = out.with_name(out.name + ".work")
+    _keep_apart(out, todo, (metas, reviews))
+    work, parts = _beside(out, "work"), settings.parts or _parts(todo)
     with _held(work):
         _check(work, settings, todo)
         rules = Rules(settings.legacy, settings.shortest, settings.title_latin, settings.text_latin)
-        job = Job(str(work), rules, settings.most_reviews)
+        names = tuple(source.name for source in todo)
+        job = Job(str(work), rules, settings.most_reviews, names, sorted_tables=parts > 1)
         try:
-            first = _round(job, todo, "metas", settings)
-            job = job._replace(bounds=_bounds(work, todo, first, settings))
-            second = _round(job, todo, "reviews", settings)
+            facts = _read(job, todo, settings)
         finally:
             _collect(work, todo, out)
-        third = _join(job, settings)
-        rows = _write(work, out, len(job.bounds) + 1, third["products"])
-        manifest = _manifest(settings, todo, ignored, first, second, third, rows)
-        tables.write_json(out.with_name(out.name + ".manifest.json"), manifest)
+        ranges = _ranges(job, parts, facts)
+        joined = _join(job, ranges, settings)
+        write_output(out, [work / "joined" / keys.name for keys in ranges])
+        manifest = _manifest(settings, todo, ignored, facts, joined)
+        tables.write_json(_beside(out, "manifest.json"), manifest)
     if not settings.keep_work:
         shutil.rmtree(work)
     return manifest
+
+
+def _beside(out: Path, ends: str) -> Path:
+    return out.with_name(f"{out.name}.{ends}")
+
+
+def _keep_apart(out: Path, todo: Sequence[Source], folders: Iterable[Path]) -> None:
+    """InputError where an output would replace an input, or a file of an input folder not made here."""
+    read = [Path(path) for source in todo for path in (source.metas, source.reviews)]
+    paths.apart((out, _beside(out, "quarantine.jsonl")), read)
+    made_here = _beside(out, "manifest.json").exists() or _beside(out, "work").exists()
+    if out.exists() and not made_here:
+        paths.apart((out,), (path for folder in folders for path in folder.iterdir() if ending(path)))
 
 
 @contextmanager
@@ -162,54 +179,48 @@ def _check(work: Path, settings: Settings, todo: Sequence[Source]) -> None:
             "finish it with those, or remove it"
         )
     stamps = {s.name: {"metas": _stamp(s.metas), "reviews": _stamp(s.reviews)} for s in todo}
-    old = before.get("inputs", {})
-    changed = [s for s in todo if s.name in old and old[s.name] != stamps[s.name]]
-    for source in changed:
-        whole = old[source.name]["metas"] != stamps[source.name]["metas"]
-        catalogue_tasks.forget(work, source, ("metas", "reviews") if whole else ("reviews",))
-    if before and (changed or list(old) != list(stamps)):
+    old = before.get("inputs", {}) if before.get("form") == _FORM else {}
+    for source in todo:
+        was, now = old.get(source.name, {}), stamps[source.name]
+        if was.get("metas") != now["metas"]:
+            forget(work, source.name, KINDS)
+        elif was.get("reviews") != now["reviews"]:
+            forget(work, source.name, ("reviews",))
+    if old != stamps or list(old) != list(stamps):
         shutil.rmtree(work / "joined", ignore_errors=True)
-    tables.write_json(plan, {"settings": settings.content, "inputs": stamps})
+    tables.write_json(plan, {"form": _FORM, "settings": settings.content, "inputs": stamps})
 
 
-def _round(job: Job, todo: Sequence[Source], part: str, settings: Settings) -> dict[str, dict[str, Any]]:
-    """One task a category, those that are not done yet; afterwards RunError if any failed."""
-    task: Callable[..., Any] = catalogue_tasks.read_metas if part == "metas" else catalogue_tasks.spread
-    places = {source.name: Path(job.work) / part / source.name for source in todo}
-    waiting = [source for source in todo if marked(places[source.name]) is None]
-    sizes = {s.name: Path(s.metas if part == "metas" else s.reviews).stat().st_size for s in todo}
-    done = sum(sizes.values()) - sum(sizes[s.name] for s in waiting)
-    with bar(sum(sizes.values()), done=done, label=part, unit="B") as shown:
-        calls = [(partial(task, job, source), sizes[source.name]) for source in waiting]
-        errors = run_all(calls, settings.workers, settings.scheduler, shown.update)
+def _read(job: Job, todo: Sequence[Source], settings: Settings) -> Facts:
+    """Make the tables that are not finished, one task a category; RunError, at the end, if any failed."""
+    work = Path(job.work)
+    sizes = {
+        source.name: {kind: Path(getattr(source, kind)).stat().st_size for kind in KINDS} for source in todo
+    }
+    missing = {
+        name: sum(size for kind, size in kinds.items() if marked(work / kind, name) is None)
+        for name, kinds in sizes.items()
+    }
+    waiting = [s for s in todo if any(marked(work / kind, s.name) is None for kind in KINDS)]
+    total = sum(sum(kinds.values()) for kinds in sizes.values())
+    with bar(total, done=total - sum(missing.values()), label="read", unit="B") as shown:
+        calls = [(partial(catalogue_tables.read_category, job, s), missing[s.name]) for s in waiting]
+        errors = _do_all(calls, settings, shown.update)
     if errors:
         raise RunError(f"{len(errors)} of {len(todo)} categories could not be read; the first: {errors[0]}")
-    return {name: marked(place) or {} for name, place in places.items()}
+    return {kind: {s.name: marked(work / kind, s.name) or {} for s in todo} for kind in KINDS}
 
 
-def _bounds(
-    work: Path, todo: Sequence[Source], first: dict[str, dict[str, Any]], settings: Settings
-) -> tuple[str, ...]:
-    """Ids that cut the products into parts of about equal numbers of ratings; kept for a restart."""
-    path = work / "bounds.json"
-    wanted = settings.parts or _parts(todo)
-    if path.exists():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["parts"] == wanted and found["metas"] == {n: f["sha256"] for n, f in first.items()}:
-            return tuple(found["bounds"])
-        for source in todo:
-            catalogue_tasks.forget(work, source, ("reviews",))
-        shutil.rmtree(work / "joined", ignore_errors=True)
-    sample = sorted((name, weight) for facts in first.values() for _, name, weight in facts["sample"])
-    total, passed = sum(weight for _, weight in sample), 0
-    bounds: list[str] = []
-    for name, weight in sample:
-        if passed * wanted >= total * (len(bounds) + 1) and (not bounds or name > bounds[-1]):
-            bounds.append(name)
-        passed += weight
-    facts = {"parts": wanted, "bounds": bounds, "metas": {n: f["sha256"] for n, f in first.items()}}
-    tables.write_json(path, facts)
-    return tuple(bounds)
+def _ranges(job: Job, parts: int, facts: Facts) -> list[KeyRange]:
+    """The ranges of keys that are joined one by one, kept for a restart."""
+    path = Path(job.work) / "bounds.json"
+    made_of = {kind: {name: found["sha256"] for name, found in facts[kind].items()} for kind in KINDS}
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if (kept.get("parts"), kept.get("inputs")) != (parts, made_of):
+        shutil.rmtree(Path(job.work) / "joined", ignore_errors=True)
+        kept = {"parts": parts, "inputs": made_of, "bounds": catalogue_tables.bounds(job, parts)}
+        tables.write_json(path, kept)
+    return catalogue_tables.key_ranges(kept["bounds"])
 
 
 def _parts(todo: Sequence[Source]) -> int:
@@ -219,75 +230,99 @@ def _parts(todo: Sequence[Source]) -> int:
     return max(1, min(_MOST_PARTS, size // _PART))
 
 
-def _join(job: Job, settings: Settings) -> Counter[str]:
-    folder, parts = Path(job.work) / "joined", len(job.bounds) + 1
-    waiting = [n for n in range(parts) if marked(folder / f"{n:05d}") is None]
-    with bar(parts, done=parts - len(waiting), label="join", unit="part") as shown:
-        calls = [(partial(catalogue_join.join, job, n), 1) for n in waiting]
-        errors = run_all(calls, settings.workers, settings.scheduler, shown.update)
+def _join(job: Job, ranges: Sequence[KeyRange], settings: Settings) -> Counter[str]:
+    """Join the ranges that are not finished; returns the counts of all."""
+    folder = Path(job.work) / "joined"
+    waiting = [keys for keys in ranges if marked(folder, keys.name) is None]
+    with bar(len(ranges), done=len(ranges) - len(waiting), label="join", unit="part") as shown:
+        calls = [(partial(catalogue_tables.join, job, keys), 1) for keys in waiting]
+        errors = _do_all(calls, settings, shown.update)
     if errors:
-        raise RunError(f"{len(errors)} of {parts} parts could not be joined; the first: {errors[0]}")
+        raise RunError(f"{len(errors)} of {len(ranges)} parts could not be joined; the first: {errors[0]}")
     total: Counter[str] = Counter()
-    for number in range(parts):
-        total.update((marked(folder / f"{number:05d}") or {}).get("counts", {}))
+    for keys in ranges:
+        total.update((marked(folder, keys.name) or {}).get("counts", {}))
     return total
 
 
-def _write(work: Path, out: Path, parts: int, products: int) -> int:
-    """Concatenate the parts into the output; returns the number of products."""
-    files = [work / "joined" / f"{number:05d}" for number in range(parts)]
-    if out.name.endswith(".parquet"):
-        from crs_lib.cosrec.catalogue_parquet import write_products
+Call = tuple["partial[Any]", int]  # a task, and the progress that it adds
 
-        return write_products(out, files)
-    with writer(out) as write:
-        for path in files:
-            with path.open("rb") as file:
-                while block := file.read(1 << 20):
-                    write(block)
-    return products
+
+def _do_all(calls: Sequence[Call], settings: Settings, seen: Callable[[int], object]) -> list[str]:
+    """Do every task here, in local processes or on a Dask cluster; returns the errors, in the tasks' order.
+
+    A failing task does not stop the others. Workers of a cluster must see the same folders.
+    """
+    errors: dict[int, str] = {}
+    if settings.scheduler:
+        with dask.connected(settings.scheduler, settings.workers) as client:
+            from distributed import as_completed as first_done
+
+            sent = {client.submit(call, pure=False): n for n, (call, _) in enumerate(calls)}
+            for future in first_done(list(sent), loop=client.loop):
+                _settle(future, sent[future], calls, seen, errors)
+    elif settings.workers == 1 or len(calls) < 2:
+        for number, (call, _) in enumerate(calls):
+            try:
+                call(progress=seen)
+            except Exception as error:
+                errors[number] = _shown(error)
+    else:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(min(settings.workers, len(calls)), context) as pool:
+            futures = {pool.submit(call): number for number, (call, _) in enumerate(calls)}
+            for future in as_completed(futures):
+                _settle(future, futures[future], calls, seen, errors)
+    return [errors[number] for number in sorted(errors)]
+
+
+def _settle(
+    future: Any, number: int, calls: Sequence[Call], seen: Callable[[int], object], errors: dict[int, str]
+) -> None:
+    try:
+        future.result()
+    except Exception as error:
+        errors[number] = _shown(error)
+    else:
+        seen(calls[number][1])
+
+
+def _shown(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError | RuntimeError) else f"{type(error).__name__}: {error}"
 
 
 def _collect(work: Path, todo: Sequence[Source], out: Path) -> None:
     """All quarantined lines so far in one file beside the output."""
     found = []
     for source in todo:
-        for part in ("metas", "reviews"):
-            path = work / part / f"{source.name}.quarantine.jsonl"
+        for kind in KINDS:
+            path = work / kind / f"{source.name}.quarantine.jsonl"
             found += (
                 [{"category": source.name, **e} for e in tables.read_jsonl(path)] if path.exists() else []
             )
-    tables.write_jsonl(out.with_name(out.name + ".quarantine.jsonl"), found)
+    tables.write_jsonl(_beside(out, "quarantine.jsonl"), found)
 
 
 def _manifest(
-    settings: Settings,
-    todo: Sequence[Source],
-    ignored: list[str],
-    first: dict[str, dict[str, Any]],
-    second: dict[str, dict[str, Any]],
-    third: Counter[str],
-    rows: int,
+    settings: Settings, todo: Sequence[Source], ignored: list[str], facts: Facts, joined: Counter[str]
 ) -> dict[str, Any]:
     inputs = {
-        Path(path).name: {"bytes": Path(path).stat().st_size, "sha256": facts[source.name]["sha256"]}
+        Path(path).name: {"bytes": Path(path).stat().st_size, "sha256": facts[kind][source.name]["sha256"]}
         for source in todo
-        for path, facts in ((source.metas, first), (source.reviews, second))
+        for path, kind in ((source.metas, "metas"), (source.reviews, "reviews"))
     }
+    counts = {part: facts[kind] for part, kind in (("products", "metas"), ("reviews", "reviews"))}
     totals = {}
-    for part, found in (("products", first), ("reviews", second)):
+    for part, by_category in counts.items():
         sums: Counter[str] = Counter()
-        for facts in found.values():
-            sums.update(facts["counts"])
+        for found in by_category.values():
+            sums.update(found["counts"])
         totals[part] = dict(sorted(sums.items()))
-    by_category = {
-        s.name: {"products": first[s.name]["counts"], "reviews": second[s.name]["counts"]} for s in todo
-    }
     return {
         "settings": settings.content,
         "inputs": inputs,
         "without a partner": ignored,
-        "totals": totals | {"joined": dict(sorted(third.items()))},
-        "categories": by_category,
-        "products written": rows,
+        "totals": totals | {"joined": dict(sorted(joined.items()))},
+        "categories": {s.name: {part: counts[part][s.name]["counts"] for part in counts} for s in todo},
+        "products written": joined["products"],
     }

@@ -1,11 +1,11 @@
-"""Lines of large compressed files, read in one pass: hashed, counted, and safe against damage."""
+"""Large files: lines read in one pass, hashed, safe against damage; products written in any format."""
 
 import gzip
 import hashlib
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,8 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.tables import write_aside
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
+OUTPUTS = (*ENDINGS, ".parquet")
+_PRODUCTS = 1_000  # products in a row group: by number, so that the file does not depend on the parts
 Decode = Callable[[bytes], Any]
 Bad = Callable[[int, str, bytes], object]
 
@@ -179,3 +181,72 @@ def writer(path: Path) -> Iterator[Callable[[bytes], object]]:
                 yield stream.write
         else:
             yield file.write
+
+
+def _schema() -> Any:
+    import pyarrow as pa
+
+    review = [
+        ("user", pa.string()),
+        ("timestamp", pa.int64()),
+        ("verified purchase", pa.bool_()),
+        ("title", pa.string()),
+        ("text", pa.string()),
+        ("rating", pa.int8()),
+        ("helpful", pa.int64()),
+    ]
+    ratings = pa.struct([(str(grade), pa.int64()) for grade in range(1, 6)])
+    return pa.schema(
+        [
+            ("parent_asin", pa.string()),
+            ("title", pa.string()),
+            ("description", pa.list_(pa.string())),
+            ("details", pa.string()),
+            ("categories", pa.list_(pa.string())),
+            ("store", pa.string()),
+            ("price", pa.float64()),
+            ("num_ratings", pa.int64()),
+            ("avg_ratings", pa.float64()),
+            ("valid_reviews", pa.list_(pa.struct(review))),
+            ("valid_ratings", ratings),
+            ("num_valid_ratings", pa.int64()),
+            ("avg_valid_ratings", pa.float64()),
+        ]
+    )
+
+
+def _batches(files: Sequence[Path]) -> Iterator[list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    for path in files:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for line in file:
+                row = json.loads(line)
+                row["details"] = json.dumps(row["details"], ensure_ascii=False)
+                row["avg_ratings"] = float(row["avg_ratings"])
+                rows.append(row)
+                if len(rows) == _PRODUCTS:
+                    yield rows
+                    rows = []
+    if rows:
+        yield rows
+
+
+def write_output(out: Path, parts: Sequence[Path]) -> None:
+    """Concatenate finished lines into the output, which appears whole: as lines, packed, or as Parquet.
+
+    Parquet has one row a product, reviews as a list of structs, details as JSON text.
+    """
+    if not out.name.endswith(".parquet"):
+        with writer(out) as write:
+            for path in parts:
+                with path.open("rb") as file:
+                    while block := file.read(1 << 20):
+                        write(block)
+        return
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = _schema()
+    with write_aside(out, "wb") as file, pq.ParquetWriter(file, schema, compression="zstd") as table:
+        for rows in _batches(parts):
+            table.write_table(pa.Table.from_pylist(rows, schema=schema))

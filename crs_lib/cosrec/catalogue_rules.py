@@ -235,14 +235,15 @@ def review(
         helpful = row.helpful_votes
     if type(helpful) is not int or helpful < 0:
         return "helpful", counted
-    if plain and _clean_already(f"{title} {text}"):
+    ascii_only = plain and _clean_already(f"{title} {text}")
+    if ascii_only:
         kept_title, kept_text = title.strip(), text.strip()
     else:
         tidy = legacy_clean if legacy else clean
         kept_title, kept_text = tidy(title), tidy(text)
     if len(text if legacy else kept_text) < rules.shortest:
         return "too short", counted
-    if not (title.isascii() and text.isascii()) and (
+    if not (ascii_only or (title.isascii() and text.isascii())) and (
         latin_share(title) < rules.title_latin or latin_share(text) < rules.text_latin
     ):
         return "language", counted

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec import catalogue, catalogue_join, catalogue_tasks
+from crs_lib.cosrec import catalogue, catalogue_tables
 from crs_lib.cosrec.catalogue import Settings, build
 from tests.helpers import amazon_fixture as fixture
 
@@ -115,6 +115,19 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize("table", [10_000, 300_000])
+@pytest.mark.parametrize("legacy", [False, True])
+def test_tables_of_a_category_change_nothing(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool, table: int
+) -> None:
+    build(large / "in", large / "in", tmp_path / "a.jsonl", Settings(legacy=legacy))
+    monkeypatch.setattr(catalogue_tables, "_TABLE", table)
+    monkeypatch.setattr(catalogue_tables, "_ROWS", 64)
+    build(large / "in", large / "in", tmp_path / "b.jsonl", Settings(parts=3, legacy=legacy, keep_work=True))
+    assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
+    assert len(list((tmp_path / "b.jsonl.work").glob("reviews/Beta/*.parquet"))) > 1
+
+
 @pytest.mark.parametrize("settings", [{"parts": 2}, {"parts": 13}, {"parts": 5, "workers": 2}], ids=str)
 def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int]) -> None:
     manifest = build(large / "in", large / "in", large / "again.jsonl", Settings(**settings))
@@ -125,13 +138,22 @@ def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int])
 
 @pytest.mark.parametrize("legacy", [False, True])
 def test_what_does_not_fit_is_sorted_on_disk(
-    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool
 ) -> None:
-    build(large / "in", large / "in", tmp_path / "a.jsonl", Settings(parts=1, legacy=legacy))
-    monkeypatch.setattr(catalogue_join, "_SORTED", 20_000)
-    build(large / "in", large / "in", tmp_path / "b.jsonl", Settings(parts=2, legacy=legacy, keep_work=True))
+    fixture.write_category(tmp_path / "in", "Home", 10, 60_000)
+    build(tmp_path / "in", tmp_path / "in", tmp_path / "a.jsonl", Settings(legacy=legacy))
+    spilled: list[Path] = []
+    values = catalogue_tables._values
+
+    def watched(column: Any) -> list[Any]:
+        spilled.extend(tmp_path.rglob("*.spill/*"))
+        return values(column)
+
+    monkeypatch.setattr(catalogue_tables, "MEMORY", "24MB")
+    monkeypatch.setattr(catalogue_tables, "_values", watched)
+    build(tmp_path / "in", tmp_path / "in", tmp_path / "b.jsonl", Settings(legacy=legacy, keep_work=True))
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
-    assert not list((tmp_path / "b.jsonl.work" / "joined").glob("*.sorted-*"))
+    assert spilled and not list(tmp_path.rglob("*.spill"))
 
 
 def test_order_of_lines_changes_nothing(large: Path, tmp_path: Path) -> None:
@@ -269,16 +291,17 @@ def test_most_reviews_keeps_the_helpful(tmp_path: Path) -> None:
     assert manifest["totals"]["joined"]["reviews over the limit"] == 2
 
 
-def test_many_ids_are_known_by_digest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [fixture.asin(i) for i in range(50)]
-    (tmp_path / "metas").write_text("".join(f"{name}\t0\t1\t{{}}\n" for name in names[:40]))
-    exact = catalogue_tasks.known_ids(tmp_path / "metas")
-    monkeypatch.setattr(catalogue_tasks, "_EXACT", 7)
-    digests = catalogue_tasks.known_ids(tmp_path / "metas")
+def test_many_keys_are_known_by_digest(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(keep_work=True))
+    tables = [str(tmp_path / "out.jsonl.work" / "metas" / "Alpha" / "00000.parquet")]
+    exact = catalogue_tables.known_keys(tables)
+    monkeypatch.setattr(catalogue_tables, "_EXACT", 7)
+    digests = catalogue_tables.known_keys(tables)
     assert type(digests) is not type(exact)
-    assert (
-        [name in digests for name in names] == [name in exact for name in names] == [True] * 40 + [False] * 10
-    )
+    names = [fixture.asin(i) for i in range(200)]
+    assert [name in digests for name in names] == [name in exact for name in names]
+    assert sum(name in digests for name in names) == 120
+    assert "\ud83d" not in digests  # a lone surrogate in a review's id
 
 
 def test_inputs_are_checked(tmp_path: Path) -> None:
@@ -294,3 +317,59 @@ def test_inputs_are_checked(tmp_path: Path) -> None:
         run(tmp_path)
     with pytest.raises(InputError, match="at least"):
         Settings(workers=0)
+
+
+def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "in", "Home", [fixture.meta(1)], [fixture.review(1, fixture.asin(1))])
+    before = {path.name: path.read_bytes() for path in (tmp_path / "in").iterdir()}
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "in" / "Home.jsonl")
+    os.link(tmp_path / "in" / "meta_Home.jsonl", tmp_path / "hard.jsonl")
+    (tmp_path / "in" / "Alone.jsonl").write_text("a review file whose metas are missing")
+    for out in ("in/Home.jsonl", "in/../in/meta_Home.jsonl", "link.jsonl", "hard.jsonl", "in/Alone.jsonl"):
+        with pytest.raises(InputError, match="give another output"):
+            build(tmp_path / "in", tmp_path / "in", tmp_path / out, Settings())
+    assert {name: (tmp_path / "in" / name).read_bytes() for name in before} == before
+    assert not list(tmp_path.rglob("*.work"))
+    for _ in range(2):  # what an earlier run wrote into the folder is replaced
+        build(tmp_path / "in", tmp_path / "in", tmp_path / "in" / "out.jsonl", Settings())
+
+
+def test_a_new_category_joins_the_kept_tables(tmp_path: Path) -> None:
+    for name, number in (("Beta", 2), ("Gamma", 3)):
+        write(tmp_path / "in", name, [fixture.meta(number)], [fixture.review(number, fixture.asin(number))])
+    build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Settings(legacy=True, keep_work=True))
+    kept = tmp_path / "out.jsonl.work" / "reviews" / "Gamma.done.json"
+    before = kept.stat().st_mtime_ns
+    write(tmp_path / "in", "Alpha", [fixture.meta(1)], [fixture.review(1, fixture.asin(1))])
+    rows, _ = run(tmp_path, legacy=True, keep_work=True)
+    assert kept.stat().st_mtime_ns == before
+    assert [row["parent_asin"] for row in rows] == [fixture.asin(i) for i in (1, 2, 3)]
+    run(tmp_path, "fresh.jsonl", legacy=True)
+    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "fresh.jsonl").read_bytes()
+
+
+def test_tables_of_an_older_form_are_made_anew(large: Path, tmp_path: Path) -> None:
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(keep_work=True))
+    plan = tmp_path / "out.jsonl.work" / "plan.json"
+    found = json.loads(plan.read_text())
+    plan.write_text(json.dumps({name: found[name] for name in ("settings", "inputs")}))
+    for path in (tmp_path / "out.jsonl.work" / "reviews").glob("*/*.parquet"):
+        path.write_bytes(b"of another form")
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings())
+    assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
+
+
+def test_a_task_a_category_on_a_cluster(large: Path, tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs the extra dist")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        settings = Settings(parts=3, scheduler=cluster.scheduler_address)
+        build(large / "in", large / "in", tmp_path / "out.jsonl", settings)
+        assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
+        (tmp_path / "in").mkdir()
+        for path in (large / "in").iterdir():
+            whole = path.read_bytes()
+            (tmp_path / "in" / path.name).write_bytes(whole[:-999] if path.name == "Beta.jsonl.gz" else whole)
+        with pytest.raises(RunError, match=r"1 of 2 categories .* Beta.jsonl.gz breaks off after line \d+"):
+            build(tmp_path / "in", tmp_path / "in", tmp_path / "cut.jsonl", settings)

@@ -20,7 +20,7 @@ from crs_lib.cosrec.catalogue_rules import (
     product,
     review,
 )
-from crs_lib.cosrec.catalogue_tasks import _META_FIELDS, _REVIEW_FIELDS
+from crs_lib.cosrec.catalogue_tables import META_FIELDS, REVIEW_FIELDS
 from tests.helpers import amazon_fixture as fixture
 
 PRODUCT = fixture.asin(1)
@@ -49,13 +49,13 @@ def outcome(line: bytes, fields: tuple[str, ...], tmp_path: Path, legacy: bool) 
 @pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
 @pytest.mark.parametrize("row", fixture.dirty_metas(), ids=lambda row: row.about)
 def test_dirty_products(row: fixture.Dirty, legacy: bool, tmp_path: Path) -> None:
-    assert outcome(row.line, _META_FIELDS, tmp_path, legacy) == (row.legacy if legacy else row.ours)
+    assert outcome(row.line, META_FIELDS, tmp_path, legacy) == (row.legacy if legacy else row.ours)
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["ours", "legacy"])
 @pytest.mark.parametrize("row", fixture.dirty_reviews(PRODUCT), ids=lambda row: row.about)
 def test_dirty_reviews(row: fixture.Dirty, legacy: bool, tmp_path: Path) -> None:
-    assert outcome(row.line, _REVIEW_FIELDS, tmp_path, legacy) == (row.legacy if legacy else row.ours)
+    assert outcome(row.line, REVIEW_FIELDS, tmp_path, legacy) == (row.legacy if legacy else row.ours)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_msgspec_changes_speed_and_nothing_else(tmp_path: Path, monkeypatch: pyt
     def everything() -> list[Any]:
         bad: list[Any] = []
         encode = encoders()
-        rows = read_records(path, decoder(_META_FIELDS), Watched(path), lambda *found: bad.append(found))
+        rows = read_records(path, decoder(META_FIELDS), Watched(path), lambda *found: bad.append(found))
         kept = [product(row, Rules(), encode) for _, row in rows]
         one = encode.review("ü\x1f\x7f", 5, True, "t", "x", 4, 2)
         return [kept, bad, one]
