@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from crs_lib.cli import ending, files, output
 from crs_lib.core.errors import InputError, RunError
 
 
@@ -86,20 +87,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     the reader of the output went away, as in ``| head``.
     """
     given = list(sys.argv[1:] if argv is None else argv)
-    try:
-        arguments = parser(given[0] if given else "").parse_args(given)
-        arguments.do(arguments)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        if _output_is_read():  # another pipe than standard output broke
-            raise
-        return 141
-    except (InputError, RunError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("\nstopped; what was finished is stored, the same command continues", file=sys.stderr)
-        return 130
+    with ending.promptly() as interrupts, output.escaped():
+        try:
+            arguments = parser(given[0] if given else "").parse_args(given)
+            files.check(arguments)
+            arguments.do(arguments)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            if _output_is_read():  # another pipe than standard output broke
+                raise
+            return 141
+        except (InputError, RunError) as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            return 2
+        except KeyboardInterrupt:
+            if interrupts.raised:
+                interrupts.now()
+            interrupts.say()
+            return ending.CODE
     return 0
 
 

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
-from crs_lib.cli import options
+from crs_lib.cli import files, options
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 
@@ -17,6 +17,7 @@ def index(parser: ArgumentParser) -> None:
     parser.add_argument("--encoder", default="hashing", help="of the dense index: hashing, minilm …")
     parser.add_argument("--k1", type=float, default=1.2, help="BM25: gain of repetition")
     parser.add_argument("--b", type=float, default=0.75, help="BM25: correction for length")
+    files.declare(parser, reads=("products", "passages"), writes=("out",))
     parser.set_defaults(do=_index)
 
 
@@ -92,6 +93,7 @@ def intents(parser: ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="predictions.jsonl, one line a user turn")
     parser.add_argument("--model", default="", help="intent model (default: the one that routes)")
     parser.add_argument("--seed", type=int, default=0, help="of the intervals")
+    files.declare(parser, reads=("train", "test"), writes=("out",))
     parser.set_defaults(do=_intents)
 
 

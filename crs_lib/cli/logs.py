@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.cli import options
+from crs_lib.cli import files, options
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.simulate.logged import SKIPPED, ImportConfig, Imported, import_logs
@@ -17,6 +17,7 @@ def logs(parser: ArgumentParser) -> None:
     """``logs PATH [--quirks FILE]``: sessions by model and quirks by kind; every case into a file."""
     parser.add_argument("path", type=Path, help="a log file or a folder of them, of any known form")
     parser.add_argument("--quirks", type=Path, metavar="FILE", help="write every quirk to this CSV file")
+    files.declare(parser, reads=("path",), writes=("quirks",))
     parser.set_defaults(do=_logs)
 
 

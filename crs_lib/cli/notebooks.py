@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib import notebooks
+from crs_lib.cli import files
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
@@ -16,6 +17,7 @@ def run(parser: ArgumentParser) -> None:
     """``run NOTEBOOK -p name value … [-f values.yaml] [-o out.ipynb]``."""
     _notebook_and_values(parser)
     parser.add_argument("-o", dest="out", metavar="OUT", help="where the executed notebook goes")
+    files.declare(parser, reads=("notebook", "file"), writes=("out",))
     parser.set_defaults(do=_run)
 
 

@@ -5,6 +5,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import Any
 
+from crs_lib.cli import files
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 
@@ -21,6 +22,7 @@ def score_human(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="stop at a conversation that cannot be read or has no name"
     )
+    files.declare(parser, reads=("dialogues", "catalog"), writes=("out",))
     parser.set_defaults(do=_score)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.cli import options
+from crs_lib.cli import files, options
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk.config import RealTalkConfig
@@ -35,6 +35,7 @@ def predict(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--timings", action="store_true", help="write the seconds of each node into the lines"
     )
+    files.declare(parser, reads=("chat", "train"), writes=("out",))
     parser.set_defaults(do=_predict)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from crs_lib import llm, logs
-from crs_lib.cli import options
+from crs_lib.cli import files, options
 from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import tables as score_tables
@@ -30,6 +30,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     options.add(parser, ScoringConfig, *_CHOSEN)
     add("--workers", type=int, default=1, help="processes (what comes out does not depend on it)")
     add("--out", default="", metavar="FOLDER", help="where the tables go (default: results/movies/scores)")
+    made = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.csv", "llm_calls.jsonl")
+    reads = ("logs", "catalog", "vocabulary", "topic_model")
+    files.declare(parser, reads=reads, writes=[f"out/{name}" for name in made])
     parser.set_defaults(do=main)
 
 
@@ -89,6 +92,7 @@ def topics(parser: ArgumentParser) -> None:
     parser.add_argument("--n-topics", type=int, default=50)
     parser.add_argument("--passes", type=int, default=15)
     parser.add_argument("--seed", type=int, default=42)
+    files.declare(parser, reads=("catalog",), writes=("out/exp_elog_beta.npy", "out/dictionary.tsv"))
     parser.set_defaults(do=_train)
 
 

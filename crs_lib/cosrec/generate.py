@@ -13,7 +13,7 @@ from crs_lib.cosrec.writing import Writer
 from crs_lib.llm import Recorder
 from crs_lib.llm.calls import export_all
 from crs_lib.llm.pool import LOG, drain_scratch
-from crs_lib.llm.preflight import preflight
+from crs_lib.llm.preflight import preflight, unchanged
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
 
@@ -34,7 +34,7 @@ def generate(config: GenerateConfig, *, progress: bool = True) -> Path:
     keys = [Key(config.writer, number) for number in range(config.conversations)]
     with runs.stage(STUDY, config.run, STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
         try:
-            _work(config, str(folder), work.folder, ledger, keys, progress)
+            _work(config, str(folder), work.folder, ledger, inputs, progress)
         finally:
             if config.models():
                 work.counts["calls"] = export_all(work.folder)
@@ -66,9 +66,15 @@ def _name(user: Mapping[str, Any]) -> str:
 
 
 def _work(
-    config: GenerateConfig, source: str, folder: Path, ledger: Ledger, keys: Sequence[Key], progress: bool
+    config: GenerateConfig,
+    source: str,
+    folder: Path,
+    ledger: Ledger,
+    inputs: Mapping[str, str],
+    progress: bool,
 ) -> None:
     """Do what the ledger does not have: threads for models, processes for rules, or a cluster."""
+    keys = [Key(config.writer, number) for number in range(config.conversations)]
     if ledger.finished().issuperset(keys):
         return
     starts = 1 + ledger.tries()
@@ -82,8 +88,11 @@ def _work(
         return
     writer = Writer(config, source, str(folder), starts)
     assert writer.pool is not None
+    began = {name.removeprefix(_WEIGHTS): d for name, d in inputs.items() if name.startswith(_WEIGHTS)}
     with writer.pool as pool:
+        unchanged(began, config.service().settings_for)
         batch.work(ledger, keys, _given(writer), (), threads=pool.width(config.models()), **options)
+        unchanged(began, config.service().settings_for)
         for spec in config.models():
             pool.unload(spec)
 

@@ -5,8 +5,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import ScoringConfig
 from crs_lib.evaluate.provenance import Provenance
 from crs_lib.metrics import base
+from crs_lib.runs.processes import processes
 from crs_lib.score.scorer import BatchScorer, Scores, shift_columns
 
 CHUNK = 50  # dialogues scored at once
@@ -40,7 +40,7 @@ def stream(
         for chunk in chunks:
             yield from _scored(scorer, chunk)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start, (config,)) as pool:
+    with processes(workers, _start, (config,)) as pool:
         waiting: deque[Future[list[Scores]]] = deque()
         for chunk in chunks:
             waiting.append(pool.submit(_score, chunk))

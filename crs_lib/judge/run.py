@@ -17,7 +17,7 @@ from crs_lib.judge.config import JudgeConfig, JudgeSettings
 from crs_lib.judge.records import SCORES, STAGE
 from crs_lib.llm import calls
 from crs_lib.llm.pool import Pool
-from crs_lib.llm.preflight import preflight
+from crs_lib.llm.preflight import preflight, unchanged
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate.roles import stage_before
@@ -275,10 +275,13 @@ def _work(
             if ledger.finished().issuperset(mine):
                 continue
             maker.judgements |= mine
+            began = {spec: weights[spec]}
+            unchanged(began, config.service.settings_for)
             batch.work(
                 ledger, list(mine), lambda: maker, (), threads=maker.pool.width([spec]), progress=progress,
                 label=spec,
             )  # fmt: skip
+            unchanged(began, config.service.settings_for)
             maker.pool.unload(spec)
     finally:
         maker.pool.close()

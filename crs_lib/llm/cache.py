@@ -9,11 +9,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.core.hashes import fingerprint
 from crs_lib.llm.base import Reply, Request
 
+_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
 _KEPT = [f.name for f in fields(Reply) if f.name not in ("cache_hit", "attempts", "tried")]
 
 
@@ -58,12 +61,20 @@ class Cache:
         self._pid = 0
 
     def get(self, address: str) -> Reply | None:
-        """The stored reply, marked as a hit, with 0 seconds and 0 attempts; None where there is none."""
+        """The stored reply, marked as a hit, with 0 seconds and attempts; None for none or a damaged one."""
         rows = self._do("SELECT reply FROM replies WHERE key = ?", (address,))
         if not rows:
             return None
-        stored = {name: value for name, value in json.loads(rows[0][0]).items() if name in _KEPT}
-        return Reply(**{**stored, "seconds": 0.0}, cache_hit=True, attempts=0)
+        try:
+            given = json.loads(rows[0][0])
+            stored = {name: given[name] for name in _KEPT if name in given}
+            return _REPLY.validate_python({**stored, "seconds": 0.0, "cache_hit": True, "attempts": 0})
+        except (ValueError, TypeError, RecursionError):  # ValidationError is a ValueError
+            return None
+
+    def drop(self, address: str) -> None:
+        """Remove a reply that cannot be used, so that the question is asked again."""
+        self._do("DELETE FROM replies WHERE key = ?", (address,))
 
     def put(self, address: str, reply: Reply) -> None:
         """Store a reply; nothing happens where one is stored already."""

@@ -8,13 +8,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from crs_lib.core.errors import InputError
+from crs_lib.core import outside
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import cache as caches
 from crs_lib.llm import calls
 from crs_lib.llm.base import BACKENDS, Backend, Reply, Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.limits import DEFAULTS, check_fits
 from crs_lib.llm.retry import Attempts, Retry, persist
+from crs_lib.llm.text import checked
 
 COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
 
@@ -45,6 +47,7 @@ class LLM:
         self._retry = retry or Retry()
         self._slots = Slots(self.backend.endpoints, slots)
         self._digest = ""
+        self._halted = threading.Event()
 
     def __enter__(self) -> "LLM":
         return self
@@ -111,6 +114,10 @@ class LLM:
             raise wrong[0]
         return [one for one in found if one is not None]
 
+    def halt(self) -> None:
+        """End pauses between attempts; calls under way are the last ones, further ones are refused."""
+        self._halted.set()
+
     def close(self) -> None:
         """Close connections; cache and recorder stay open, they may be shared."""
         self.backend.close()
@@ -131,9 +138,10 @@ class LLM:
             return self._asked(request, digest)
         address = caches.key(digest, self.backend.settings(), request)
         kept = self.cache.get(address)
-        if kept is not None:
+        if kept is not None and _usable(kept, request):
             return kept
         reply = self._asked(request, digest)
+        self.cache.drop(address)  # what was there could not be used
         self.cache.put(address, reply)
         return reply
 
@@ -143,16 +151,27 @@ class LLM:
 
         def attempt() -> Reply:
             with self._slots.taken() as endpoint:
+                if self._halted.is_set():
+                    raise RunError("the run was stopped before this call; started again, it continues")
                 return self.backend.complete(attempts.request, endpoint)
 
-        reply, tried = persist(attempts, attempt), tuple(attempts.tried)
+        reply, tried = persist(attempts, attempt, self._halted), tuple(attempts.tried)
         return replace(reply, digest=reply.digest or digest, attempts=len(tried) + 1, tried=tried)
 
     def _weights(self) -> str:
         """The weights' digest, with the same patience as a call; asked once."""
         if not self._digest:
-            self._digest = persist(Attempts(Request((), "digest"), self._retry), self.backend.digest)
+            first = Attempts(Request((), "digest"), self._retry)
+            self._digest = persist(first, self.backend.digest, self._halted)
         return self._digest
+
+
+def _usable(kept: Reply, request: Request) -> bool:
+    """Whether a stored reply keeps what is asked of a new one."""
+    try:
+        return outside.valid(kept.text) == kept.text == checked(kept.text, kept.stop, request.schema)
+    except LLMError:
+        return False
 
 
 class Slots:

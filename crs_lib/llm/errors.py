@@ -3,6 +3,8 @@
 
 from typing import Literal
 
+from crs_lib.core.printable import printable
+
 Remedy = Literal["no", "wait", "other seed", "more room"]
 
 
@@ -17,7 +19,7 @@ class LLMError(RuntimeError):
     remedy: Remedy = "no"
 
     def __init__(self, message: str, *, text: str = "", pause: float = 0.0) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.text = text  # what the model wrote, where it wrote something unusable
         self.pause = pause  # seconds that the server asked us to wait
         self.attempts = 1
@@ -90,6 +92,18 @@ class BadReply(LLMError):
     kind, remedy = "bad reply", "other seed"
 
 
+class OtherModel(LLMError):
+    """The server answered with another model than the one that was asked."""
+
+    kind, remedy = "other model", "wait"
+
+
+class Filtered(LLMError):
+    """A filter of the server held the reply back, or part of it."""
+
+    kind, remedy = "filtered", "other seed"
+
+
 class CutReply(LLMError):
     """A reply with a schema ran into ``num_predict``, so its JSON is cut."""
 
@@ -110,5 +124,5 @@ class NotRecorded(LLMError):
 
 KINDS: tuple[type[LLMError], ...] = (
     Unreachable, TimedOut, Dropped, Busy, Garbled, Refused, ModelMissing, PromptTooLong, PromptCut,
-    EmptyReply, BadReply, CutReply, ScriptEnded, NotRecorded,
+    OtherModel, Filtered, EmptyReply, BadReply, CutReply, ScriptEnded, NotRecorded,
 )  # fmt: skip

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from crs_lib.core import bounds
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.errors import (
@@ -72,9 +73,10 @@ class Clients(Generic[C]):
             "auth": self._auth,
             "cookies": NoCookies(),
             "follow_redirects": False,
+            "headers": {"accept-encoding": "identity"},
             "trust_env": not is_local(address),
             "verify": _certificates(),
-            "event_hooks": {"request": [Deadline(self._timeout)], "response": [watch_deadline]},
+            "event_hooks": {"request": [Deadline(self._timeout)], "response": [watch_answer]},
         }
 
     def close(self) -> None:
@@ -140,31 +142,62 @@ class Deadline:
         request.extensions["deadline"] = time.monotonic() + self._seconds
 
 
-def watch_deadline(response: httpx.Response) -> None:
-    """An answer begins: its deadline is watched while its pieces are read."""
+def watch_answer(response: httpx.Response) -> None:
+    """An answer begins: its deadline and its size are watched while its pieces are read.
+
+    A compressed answer, which nobody asked for and whose size nobody knows, is not read.
+    """
+    if response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+        raise httpx.DecodingError("it is compressed, and was asked for as it is")
     if isinstance(response.stream, httpx.SyncByteStream):
-        response.stream = _TimedAnswer(response.stream, response.request.extensions["deadline"])
+        response.stream = _BoundedAnswer(response)
 
 
-class _TimedAnswer(httpx.SyncByteStream):
-    """The pieces of an answer until its deadline; ReadTimeout after it."""
+class _BoundedAnswer(httpx.SyncByteStream):
+    """The pieces of an answer until its deadline (then ReadTimeout), up to the limit ``answer_bytes``."""
 
-    def __init__(self, stream: httpx.SyncByteStream, deadline: float) -> None:
-        self._stream, self._deadline = stream, deadline
+    def __init__(self, response: httpx.Response) -> None:
+        self._stream: Any = response.stream
+        self._deadline: float = response.request.extensions["deadline"]
+        self._socket: Any = response.extensions.get("network_stream")
 
     def __iter__(self) -> Iterator[bytes]:
+        left = bounds.most("answer_bytes")
         for piece in self._stream:
+            left -= len(piece)
             if time.monotonic() > self._deadline:
                 raise httpx.ReadTimeout("the answer took longer than the time-out")
+            if left < 0:
+                most = f"{bounds.most('answer_bytes'):,} bytes; {bounds.variable('answer_bytes')} raises it"
+                raise httpx.DecodingError(f"it is longer than the limit, {most}")
             yield piece
+        if self._socket is not None and self._more_follows():
+            self._socket.close()
+
+    def _more_follows(self) -> bool:
+        """Whether bytes that nobody asked for follow the answer, or nobody can tell.
+
+        h11 keeps them, and httpcore would take them for the answer to the next request.
+        """
+        try:
+            return bool(self._stream._stream._httpcore_stream._stream._connection._h11_state.trailing_data[0])
+        except AttributeError:
+            return True
 
     def close(self) -> None:
         """Close the connection, or keep it open for the next request if the answer was read to its end."""
         self._stream.close()
 
 
+def shown(address: str) -> str:
+    """An address as it is shown and stored: scheme, host and port, without whatever follows them."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else ""
+
+
 def from_transport(error: Exception, address: str, timeout: float) -> LLMError:
     """The error of a connection as one of ours."""
+    address = shown(address)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return Unreachable(f"no server answers at {address}; is it running, and is the address right?")
     if isinstance(error, httpx.TimeoutException):
@@ -176,7 +209,7 @@ def from_transport(error: Exception, address: str, timeout: float) -> LLMError:
 
 def from_status(status: int, said: str, address: str, model: str, pause: float = 0.0) -> LLMError:
     """The error of an HTTP status as one of ours; ``said`` is the server's own text."""
-    answered = f"{address} said: {shorten(str(said).strip() or 'nothing', 300)}"
+    answered = f"{shown(address)} said: {shorten(str(said).strip() or 'nothing', 300)}"
     if status == 404:
         return ModelMissing(f"{answered}; get the model with: ollama pull {model}")
     if status in (408, 429) or status >= 500 or status < 0:
@@ -195,9 +228,11 @@ def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:
     """
     found = tuple(_one(part.strip(), port) for part in hosts.split(",") if part.strip())
     if not found:
-        raise InputError(f"no address in {hosts!r}; give one, or several with commas between ({variable})")
+        raise InputError(
+            f"no address in {hosts[:80]!r}; give one, or several with commas between ({variable})"
+        )
     if len(set(found)) < len(found):
-        raise InputError(f"an address occurs twice in {', '.join(found)}; name each server once")
+        raise InputError(f"an address occurs twice in {', '.join(map(shown, found))}; name each server once")
     return found
 
 
@@ -211,10 +246,12 @@ def _one(text: str, port: int) -> str:
         raise InputError("a server address cannot be read; write it like http://gpu1:11434") from error
     if parts.username or parts.password:
         raise InputError("a server address must not hold a name and password; put a key in the environment")
-    if parts.query or parts.fragment:
-        raise InputError("a server address ends before '?' or '#'; put a key in the environment")
+    if parts.query or parts.fragment or ";" in parts.path:
+        raise InputError("a server address ends before '?', '#' or ';'; put a key in the environment")
     if parts.scheme not in ("http", "https"):
-        raise InputError(f"{text!r} is not an address of a server; write it like http://gpu1:{port}")
+        raise InputError(
+            f"{parts.scheme[:40]!r} is no scheme of a server's address; write it like http://gpu1:{port}"
+        )
     name = "127.0.0.1" if name in ("", "0.0.0.0", "::") else f"[{name}]" if ":" in name else name
     chosen = given or (None if "://" in text else port)
     return f"{parts.scheme}://{name}{f':{chosen}' if chosen else ''}{parts.path.rstrip('/')}"

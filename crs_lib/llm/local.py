@@ -1,14 +1,13 @@
 """``local:<model>``: a GGUF model in this process, through xllamacpp (llama.cpp); no server, no network."""
 
 import importlib.util
-import json
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import hashes, paths
+from crs_lib.core import hashes, outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.llm.base import BACKENDS, Reply, Request
@@ -72,7 +71,7 @@ class Local:
         with _LOADED:
             answer = _loaded(self.path, self.threads, self.context).handle_chat_completions(body)
         if isinstance(answer, str):
-            answer = json.loads(answer)
+            answer = outside.loads(answer, "the engine's answer")
         choice = _choice(answer)
         said = split_thinking(str(choice["message"].get("content") or ""))
         stop = "length" if choice.get("finish_reason") == "length" else "stop"

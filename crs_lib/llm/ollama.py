@@ -1,6 +1,5 @@
 """``ollama:<model>``: the chat endpoint of one or several Ollama servers, through the ollama client."""
 
-import json
 import os
 import sys
 import threading
@@ -14,12 +13,13 @@ import httpx
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.core.text import shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, Reply, Request
-from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, Refused, Unreachable
-from crs_lib.llm.http import Clients, from_status, from_transport, secret
+from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, OtherModel, Refused, Unreachable
+from crs_lib.llm.http import Clients, from_status, from_transport, secret, shown
 from crs_lib.llm.limits import DEFAULTS, check_read
-from crs_lib.llm.text import checked, split_thinking
+from crs_lib.llm.text import checked, count, split_thinking
 
 PORT = 11434
 _MORE_OPTIONS = {"min_p"}  # newer than the client's own list
@@ -72,9 +72,9 @@ class Ollama:
             if not self._digest:
                 found = {address: self._digest_at(address) for address in self._endpoints}
                 if len(set(found.values())) > 1:
-                    shown = ", ".join(f"{address}: {value[:12]}" for address, value in found.items())
+                    told = ", ".join(f"{shown(address)}: {value[:12]}" for address, value in found.items())
                     raise Refused(
-                        f"the servers hold different weights of {self.model} ({shown}); pull it on all "
+                        f"the servers hold different weights of {self.model} ({told}); pull it on all "
                         "of them, or name one server"
                     )
                 self._digest = next(iter(found.values()))
@@ -84,10 +84,10 @@ class Ollama:
         with self._translated(address):
             listed = self._clients.at(address).list().models
         known = {str(entry.model): str(entry.digest or "") for entry in listed}
-        full = self.model if ":" in self.model else f"{self.model}:latest"
+        full = _full(self.model)
         if full not in known:
             near = did_you_mean(self.model, (name.removesuffix(":latest") for name in known))
-            raise ModelMissing(f"{address} does not have {self.model}{near}; ollama pull {self.model}")
+            raise ModelMissing(f"{shown(address)} does not have {self.model}{near}; ollama pull {self.model}")
         return known[full]
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
@@ -97,13 +97,15 @@ class Ollama:
         with self._translated(address):
             answer = self._chat(address, request)
         if answer.done is not True:
-            raise Dropped(f"{address}: the answer ended before the server said that it was done")
+            raise Dropped(f"{shown(address)}: the answer ended before the server said that it was done")
+        if answer.model and _full(answer.model) != _full(self.model):
+            raise OtherModel(f"{shown(address)} answered with {answer.model}, not with {self.model}")
         check_read(request, answer.used)
         said = split_thinking(answer.text, answer.thinking)
         return Reply(
             text=checked(said.text, answer.stop, request.schema), stop=answer.stop,
             tokens_in=answer.used, tokens_out=answer.made, seconds=time.perf_counter() - started,
-            thinking=said.thinking, digest=self._digest, endpoint=address,
+            thinking=said.thinking, digest=self._digest, endpoint=shown(address),
         )  # fmt: skip
 
     def _chat(self, address: str, request: Request) -> "_Answer":
@@ -118,12 +120,13 @@ class Ollama:
         )  # fmt: skip
         parts = list(answer) if self.stream else [answer]
         if not parts:
-            raise Dropped(f"{address}: the answer ended before it began")
+            raise Dropped(f"{shown(address)}: the answer ended before it began")
         last = parts[-1]
         return _Answer(
             "".join(part.message.content or "" for part in parts),
             "".join(part.message.thinking or "" for part in parts),
-            last.done, last.done_reason or "stop", last.prompt_eval_count, last.eval_count,
+            last.done, last.done_reason or "stop", count(last.prompt_eval_count), count(last.eval_count),
+            str(last.model or ""),
         )  # fmt: skip
 
     def version(self, address: str) -> str:
@@ -163,13 +166,16 @@ class Ollama:
         except _client_package().ResponseError as error:
             raise from_status(error.status_code, error.error, address, self.model) from error
         except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Unreachable(f"no Ollama server at {address}; start it with: ollama serve") from error
+            raise Unreachable(f"no Ollama server at {shown(address)}; start it with: ollama serve") from error
         except httpx.HTTPError as error:
             raise from_transport(error, address, self.timeout) from error
-        except (json.JSONDecodeError, UnicodeDecodeError, AttributeError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise
-            raise Garbled(f"{address} answered with something that is no Ollama reply ({error})") from error
+            told = shorten(str(error), 300)
+            raise Garbled(
+                f"{shown(address)} answered with something that is no Ollama reply ({told})"
+            ) from error
 
 
 class _Answer(NamedTuple):
@@ -181,6 +187,12 @@ class _Answer(NamedTuple):
     stop: str
     used: int | None
     made: int | None
+    model: str
+
+
+def _full(model: str) -> str:
+    """A model's name with its tag."""
+    return model if ":" in model else f"{model}:latest"
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,18 +1,22 @@
 """``openai:<model>``: any server with the OpenAI chat endpoint (vLLM, llama.cpp, SGLang, …)."""
 
 import os
+import re
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import httpx
+from pydantic import BaseModel, Field, ValidationError
 
+from crs_lib.core import outside
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.core.text import shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, Reply, Request
-from crs_lib.llm.errors import Garbled, LLMError, ModelMissing
-from crs_lib.llm.http import Clients, from_status, from_transport, secret
+from crs_lib.llm.errors import Filtered, Garbled, LLMError, ModelMissing, OtherModel
+from crs_lib.llm.http import Clients, from_status, from_transport, secret, shown
 from crs_lib.llm.limits import DEFAULTS, check_read
 from crs_lib.llm.text import checked, split_thinking
 
@@ -71,30 +75,41 @@ class OpenAI:
         answer = self._send("GET", "/v1/models", endpoint)
         listed = answer.get("data")
         if not isinstance(listed, list):
-            raise Garbled(f"{endpoint or self._endpoints[0]} does not list its models")
-        return listed
+            raise Garbled(f"{shown(endpoint or self._endpoints[0])} does not list its models")
+        return [entry for entry in listed if isinstance(entry, dict)]
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """One attempt; every failure is one of the classes in ``llm/errors.py``."""
         started = time.perf_counter()
         address = endpoint or self._endpoints[0]
         answer = self._send("POST", "/v1/chat/completions", address, self._body(request))
-        try:
-            choice = answer["choices"][0]
-            message, stop = choice["message"], str(choice.get("finish_reason") or "stop")
-            text = message.get("content") or ""
-            thinking = message.get("reasoning_content") or message.get("reasoning") or ""
-        except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise Garbled(f"{address} answered without a message ({error!r})") from error
-        used = answer.get("usage") or {}
-        check_read(request, used.get("prompt_tokens"))
-        said = split_thinking(str(text), str(thinking))
+        found = self._completion(answer, shown(address))
+        choice, used = found.choices[0], found.usage or _Usage()
+        message, stop = choice.message, choice.finish_reason or "stop"
+        if stop == "content_filter" or (message.refusal and not message.content):
+            why = message.refusal or "finish_reason is content_filter"
+            raise Filtered(f"{shown(address)} held the reply back: {shorten(why, 300)}")
+        check_read(request, used.prompt_tokens)
+        said = split_thinking(message.text, message.reasoning_content or message.reasoning or "")
         return Reply(
             text=checked(said.text, stop, request.schema), stop=stop,
-            tokens_in=used.get("prompt_tokens"), tokens_out=used.get("completion_tokens"),
+            tokens_in=used.prompt_tokens, tokens_out=used.completion_tokens,
             seconds=time.perf_counter() - started, thinking=said.thinking, digest=self.digest(),
-            endpoint=address,
+            endpoint=shown(address),
         )  # fmt: skip
+
+    def _completion(self, answer: Mapping[str, Any], address: str) -> "_Completion":
+        """The answer as the protocol defines it; Garbled for wrong types, OtherModel for another model's."""
+        try:
+            found = _Completion.model_validate(answer)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            where = "/".join(map(str, first["loc"]))
+            told = shorten(f"{where}: {first['msg']}, given {first['input']!r}", 300)
+            raise Garbled(f"{address} answered with something that is no chat completion ({told})") from error
+        if found.model and not _same_model(self.model, found.model):
+            raise OtherModel(f"{address} answered with {shorten(found.model, 80)}, not with {self.model}")
+        return found
 
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -123,23 +138,80 @@ class OpenAI:
         if answer.status_code != 200:
             raise self._failed(answer, address)
         try:
-            found = answer.json()
-        except ValueError as error:
-            raise Garbled(f"{address} answered with something that is not JSON ({error})") from error
+            found = outside.loads(answer.content, f"the answer of {shown(address)}")
+        except InputError as error:
+            raise Garbled(str(error)) from error
         if not isinstance(found, dict):
-            raise Garbled(f"{address} answered with a {type(found).__name__}, expected an object")
+            raise Garbled(f"{shown(address)} answered with {outside.kind_of(found)}, expected an object")
         return found
 
     def _failed(self, answer: httpx.Response, address: str) -> LLMError:
         if answer.status_code == 404:
-            return ModelMissing(f"{address} does not serve {self.model}; it was started with another model")
-        wait = answer.headers.get("retry-after", "")
-        pause = float(wait) if wait.isdigit() else 0.0
+            return ModelMissing(
+                f"{shown(address)} does not serve {self.model}; it was started with another model"
+            )
+        wait = answer.headers.get("retry-after", "").strip()
+        pause = float(wait) if _SECONDS.fullmatch(wait) else 0.0
         return from_status(answer.status_code, answer.text, address, self.model, pause)
 
     def close(self) -> None:
         """Close all connections."""
         self._clients.close()
+
+
+class _Part(BaseModel):
+    """A piece of a message's content; only text is asked for."""
+
+    type: Literal["text"] = "text"
+    text: str
+
+
+class _Message(BaseModel):
+    content: str | list[_Part] | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The content, its parts joined as the protocol defines."""
+        parts = self.content if isinstance(self.content, list) else []
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in parts)
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+_Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
+
+
+class _Usage(BaseModel):
+    prompt_tokens: _Count | None = None
+    completion_tokens: _Count | None = None
+
+
+class _Completion(BaseModel):
+    """A chat completion, as far as it is used."""
+
+    model: str | None = None
+    choices: Annotated[list[_Choice], Field(min_length=1)]
+    usage: _Usage | None = None
+
+
+_SECONDS = re.compile(r"[0-9]{1,6}")
+
+
+def _same_model(asked: str, answered: str) -> bool:
+    """Whether a name in an answer may be that of the model asked: its own, dated, or a path to it."""
+    mine, theirs = asked.lower(), answered.lower()
+    return (
+        theirs == mine
+        or theirs.startswith((f"{mine}-", f"{mine}:", f"{mine}@"))
+        or mine.rpartition("/")[2] == theirs.rpartition("/")[2]
+        or theirs.rpartition("/")[2].startswith(f"{mine.rpartition('/')[2]}.")
+    )
 
 
 def _client(address: str, settings: dict[str, Any]) -> httpx.Client:

@@ -86,8 +86,10 @@ class Pool:
         return max((self.service.at_once * len(self(spec).backend.endpoints) for spec in specs), default=1)
 
     def halt(self) -> None:
-        """Refuse all further calls, so that threads which make them come to an end."""
+        """Refuse all further calls and end pauses, so that threads which call come to an end."""
         self._halted.set()
+        for llm in list(self._made.values()):
+            llm.halt()
 
     def unload(self, spec: str) -> None:
         """Free a model's memory on its servers; a server that is gone by then is no error."""

@@ -1,17 +1,19 @@
 """Checks before the first session: servers reachable, models present, contexts long enough."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm.base import BACKENDS, Backend
+from crs_lib.llm.base import BACKENDS, Backend, Request
 from crs_lib.llm.errors import LLMError, ModelMissing
+from crs_lib.llm.http import shown
 from crs_lib.llm.limits import DEFAULTS, room
 from crs_lib.llm.ollama import Ollama
 from crs_lib.llm.openai import OpenAI
+from crs_lib.llm.retry import Attempts, Retry, persist
 
 OLDEST_OLLAMA = (0, 5, 0)  # JSON schemas; whole prompts counted
 
@@ -80,6 +82,28 @@ def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
         backend.close()
 
 
+def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[str, Any]]) -> None:
+    """Ask every server again for the digests of its models; RunError where one is no longer that of the run.
+
+    ``weights`` are the digests by spec, ``settings_for`` gives the keywords of a spec's backend.
+    """
+    for spec, before in weights.items():
+        if BACKENDS.get(spec).facts.get("kind") != "server":
+            continue
+        backend = BACKENDS.create(spec, **settings_for(spec))
+        try:
+            now = persist(Attempts(Request((), "digest"), Retry()), backend.digest)
+        finally:
+            backend.close()
+        if now != before:
+            raise RunError(
+                f"the weights of {spec} changed while the run was made: it began with {before[:12]}, the "
+                f"server now has {now[:12]}. What was made is stored. Bring the first weights back and start "
+                "the same command again, or take another run name",
+                ends_run=True,
+            )
+
+
 def _served(backend: Backend) -> tuple[int | None, str | None]:
     """Context length and server version; both null for backends without a server."""
     if isinstance(backend, Ollama):
@@ -96,7 +120,7 @@ def _ollama(backend: Ollama, address: str) -> tuple[int | None, str]:
     version = backend.version(address)
     if _numbers(version) < OLDEST_OLLAMA:
         raise RunError(
-            f"the Ollama at {address} is {version}, which ignores JSON schemas; update it to "
+            f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas; update it to "
             f"{'.'.join(map(str, OLDEST_OLLAMA))} or later"
         )
     backend.digest()
@@ -106,7 +130,7 @@ def _ollama(backend: Ollama, address: str) -> tuple[int | None, str]:
 def _openai(backend: OpenAI, address: str) -> int | None:
     listed = {str(entry.get("id")): entry for entry in backend.models(address)}
     if backend.model not in listed:
-        raise ModelMissing(f"{address} serves {', '.join(listed) or 'nothing'}, not {backend.model}")
+        raise ModelMissing(f"{shown(address)} serves {', '.join(listed) or 'nothing'}, not {backend.model}")
     length = listed[backend.model].get("max_model_len")
     return int(length) if isinstance(length, int) else None
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any, TypeVar
 
 from crs_lib.core.errors import InputError
@@ -77,17 +78,19 @@ def _with_more_room(request: Request) -> Request | None:
     return replace(request, options=enlarged)
 
 
-def persist(attempts: Attempts, action: Callable[[], T]) -> T:
-    """The action's result, tried until it succeeds or the policy gives up.
+def persist(attempts: Attempts, action: Callable[[], T], halted: Event | None = None) -> T:
+    """The action's result, tried until it succeeds, the policy gives up, or the work is ``halted``.
 
-    Pauses and their random part are tenacity's. Raises the last error, with the number of attempts and the
-    failures before it.
+    Pauses and their random part are tenacity's; a pause ends when the work is halted. Raises the last error,
+    with the number of attempts and the failures before it.
     """
     import tenacity
 
-    again = tenacity.retry_if_exception(attempts.again)
+    stop = halted or Event()
+    again = tenacity.retry_if_exception(lambda error: not stop.is_set() and attempts.again(error))
+    series = tenacity.Retrying(retry=again, wait=pauses(attempts.policy), sleep=stop.wait, reraise=True)
     try:
-        return tenacity.Retrying(retry=again, wait=pauses(attempts.policy), reraise=True)(action)
+        return series(action)
     except LLMError as error:
         error.attempts, error.tried = len(attempts.tried) + 1, tuple(attempts.tried)
         raise

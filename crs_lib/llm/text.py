@@ -7,11 +7,14 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from crs_lib.core import bounds, outside
+from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.errors import BadReply, CutReply, EmptyReply
 
 _THINK = re.compile(r"\s*<(think|thinking)>(.*?)(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\u(?:[dD][89a-fA-F]|0000)")  # a surrogate or NUL that JSON holds as an escape
 _FENCE = re.compile(r"\A\s*```[A-Za-z]*[ \t]*\n(.*?)\n?```\s*\Z", re.DOTALL)
 
 
@@ -27,9 +30,9 @@ def split_thinking(text: str, thinking: str = "") -> Parts:
 
     Leading ``<think>…</think>`` blocks are taken out, one that is never closed takes everything with it,
     and so is all before a closing tag whose opening stood in the chat template. Tags inside JSON or
-    further down in a text are left alone. Lone surrogates become U+FFFD.
+    further down in a text are left alone. Both are made valid Unicode.
     """
-    text = text.encode("utf-8", "replace").decode() if not text.isascii() else text
+    text, thinking = outside.valid(text), outside.valid(thinking)
     found = [thinking] if thinking else []
     while match := _THINK.match(text):
         found.append(match[2].strip())
@@ -43,9 +46,14 @@ def split_thinking(text: str, thinking: str = "") -> Parts:
 def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     """The text that a study may use: not empty, and with a schema the JSON that keeps it.
 
-    A Markdown code fence around JSON is taken off. Raises EmptyReply, CutReply (stopped by its length
-    with a schema), or BadReply naming the first place that breaks the schema.
+    A Markdown code fence around JSON is taken off, and texts in the JSON are made valid Unicode. Raises
+    EmptyReply, CutReply (stopped by its length with a schema), or BadReply: a text beyond the limit
+    ``turn_characters``, or JSON that breaks the schema, with the first place.
     """
+    try:
+        bounds.check("turn_characters", len(text), "the reply has")
+    except InputError as error:
+        raise BadReply(str(error), text=text) from error
     if schema is not None and stop == "length":
         raise CutReply(f"the reply was cut after {len(text)} characters, its JSON is not whole", text=text)
     if not text.strip():
@@ -55,14 +63,22 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     fenced = _FENCE.match(text)
     body = fenced[1] if fenced else text
     try:
-        value = json.loads(body)
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise BadReply(f"the reply is not JSON ({error}): {shorten(text, 120)!r}", text=text) from None
+        value = outside.loads(body, "the reply")
+    except InputError as error:
+        reason = str(error).removeprefix("the reply: ").removeprefix("not JSON ").strip("()")
+        raise BadReply(f"the reply is not JSON ({reason}): {shorten(text, 120)!r}", text=text) from None
     problem = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
     if problem is not None:
         where = "/".join(str(step) for step in problem.absolute_path) or "the top"
         raise BadReply(f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}", text=text)
-    return body
+    return json.dumps(value, ensure_ascii=False) if _ESCAPED.search(body) else body
+
+
+def count(given: object) -> int | None:
+    """A token count as a server gives it; ValueError for what is no whole number from 0 to 2**53."""
+    if given is None or (isinstance(given, int) and not isinstance(given, bool) and 0 <= given < 2**53):
+        return given
+    raise ValueError(f"a token count is {shorten(repr(given), 80)}")
 
 
 @lru_cache(maxsize=256)

@@ -5,9 +5,12 @@ import contextlib
 import logging
 import os
 import re
+import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from jupyter_client.manager import AsyncKernelManager
 
 PREFIX = "CRS_PREFIX"
+_TIDY = 1.0  # seconds that an interrupted cell has to store what is finished
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -40,19 +44,24 @@ def execute(
 
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised as well
     failed = out.with_name(f"{out.stem}.failed.ipynb")
+    started: list[int] = []
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="crs-", ignore_cleanup_errors=True) as settings:
-            papermill.execute_notebook(
-                _literal(source),
-                _literal(failed),
-                dict(values),
-                kernel_name="python3",
-                progress_bar=False,
-                start_timeout=300,  # a busy machine may take its time over a kernel's imports
-                cwd=folder,
-                kernel_manager_class=_kernel_of_this_environment(_environment(settings, variables)),
-                extra_arguments=["--log-level=50"],
+            manager = _kernel_of_this_environment(_environment(settings, variables), started)
+            _interruptibly(
+                lambda: papermill.execute_notebook(
+                    _literal(source),
+                    _literal(failed),
+                    dict(values),
+                    kernel_name="python3",
+                    progress_bar=False,
+                    start_timeout=300,  # a busy machine may take its time over a kernel's imports
+                    cwd=folder,
+                    kernel_manager_class=manager,
+                    extra_arguments=["--log-level=50"],
+                ),
+                started,
             )
         failed.replace(out)
     except papermill.PapermillExecutionError as error:
@@ -64,6 +73,36 @@ def execute(
         ) from error
     except OSError as error:
         raise RunError(f"{source.stem}: could not write {paths.shown(out)} ({error})") from error
+
+
+def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:
+    """Do the work in a thread: papermill would take Ctrl-C for itself and wait for the cell.
+
+    An interrupt goes on to the kernel, whose cell may store what is finished; then it is raised here.
+    """
+    outcome: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            do()
+        except BaseException as error:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+
+    thread = threading.Thread(target=work, name="notebook", daemon=True)
+    thread.start()
+    try:
+        outcome.result()
+    except KeyboardInterrupt:
+        for kernel in kernels:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(kernel, signal.SIGINT)
+        thread.join(_TIDY)
+        for kernel in kernels:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(kernel, signal.SIGKILL)
+        raise
 
 
 def _literal(path: Path) -> str:
@@ -86,8 +125,13 @@ def _environment(settings: str, variables: Mapping[str, str] | None) -> dict[str
     }
 
 
-def _kernel_of_this_environment(environment: dict[str, str]) -> "type[AsyncKernelManager]":
-    """A kernel manager whose ``python3`` is this interpreter; installed kernels of that name are ignored."""
+def _kernel_of_this_environment(
+    environment: dict[str, str], started: list[int]
+) -> "type[AsyncKernelManager]":
+    """A kernel manager whose ``python3`` is this interpreter; installed kernels of that name are ignored.
+
+    The numbers of the processes that it starts are added to ``started``.
+    """
     from jupyter_client.kernelspec import KernelSpecManager
     from jupyter_client.manager import AsyncKernelManager
     from nbclient.exceptions import CellExecutionError, DeadKernelError
@@ -104,6 +148,7 @@ def _kernel_of_this_environment(environment: dict[str, str]) -> "type[AsyncKerne
         async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
             asyncio.get_running_loop().set_exception_handler(handle_unawaited)
             await super().start_kernel(**{**options, "env": environment})
+            started.extend(filter(None, [getattr(self.provisioner, "pid", None)]))
 
     return OwnKernel
 

@@ -128,11 +128,13 @@ def run(
     source = find(notebook)
     declared = parameters_of(source)
     given = notebook_parameters.check(declared, parameters or {}, source.stem)
-    target = Path(out) if out else output(source, {p.name: p.default for p in declared} | given)
+    target = paths.given(out) if out else output(source, {p.name: p.default for p in declared} | given)
     if target.suffix != ".ipynb":
         raise InputError(f"the output {str(target)!r} is no notebook; give a name that ends in .ipynb")
     if target.resolve() == source:
         raise InputError(f"the output would overwrite {source.name} itself; give another name")
+    named = [paths.given(value) for value in given.values() if isinstance(value, str) and value]
+    paths.apart([target], [path for path in named if path.is_file()])
     execute(source, target, given)
     return target
 

@@ -5,26 +5,17 @@ depends on its key alone, so the number and kind of workers never change a resul
 """
 
 import gc
-import multiprocessing
-import multiprocessing.connection
-import os
-import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import (
-    FIRST_COMPLETED,
-    Executor,
-    Future,
-    ProcessPoolExecutor,
-    ThreadPoolExecutor,
-    wait,
-)
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any, TypeVar
 
+from crs_lib.core import bounds
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar as progress_bar
 from crs_lib.runs.ledger import Done, Key, Ledger
+from crs_lib.runs.processes import processes
 from crs_lib.runs.worker import Halting, SessionMaker, attempt, chunks
 
 T = TypeVar("T")
@@ -79,23 +70,27 @@ def work(
     """:func:`run` without the error at the end; :func:`check` raises it, after further work if need be."""
     if workers < 1 or threads < 0:
         raise InputError(f"workers is {workers}, threads {threads}; give whole numbers >= 1")
+    bounds.check("workers", max(workers, threads), "workers or threads at once are")
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
     failing, before = 0, {key for key, _ in ledger.failures()}
     with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
         results = _results(todo, make, arguments, min(workers, max(1, len(todo))), threads, scheduler, chunk)
-        for batch in results:
-            ledger.record(batch)
-            bar.update(len(batch))
-            # A session that failed at an earlier start says nothing about the server now.
-            failing += sum(item.key not in before for item in batch)
-            failing = 0 if any(item.body is not None for item in batch) else failing
-            if failing >= PATIENCE and (threads or scheduler):
-                results.close()
-                raise RunError(
-                    f"{failing} sessions failed one after the other, the last with {batch[-1].error}. "
-                    "What was finished is stored; mend the cause and start the same command again"
-                )
+        try:
+            for batch in results:
+                ledger.record(batch)
+                bar.update(len(batch))
+                # A session that failed at an earlier start says nothing about the server now.
+                failing += sum(item.key not in before for item in batch)
+                failing = 0 if any(item.body is not None for item in batch) else failing
+                if failing >= PATIENCE and (threads or scheduler):
+                    results.close()
+                    raise RunError(
+                        f"{failing} sessions failed one after the other, the last with {batch[-1].error}. "
+                        "What was finished is stored; mend the cause and start the same command again"
+                    )
+        except KeyboardInterrupt as error:
+            results.throw(error)  # wherever it arrived: the sessions under way are not waited for
     return len(todo)
 
 
@@ -160,20 +155,24 @@ def _results(
 def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Iterator[list[Done]]:
     """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
 
-    Freezes existing objects (gc.freeze): collecting the catalogue would pause every thread.
+    After an interrupt they are not waited for. Freezes existing objects (gc.freeze): collecting the catalogue
+    would pause every thread.
     """
     pool = ThreadPoolExecutor(threads, thread_name_prefix="session")
-    ended = False
+    ended, patient = False, True
     gc.freeze()
     try:
         tasks = ((maker, key) for key in todo)
         for done in _window(pool, lambda task: attempt(*task), tasks, threads):
             yield [done]
         ended = True
+    except KeyboardInterrupt:
+        patient = False
+        raise
     finally:
         if not ended and isinstance(maker, Halting):
             maker.halt()
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=patient, cancel_futures=True)
         gc.unfreeze()
 
 
@@ -185,8 +184,7 @@ def _in_processes(
     chunk: int,
 ) -> Iterator[list[Done]]:
     """Outcomes of chunks of sessions, made in separate processes with one maker each."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _start_worker, (make, arguments)) as pool:
+    with processes(workers, _start_worker, (make, arguments)) as pool:
         try:
             yield from _window(pool, _work, chunks(todo, chunk), 2 * workers)
         except BrokenProcessPool as error:
@@ -212,19 +210,10 @@ def _window(pool: Executor, do: Callable[[Any], T], parts: Iterator[Any], size: 
 
 def _start_worker(make: Callable[..., SessionMaker], arguments: tuple[Any, ...]) -> None:
     global _WORKER
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         _WORKER = make(*arguments)
     except Exception as error:  # raised again, with its type, when the first sessions are asked for
         _REFUSED.append(error)
-
-
-def _end_with_parent() -> None:
-    """End this worker when its parent process ends, so that a killed run leaves no process behind."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
 
 
 def _work(part: Sequence[Key]) -> list[Done]:

@@ -4,9 +4,10 @@ Anybody who reaches a scheduler's port can run code on its workers. A local clus
 only; use ``tls://`` for any other address (Dask's configuration names the certificates).
 """
 
+import multiprocessing
 import threading
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count, islice
 from typing import Any, TypeVar
 
@@ -38,7 +39,7 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
     distributed = _distributed()
     if scheduler != LOCAL and "://" not in scheduler:
         raise InputError(f"scheduler is {scheduler!r}; give 'local', tcp://host:8786 or tls://host:8786")
-    own = None
+    own, others = None, set(multiprocessing.active_children())
     try:
         if scheduler == LOCAL:
             own = distributed.LocalCluster(
@@ -49,13 +50,23 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
         raise RunError(
             f"no Dask scheduler answers at {scheduler} ({error}); start one, or try 'local'"
         ) from error
+    except (ValueError, TypeError) as error:
+        raise InputError(f"scheduler is {scheduler!r}, which is no address ({error})") from error
+    patience: dict[str, float] = {}
     try:
         _wait_for_a_worker(client, scheduler)
         yield client
+    except KeyboardInterrupt:
+        patience = {"timeout": 0.2}
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.kill()
+        raise
     finally:
-        client.close()
-        if own is not None:
-            own.close()
+        with suppress(TimeoutError):
+            client.close(**patience)
+            if own is not None:
+                own.close(**patience)
 
 
 def _wait_for_a_worker(client: Any, scheduler: str) -> None:
@@ -106,6 +117,8 @@ def _outcome(future: Any, part: Sequence[Key]) -> list[Done]:
     except InputError:
         raise
     except Exception as error:  # KilledWorker and other errors of a cluster
+        if isinstance(error, RunError) and error.ends_run:
+            raise
         return [Done(key, None, f"{type(error).__name__}: {error}") for key in part]
     return found
 

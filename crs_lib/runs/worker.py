@@ -26,10 +26,12 @@ def chunks(todo: Sequence[Key], size: int) -> Iterator[list[Key]]:
 
 
 def attempt(maker: SessionMaker | None, key: Key) -> Done:
-    """The outcome of a session: its body, or the error that ended it."""
+    """The outcome of a session: its body, or its error; an error that ends the run is raised."""
     if maker is None:
         raise RunError("the worker was not started; this is a defect, please report it")
     try:
         return Done(key, pack(maker(key)), "")
     except Exception as error:
+        if isinstance(error, RunError) and error.ends_run:
+            raise
         return Done(key, None, f"{type(error).__name__}: {error}")

@@ -7,7 +7,7 @@ from crs_lib import runs
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
 from crs_lib.llm.base import BACKENDS
-from crs_lib.llm.preflight import Need, preflight, refuse
+from crs_lib.llm.preflight import Need, preflight, refuse, unchanged
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.programs import client
 from crs_lib.programs.base import PROGRAMS
@@ -94,6 +94,13 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
         return {name: before["inputs"][name] for name in names.values()}
     refuse(client.missing(programs))
     return {name: client.identity(spec) for spec, name in names.items()}
+
+
+def same_weights(inputs: Mapping[str, str], models: Sequence[str], rule: LLMSettings) -> None:
+    """RunError, which ends the run, where a server has other weights of a model than the inputs say."""
+    known = {spec: inputs.get(f"{_WEIGHTS}{spec}", "") for spec in models}
+    began = {spec: digest for spec, digest in known.items() if digest}
+    unchanged(began, rule.service().settings_for)
 
 
 def stage_before(study: str, run: str, stage: str) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """One session, and a batch of systems × seeds in which every system meets the same users."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     inputs |= roles.versions(config.programs(), before)
     with runs.stage(STUDY, name, "simulate", config.parameters(), inputs) as stage, stage.ledger() as ledger:
         try:
-            _work(config, stage.folder, ledger, progress)
+            _work(config, stage.folder, ledger, inputs, progress)
         finally:
             if config.calls_out:
                 stage.counts["llm_calls"] = calls.export_all(stage.folder)
@@ -83,7 +83,9 @@ def _given(maker: Maker) -> Callable[[], Maker]:
     return lambda: maker
 
 
-def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) -> None:
+def _work(
+    config: SimulateConfig, folder: Path, ledger: Ledger, inputs: Mapping[str, str], progress: bool
+) -> None:
     """Do what the ledger does not have, part by part; sessions that fail do not stop the next part."""
     catalog, starts = str(folder / "catalog.parquet"), 1 + ledger.tries()
     maker: Maker | None = None
@@ -91,6 +93,7 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
         for keys, models in config.parts():
             if ledger.finished().issuperset(keys):
                 continue
+            roles.same_weights(inputs, models, config.llm_settings)
             if models and not config.scheduler:
                 ready = maker = maker or Maker(catalog, config, str(folder), starts)
                 batch.work(
@@ -105,6 +108,7 @@ def _work(config: SimulateConfig, folder: Path, ledger: Ledger, progress: bool) 
                     ledger, keys, Maker, (catalog, config, place, starts), workers=config.workers,
                     scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
                 )  # fmt: skip
+            roles.same_weights(inputs, models, config.llm_settings)
     except BaseException as error:
         with _noted(error):
             _fetch_logs(config, folder)

@@ -21,7 +21,7 @@ from crs_lib.llm.template import answer as template_answer
 # What can be made to go wrong with one chat request.
 FAULTS = (
     "drop", "400", "404", "429", "500", "503", "broken", "prose", "empty", "think", "think_field", "truncate",
-    "cut", "noise", "hang", "no_done", "error_line",
+    "cut", "noise", "hang", "no_done", "error_line", "endless", "drip",
 )  # fmt: skip
 NOISE = "<script>alert(1)</script> {curly} $dollar \x00\x07\x1b[31m \u202e \ud800 </td>"
 DIGEST = "5" * 64
@@ -203,12 +203,26 @@ class _Handler(BaseHTTPRequestHandler):
         owner.work()
         if fault == "hang":
             owner.wait(30)
+        if fault in ("endless", "drip"):
+            return self._on_and_on(b'{"model": "tiny", "text": "' if fault == "drip" else b"x" * 2**16, fault)
         if fault.isdigit():
             said = {"400": "invalid options", "429": "too many requests"}.get(fault, "server error")
             return self._json({"error": said}, int(fault), {"retry-after": "0"})
         if fault == "broken":
             return self._raw(b'{"model": "tiny", "message": {"content": "half')
         return self._chat(body, fault)
+
+    def _on_and_on(self, piece: bytes, fault: str) -> None:
+        """An answer that never ends: as fast as it can be read, or a few bytes every tenth of a second."""
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        while not self.server.owner.stopped:
+            self.wfile.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+            self.wfile.flush()
+            if fault == "drip":
+                self.server.owner.wait(0.1)
 
     def _chat(self, body: dict[str, Any], fault: str) -> None:
         openai = self.path.startswith("/v1")

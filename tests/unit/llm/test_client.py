@@ -24,6 +24,7 @@ OUTCOMES = {
     "drop": "dropped", "429": "busy", "500": "busy", "503": "busy", "broken": "garbled", "prose": "bad reply",
     "empty": "empty", "noise": "bad reply", "hang": "timeout", "no_done": "dropped", "cut": "cut",
     "think": None, "think_field": None,
+    "endless": "garbled", "drip": "timeout",
     "400": "!refused", "404": "!model missing", "truncate": "!prompt cut",
 }  # fmt: skip
 
@@ -204,7 +205,8 @@ def test_a_key_that_is_asked_for_must_be_there() -> None:
         LLM("ollama:tiny", send_key=True)
 
 
-def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path: Path) -> None:
+def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setenv("CRS_MOST_TURN_CHARACTERS", "2000000")
     recorder = Recorder(tmp_path / "calls.sqlite")
     server = OllamaServer(faults=Faults(["noise"]))
     with server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:

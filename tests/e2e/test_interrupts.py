@@ -1,0 +1,130 @@
+"""Ctrl-C ends every command within two seconds, whatever it waits for; a second one at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.helpers.ollama_server import Faults, OllamaServer
+
+pytestmark = [pytest.mark.subprocess, pytest.mark.slow]
+STOPPED = "stopped; what was finished is stored, the same command continues"
+LONG = ["-p", "run", "x", "-p", "n_sessions", "3000", "-p", "n_turns", "20", "-p", "workers", "2"]
+# The whole process ignores the interrupt but for the thread that watches: as in a long computation in C.
+DEAF = """
+import sys, time
+from crs_lib import notebooks
+from crs_lib.__main__ import main
+
+def never(*_):
+    print("deaf", file=sys.stderr, flush=True)
+    while True:
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            pass
+
+notebooks.refresh = never
+main(["refresh"])
+"""
+
+
+def start(words, folder):
+    return subprocess.Popen(
+        [sys.executable, *words],
+        env={**os.environ, "CRS_RESULTS": str(folder)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
+
+
+def wait(condition, process, seconds=90):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "the command did not begin its work"
+        time.sleep(0.05)
+
+
+def interrupt(process, times=1, within=2.0):
+    """Send the signals; the command ends in time, says so, and leaves no process of its session behind."""
+    began = time.monotonic()
+    for number in range(times):
+        time.sleep(0.1 if number else 0)
+        process.send_signal(signal.SIGINT)
+    message = process.communicate(timeout=60)[1]
+    took = time.monotonic() - began
+    assert process.returncode == 130, message
+    assert message.strip().splitlines()[-1] == STOPPED and "Traceback" not in message
+    assert took < within
+    time.sleep(0.2)
+    shown = subprocess.run(["ps", "-s", str(process.pid), "-o", "stat="], capture_output=True, text=True)
+    assert [state for state in shown.stdout.split() if not state.startswith("Z")] == []
+
+
+def model(server, *words):
+    llm = json.dumps({"host": server.url})
+    return [
+        *words,
+        "-p",
+        "run",
+        "x",
+        "-p",
+        "systems",
+        "ollama:tiny",
+        "-p",
+        "n_sessions",
+        "3",
+        "-p",
+        "llm",
+        llm,
+    ]
+
+
+@pytest.mark.parametrize("kind", ["hang", "endless", "drip"])
+def test_a_server_that_does_not_come_to_an_end_does_not_hold_up_the_end(tmp_path, kind):
+    with OllamaServer(faults=Faults(rate=1.0, kinds=(kind,))) as server:
+        process = start(model(server, "-m", "crs_lib", "simulate"), tmp_path)
+        wait(lambda: server.chats, process)
+        interrupt(process)
+    stages = json.loads((tmp_path / "movies" / "x" / "manifest.json").read_text())["stages"]
+    assert stages["simulate"]["status"] == "failed"
+
+
+def test_a_server_that_is_gone_and_the_pauses_between_attempts_neither(tmp_path):
+    with OllamaServer(faults=Faults(rate=1.0, kinds=("503",))) as server:
+        process = start(model(server, "-m", "crs_lib", "simulate"), tmp_path)
+        wait(lambda: server.chats > 12, process)
+        interrupt(process)
+
+
+def test_a_notebook_stores_what_is_finished_before_it_ends(tmp_path):
+    with OllamaServer(faults=Faults(rate=1.0, kinds=("hang",))) as server:
+        process = start(model(server, "-m", "crs_lib", "run", "03_simulate"), tmp_path)
+        wait(lambda: server.chats, process)
+        interrupt(process)
+    stages = json.loads((tmp_path / "movies" / "x" / "manifest.json").read_text())["stages"]
+    assert stages["simulate"]["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("words", "times"), [([], 1), (["--scheduler", "local"], 1), (["--scheduler", "local"], 2)]
+)
+def test_processes_and_a_cluster_end_with_the_command(tmp_path, words, times):
+    if words:
+        pytest.importorskip("distributed")
+    process = start(["-m", "crs_lib", "simulate", *LONG, *words], tmp_path)
+    wait((tmp_path / "movies" / "x" / "ledger.sqlite").exists, process)
+    time.sleep(1.5)  # workers start
+    interrupt(process, times)
+
+
+def test_a_command_that_does_not_listen_is_ended_in_time_or_by_the_second_interrupt(tmp_path):
+    for times, within in [(1, 2.0), (2, 0.6)]:
+        process = start(["-c", DEAF], tmp_path)
+        assert process.stderr.readline() == "deaf\n"
+        interrupt(process, times, within)
