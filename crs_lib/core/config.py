@@ -221,7 +221,7 @@ def _help(hint: Any) -> str:
 
 
 def _adapter(hint: Any) -> TypeAdapter[Any]:
-    """Checks values of a type: strictly by pydantic, or as instances where the type is another dataclass."""
+    """Checks values of a type: strictly by pydantic; dataclasses as instances, configs as mappings, too."""
     kind = _plain(hint)
     if dataclasses.is_dataclass(kind):
         is_one = AfterValidator(functools.partial(_instance, kind))
@@ -230,6 +230,8 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _instance(kind: Any, value: object) -> object:
+    if isinstance(value, collections.abc.Mapping) and issubclass(kind, Config):
+        return kind(**value)
     if not isinstance(value, kind):
         raise ValueError(value)
     return value

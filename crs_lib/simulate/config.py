@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,8 +10,10 @@ from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
 from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
+from crs_lib.core.errors import InputError
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.programs.client import is_program
+from crs_lib.prompts import wording
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import roles as llm_roles
@@ -23,6 +25,16 @@ from crs_lib.systems.base import check as check_systems
 
 STUDY = "movies"
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
+
+
+def _bounds(name: str, least: int, given: Sequence[int]) -> tuple[int, int]:
+    """The least and the most of a range of turns; InputError unless they are two numbers in order."""
+    if len(given) != 2 or not least <= given[0] <= given[1]:
+        raise InputError(
+            f"{name} is {list(given)}; give two whole numbers, the least (from {least}) and the most, e.g. "
+            f"[{least + 2}, {least + 4}]"
+        )
+    return given[0], given[1]
 
 
 @dataclass(frozen=True)
@@ -46,11 +58,27 @@ class SimulateConfig(Config):
     arm: Annotated[Literal["shift", "none"], Field(description="whether wishes shift: shift, or none")] = (
         "shift"
     )
-    types: Annotated[
+    shift_first: Annotated[
+        Sequence[int],
+        AfterValidator(partial(_bounds, "shift_first", 2)),
+        Field(description="the least and the most turn of the first shift"),
+    ] = scenarios.FIRST_SHIFT
+    shift_gap: Annotated[
+        Sequence[int],
+        AfterValidator(partial(_bounds, "shift_gap", 1)),
+        Field(description="the least and the most turns from one shift to the next"),
+    ] = scenarios.GAP
+    shift_types: Annotated[
         Sequence[Annotated[str, OneOf(SHIFTS)]],
         Field(min_length=1, description="shift types, due in turn"),
     ] = scenarios.ALL_TYPES
-    rates: Annotated[Rates, Field(description="shares of ordinary turns")] = field(default_factory=Rates)
+    rates: Annotated[
+        Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
+    ] = field(default_factory=Rates)
+    insist: Annotated[bool, Field(description="whether users insist where replies miss their wishes")] = True
+    templates: Annotated[
+        str, OneOf(wording.USER_SETS), Field(description="template set of the user's words")
+    ] = "A"
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = (
         field(default_factory=dict)

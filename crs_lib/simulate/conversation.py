@@ -30,8 +30,13 @@ def scenario(world: World, number: int, config: SimulateConfig) -> Scenario:
         number,
         config.n_turns,
         arm=config.arm,
-        types=tuple(config.types),
+        types=tuple(config.shift_types),
         rates=config.rates,
+        pace=scenarios.Pace(
+            (config.shift_first[0], config.shift_first[1]), (config.shift_gap[0], config.shift_gap[1])
+        ),
+        templates=config.templates,
+        insist=config.insist,
     )
 
 

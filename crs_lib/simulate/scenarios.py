@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from crs_lib.simulate.shifts import (
     stand_ins,
 )
 
-_FIRST_SHIFT, _GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
+FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
 
 
@@ -39,17 +39,29 @@ def refinements(seed: int, session: int) -> int:
     return int(rng.stream(seed, "movies", session, "refinements").integers(1, 3))
 
 
-def shift_turns(seed: int, session: int, n_turns: int) -> list[int]:
+class Pace(NamedTuple):
+    """When wishes shift: the least and the most turn of the first shift, and of the gap to the next."""
+
+    first: tuple[int, int] = FIRST_SHIFT
+    gap: tuple[int, int] = GAP
+
+
+USUAL = Pace()
+
+
+def shift_turns(seed: int, session: int, n_turns: int, pace: Pace = USUAL) -> list[int]:
     """The turns at which a session shifts: random first turn, random gaps, none near the end."""
     draw = rng.stream(seed, "movies", session, "shift-turns")
-    turns, turn = [], int(draw.integers(_FIRST_SHIFT[0], _FIRST_SHIFT[1] + 1))
+    turns, turn = [], int(draw.integers(pace.first[0], pace.first[1] + 1))
     while turn + _TURNS_AFTER <= n_turns:
         turns.append(turn)
-        turn += int(draw.integers(_GAP[0], _GAP[1] + 1))
+        turn += int(draw.integers(pace.gap[0], pace.gap[1] + 1))
     return turns
 
 
-def type_order(seed: int, session: int, types: tuple[str, ...], n_turns: int) -> list[str]:
+def type_order(
+    seed: int, session: int, types: tuple[str, ...], n_turns: int, pace: Pace = USUAL
+) -> list[str]:
     """The types of a session's shifts, in order.
 
     Sessions are planned in blocks of as many as there are types, turn by turn: each shift gets the type
@@ -59,18 +71,20 @@ def type_order(seed: int, session: int, types: tuple[str, ...], n_turns: int) ->
     if not types:
         return []
     block, row = divmod(session, len(types))
-    return list(_block(seed, block, types, n_turns)[row])
+    return list(_block(seed, block, types, n_turns, pace)[row])
 
 
 @lru_cache(maxsize=256)
-def _block(seed: int, block: int, types: tuple[str, ...], n_turns: int) -> list[list[str]]:
+def _block(seed: int, block: int, types: tuple[str, ...], n_turns: int, pace: Pace) -> list[list[str]]:
     """The types of the shifts of every session of a block."""
     sessions = range(block * len(types), (block + 1) * len(types))
     draw = rng.stream(seed, "movies", "shift-types", block)
     order = draw.permutation(len(types)).tolist()
     shapes = [StateShape(1 + refinements(seed, session)) for session in sessions]
     due = [
-        (turn, order[row], row) for row, s in enumerate(sessions) for turn in shift_turns(seed, s, n_turns)
+        (turn, order[row], row)
+        for row, s in enumerate(sessions)
+        for turn in shift_turns(seed, s, n_turns, pace)
     ]
     given: Counter[str] = Counter()
     kinds: list[list[str]] = [[] for _ in sessions]
@@ -172,6 +186,7 @@ def plan(
     arm: str = "shift",
     types: tuple[str, ...] = ALL_TYPES,
     rates: Rates | None = None,
+    pace: Pace = USUAL,
     templates: str = "A",
     insist: bool = True,
 ) -> Scenario:
@@ -188,8 +203,8 @@ def plan(
     for kind in types:
         SHIFTS.get(kind)
     rates = rates or Rates()
-    turns = shift_turns(seed, session, n_turns) if arm != NO_SHIFT else []
-    order = type_order(seed, session, types, n_turns) if turns else []
+    turns = shift_turns(seed, session, n_turns, pace) if arm != NO_SHIFT else []
+    order = type_order(seed, session, types, n_turns, pace) if turns else []
     kinds, planned = list(order), dict(zip(turns, order, strict=False))
     state = _first_state(catalog, rng.stream(seed, "movies", session, "goal"))
     genre = state.constraints[GOAL_FIELD]

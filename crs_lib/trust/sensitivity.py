@@ -29,7 +29,6 @@ from crs_lib.metrics.conventions import Convention, ItemWeights
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import session
-from crs_lib.simulate.scenarios import Rates
 from crs_lib.systems.base import World
 
 PARTS = ("alpha", "beta", "gamma", "delta")
@@ -270,13 +269,14 @@ def _ruled(parameters: dict[str, Any], config: SensitivityConfig) -> SimulateCon
     systems = [spec for spec in parameters["systems"] if not roles.is_worded(spec)]
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
-    kept = ("n_turns", "seed", "arm", "types")
+    kept = (
+        "n_turns", "seed", "arm", "shift_first", "shift_gap", "shift_types", "rates", "insist", "templates",
+    )  # fmt: skip
     few = min(config.sessions, int(parameters["n_sessions"]))
     return SimulateConfig(
         run=config.run,
         systems=systems,
         n_sessions=few,
-        rates=Rates(**parameters["rates"]),
         **{name: parameters[name] for name in kept},
     )
 

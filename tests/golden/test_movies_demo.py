@@ -46,7 +46,7 @@ def sessions():
     """Session scores of all control policies and doses of noise on the same 30 users of seed 7."""
     catalog = sources.load()
     world = World(catalog, Grounder(catalog))
-    config = SimulateConfig(systems=[*GOLDEN, *DOSES[1:]], n_sessions=N, types=TYPES)
+    config = SimulateConfig(systems=[*GOLDEN, *DOSES[1:]], n_sessions=N, shift_types=TYPES)
     plans = [simulate.scenario(world, n, config) for n in range(N)]
     talks = (simulate.session(world, spec, n, config, plans[n]) for n in range(N) for spec in config.systems)
     scores = evaluate.score_all(talks, world.grounder, conventions.get("default"))

@@ -216,3 +216,14 @@ def test_short_sessions(n_turns):
     plan = scenarios.plan(SAMPLE, 7, 0, n_turns)
     assert [step.turn for step in plan.steps] == list(range(1, n_turns + 1))
     assert all(event["turn"] + 2 <= n_turns for event in plan.events)
+
+
+def test_the_pace_says_when_wishes_shift():
+    pace = scenarios.Pace((8, 8), (6, 7))
+    for session in range(12):
+        turns = scenarios.shift_turns(7, session, 40, pace)
+        assert turns[0] == 8
+        assert {later - earlier for earlier, later in itertools.pairwise(turns)} <= {6, 7}
+        events = [event["turn"] for event in scenarios.plan(SAMPLE, 7, session, 40, pace=pace).events]
+        assert set(events) <= set(turns)
+        assert len(events) >= len(turns) - 1

@@ -156,9 +156,19 @@ def test_a_failed_export_is_made_good_by_the_next_start(results, do):
         ({"systems": ["trackr"]}, r"unknown policy 'trackr'; did you mean 'tracker'\?"),
         ({"systems": "tracker"}, "systems is 'tracker'; give a list of policies"),
         ({"arm": "both"}, "arm is 'both'; give 'shift' or 'none'"),
-        ({"types": []}, r"types is \[\]; give a list of shift types"),
-        ({"types": "switch"}, "types is 'switch'; give a list of shift types"),
-        ({"types": ["swich"]}, r"unknown shift type 'swich'; did you mean 'switch'\?"),
+        ({"shift_types": []}, r"shift_types is \[\]; give a list of shift types"),
+        ({"shift_types": "switch"}, "shift_types is 'switch'; give a list of shift types"),
+        ({"shift_typs": ["switch"]}, r"unknown setting 'shift_typs'; did you mean 'shift_types'\?"),
+        ({"shift_first": [6, 4]}, r"shift_first is \[6, 4\]; give two whole numbers, the least \(from 2\)"),
+        ({"shift_first": [1, 4]}, r"shift_first is \[1, 4\]; give two whole numbers"),
+        ({"shift_gap": [3]}, r"shift_gap is \[3\]; give two whole numbers, the least \(from 1\)"),
+        ({"shift_gap": 3}, r"shift_gap is 3; give a list of whole numbers"),
+        ({"rates": {"hesitaton": 0.2}}, r"rates: unknown setting 'hesitaton'; did you mean 'hesitation'\?"),
+        ({"rates": {"question": 2}}, r"rates: question is 2; give a number from 0 to 1"),
+        ({"rates": 0.2}, "rates is 0.2"),
+        ({"insist": "no"}, "insist is 'no'; give true"),
+        ({"templates": "C"}, r"templates is 'C'"),
+        ({"shift_types": ["swich"]}, r"unknown shift type 'swich'; did you mean 'switch'\?"),
         ({"run": "../away"}, "run name '../away' cannot be a folder"),
         ({"run": ""}, "run name '' cannot be a folder"),
         ({"catalog": "nowhere.json"}, "no catalogue at 'nowhere.json'; give 'sample'"),
@@ -300,3 +310,19 @@ def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monke
     with pytest.raises(RunError, match="the scheduler went away") as caught:
         simulate.simulate(config, progress=False)
     assert caught.value.__notes__ == ["after it: OSError: no logs to be had"]
+
+
+def test_every_knob_of_the_user_is_in_the_manifest_and_changes_the_dialogues(results, do):
+    two = {"n_turns": 12, "systems": ["echo", "random"]}
+    plain = (do(run="plain", **two) / "dialogues.jsonl").read_bytes()
+    knobs = {
+        "shift_first": [3, 3], "shift_gap": [2, 2], "shift_types": ["replace", "switch"],
+        "rates": {"hesitation": 0.5, "question": 0}, "insist": False, "templates": "B",
+    }  # fmt: skip
+    for name, value in knobs.items():
+        folder = do(run=f"with-{name}", **two, **{name: value})
+        kept = runs.read_manifest("movies", f"with-{name}")["stages"]["simulate"]["parameters"][name]
+        assert kept == (
+            value if name != "rates" else {"hesitation": 0.5, "contradiction": 0.05, "question": 0}
+        )
+        assert (folder / "dialogues.jsonl").read_bytes() != plain

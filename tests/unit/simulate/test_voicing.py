@@ -81,7 +81,7 @@ def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypat
     found = dict(wording.sections("user"))
     found["shift_replace"] = wording.compiled(("Let's have $wish instead.",))
     monkeypatch.setattr(wording, "sections", lambda name: found)
-    config = SimulateConfig(systems=["silent"], n_turns=20, types=["replace"])
+    config = SimulateConfig(systems=["silent"], n_turns=20, shift_types=["replace"])
     with pytest.raises(
         RunError, match=r"shift 'replace' at turn \d+ does not voice .*\[shift_replace\] in user.wording"
     ):
