@@ -52,7 +52,7 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
     from crs_lib.simulate.config import SimulateConfig
 
     config = SimulateConfig(**simulate.of_simulate(dict(cell)))
-    turns = config.n_sessions * config.n_turns
+    turns = sum(config.turns(arm) for arm in config.arms)
     for spec in config.programs():
         at_once = width(spec, config.llm_settings.service(), config.workers)
         yield costs.Work("crs", spec, turns, at_once, tokens=False)

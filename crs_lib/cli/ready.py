@@ -43,8 +43,8 @@ def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
 
 
 def _of_simulation(config: SimulateConfig, catalogs: dict[str, Catalog]) -> Iterator[Need]:
-    before = roles.stage_before(STUDY, config.folder_name, "simulate")
-    if not config.roles() or before.get("status") == "finished":
+    before = [roles.stage_before(STUDY, config.folder_name(arm), "simulate") for arm in config.arms]
+    if not config.roles() or all(entry.get("status") == "finished" for entry in before):
         return
     if config.catalog not in catalogs:
         catalogs[config.catalog] = sources.load(config.catalog)

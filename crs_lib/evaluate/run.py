@@ -22,6 +22,7 @@ from crs_lib.core.config import Config, Field, RunName, settings_of
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.evaluate import arms
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import (
     ConventionName,
@@ -35,7 +36,7 @@ from crs_lib.evaluate.choose import (
 )
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, conventions
-from crs_lib.score.scorer import ItemsScorer, Scores, unscored
+from crs_lib.score.scorer import ItemsScorer, Scorer, Scores, unscored
 
 _FILES = {
     "turns": ("turns.parquet", tables.TURNS),
@@ -140,6 +141,7 @@ def evaluate(config: EvaluateConfig) -> Path:
     """
     made = runs.finished(simulate.STUDY, config.run, "simulate", "03_simulate")
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"], "catalog": made["inputs"]["catalog"]}
+    inputs |= {f"dialogues of {arm}": digest for arm, digest in arms.runs_of(config.run).items()}
     name = config.rule.name
     out = folder_of(config.run, name)
     scoring = config.scoring(_catalog(config), inputs["dialogues"], str(out) if config.llm else "")
@@ -153,6 +155,9 @@ def evaluate(config: EvaluateConfig) -> Path:
         judged = judging.scores_of(config.run)  # empty where nobody judged
         try:
             dialogues = simulate.iter_dialogues(config.run)
+            if scoring.rule.scorer == "items":
+                scorer = Scorer(Grounder(catalog_of(config.run)), scoring.rule)
+                dialogues = arms.joined(dialogues, arms.gains(config.run, scorer))
             scored = score_tables.stream(dialogues, ready.scorer, scoring, config.workers)
             scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
             lost = [
@@ -268,7 +273,9 @@ def entry(run: str, convention: str = "") -> dict[str, Any]:
     mine = {stage["parameters"]["name"]: stage for key, stage in stages.items() if key.startswith(_STAGE)}
     found: dict[str, Any] = mine[name]
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
-    if found["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
+    now = {"dialogues": made["outputs"]["dialogues.jsonl"]}
+    now |= {f"dialogues of {arm}": digest for arm, digest in arms.runs_of(run).items()}
+    if any(found["inputs"].get(name) != digest for name, digest in now.items()):
         again = f"python -m crs_lib run 04_evaluate -p run {run} -p convention '{name}'"
         raise RunError(f"the scores of run {run!r} are older than its dialogues; score again: {again}")
     return found

@@ -7,7 +7,7 @@ Source: docs/metrics.md, section 4.
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 import numpy as np
@@ -15,10 +15,12 @@ import numpy as np
 from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import words
 from crs_lib.metrics.base import HIGHER, LOWER, SHIFT, TURN, metric
-from crs_lib.metrics.inputs import Background, ShiftRecord, TurnRecord
+from crs_lib.metrics.inputs import Background, ShiftRecord, TurnRecord, mean_defined
 
 _SOURCE = "chance-corrected normalised cumulative gain (docs/metrics.md, section 4)"
+_HISTORY = "the cost of history (docs/metrics.md, section 5)"
 _AT_A_SHIFT = "what happens at a shift (docs/metrics.md, section 5)"
+FRESH, PLACEBO, PLACEBO_FRESH = "fresh", "placebo", "placebo fresh"  # the arms of ShiftRecord.arms
 _FEW = 3  # films that a user looks at
 
 Key = tuple[frozenset[int], frozenset[int]]
@@ -94,13 +96,17 @@ def normalised(gained: int, k: int, levels: Levels) -> float:
 
 
 def gain_of(
-    turn: TurnRecord, wanted: frozenset[int], excluded: frozenset[int], stale: Collection[int]
+    turn: TurnRecord,
+    wanted: frozenset[int],
+    excluded: frozenset[int],
+    stale: Collection[int] = (),
+    spared: Collection[int] = (),
 ) -> float:
     """Normalised gain of a reply's films for some constraints and exclusions, at most 1.
 
-    ``stale`` films gain nothing, nor does a film named a second time in one reply. Without films: the value
-    of one film without gain where the user asked for some, else NaN. NaN without constraints, too, and as
-    :func:`normalised`.
+    ``stale`` films gain nothing, nor does a film named a second time in one reply; ``spared`` films gain as
+    ever and belong neither to the best list nor to chance. Without films: the value of one film without gain
+    where the user asked for some, else NaN. NaN without constraints, too, and as :func:`normalised`.
     """
     if not wanted or not (turn.items or turn.asked):
         return math.nan
@@ -108,17 +114,14 @@ def gain_of(
     levels = turn.background.once(_levels)[wanted, excluded]
     facts = catalog.fact_sets
     hidden = [item for item in dict.fromkeys(turn.items) if not catalog.recommendable[item]]
-    went = [level(facts[item], wanted, excluded) for item in stale if catalog.recommendable[item]]
+    away = {item for item in (*stale, *spared) if catalog.recommendable[item]}
+    went = [level(facts[item], wanted, excluded) for item in away]
     if hidden or went:
         levels = levels.moved((level(facts[item], wanted, excluded) for item in hidden), went)
     shown = (item for item in dict.fromkeys(turn.items) if item not in stale)
     gained = sum(level(facts[item], wanted, excluded) for item in shown)
-    return normalised(gained, max(1, len(turn.items)), levels)
-
-
-def gain_since(turn: TurnRecord, shown: Collection[int]) -> float:
-    """Normalised gain where the films ``shown`` gain nothing if the user has just asked for others."""
-    return gain_of(turn, turn.constraints, turn.exclusions, shown if turn.others else ())
+    value = normalised(gained, max(1, len(turn.items)), levels)
+    return 1.0 if value > 1 else value
 
 
 @metric(
@@ -133,7 +136,7 @@ def normalised_gain(turn: TurnRecord) -> float:
 
     See :func:`gain_of`; films shown since the state last changed gain nothing if the user asks for others.
     """
-    return gain_since(turn, turn.recent)
+    return gain_of(turn, turn.constraints, turn.exclusions, turn.recent if turn.others else ())
 
 
 def _perfect(turn: TurnRecord, item: int) -> bool:
@@ -263,7 +266,7 @@ def uptake(turn: TurnRecord) -> float:
     """
     if turn.change is None or not _after_change(turn):
         return math.nan
-    return gain_of(turn, turn.change.added, frozenset(), ())
+    return gain_of(turn, turn.change.added, frozenset())
 
 
 @metric(
@@ -274,7 +277,7 @@ def retention(turn: TurnRecord) -> float:
     """Gain of the constraints that the last shift kept, at most 1; 0 is chance. NaN as :func:`uptake`."""
     if turn.change is None or not _after_change(turn):
         return math.nan
-    return gain_of(turn, turn.change.kept, frozenset(), ())
+    return gain_of(turn, turn.change.kept, frozenset())
 
 
 class Old(NamedTuple):
@@ -351,3 +354,51 @@ def recovery_at_0(shift: ShiftRecord) -> float:
     if not levels.perfect or p >= 1:
         return math.nan
     return (float(any(_perfect(turn, item) for item in turn.items)) - p) / (1 - p)
+
+
+# ── the cost of history ────────────────────────────────────────────────────────────────────────
+def excess(fresh: Sequence[float], own: Sequence[float]) -> float:
+    """Mean of ``fresh`` − ``own`` over the replies that have both; NaN where none has."""
+    return mean_defined(a - b for a, b in zip(fresh, own, strict=False))
+
+
+@metric("history_cost", "history cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, place=9,
+        headline=2)  # fmt: skip
+def history_cost(shift: ShiftRecord) -> float:
+    """Gain of the replies to a fresh user who states the same wishes − gain of the replies after the shift.
+
+    0 for a system that history does not change; a positive value is a cost. Mean over the replies of the
+    convention's window that have both; NaN where the fresh arm was not simulated.
+    """
+    own = [turn.once(normalised_gain) for turn in shift.replies[: shift.rule.window]]
+    return excess(shift.arms.get(FRESH, ()), own)
+
+
+@metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, place=10)
+def placebo_cost(shift: ShiftRecord) -> float:
+    """:func:`history_cost` at the same turn of the twin that never shifts, where the state does not change.
+
+    See :func:`window_gains` for films shown before. NaN where these arms were not simulated.
+    """
+    return excess(shift.arms.get(PLACEBO_FRESH, ()), shift.arms.get(PLACEBO, ()))
+
+
+@metric("fresh_gain", "ability", SHIFT, -math.inf, 1, HIGHER, source=_HISTORY, place=11)
+def fresh_gain(shift: ShiftRecord) -> float:
+    """Ability without history: mean normalised gain of the replies to the shift's fresh user, at most 1."""
+    return mean_defined(shift.arms.get(FRESH, ()))
+
+
+def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
+    """Normalised gain of the replies of a window, each at most 1, as if the conversation began there.
+
+    Where the user asks for others, films shown earlier in the window gain nothing. Films shown before the
+    window, since the state last changed, are neither held against a reply nor expected of it, so that a
+    longer history is no fault in itself.
+    """
+    found, shown = [], frozenset[int]()
+    for turn in turns:
+        earlier = (shown, turns[0].recent) if turn.others else ((), ())
+        found.append(gain_of(turn, turn.constraints, turn.exclusions, *earlier))
+        shown = shown.union(turn.items)
+    return found

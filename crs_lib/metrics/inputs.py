@@ -180,6 +180,7 @@ class ShiftRecord(Prepared):
 
     ``before`` is the turn before the shift (None for a shift in the first turn). ``replies`` are the turns
     from the shift until the next one, ``rest`` those from the shift until the end; the shift's own is first.
+    ``arms`` are gains of replies to the same wishes in other arms, by arm (:mod:`crs_lib.metrics.gain`).
     """
 
     turn: int
@@ -188,6 +189,7 @@ class ShiftRecord(Prepared):
     replies: Sequence[TurnRecord]
     rest: Sequence[TurnRecord]
     background: Background
+    arms: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def type(self) -> str:

@@ -28,6 +28,8 @@ from crs_lib.metrics.inputs import (
 )
 from crs_lib.metrics.overlap import BOTH_EMPTY
 
+ARMS = "arms"  # what a dialogue to be scored may carry: gains by the turn of a shift, then by arm
+
 
 class Scores(NamedTuple):
     """The scores of a dialogue: turn rows, shift rows, and the session's record."""
@@ -108,6 +110,8 @@ class Scorer:
             self._shift(turn, events.get(turn, {}), turns, following)
             for turn, following in pairwise([*starts, len(turns) + 1])
         ]
+        for shift in shifts:
+            shift.arms = dialogue.extra.get(ARMS, {}).get(shift.turn, {})
         return SessionRecord(turns, shifts, self._background)
 
     def _shift(

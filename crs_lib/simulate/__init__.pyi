@@ -1,5 +1,5 @@
 from .config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
-from .conversation import scenario, session
+from .conversation import fresh_sessions, scenario, session
 from .finished import FAILED, RAW_CATALOG, dialogues, failed_sessions, iter_dialogues, run_folder
 from .logged import ImportConfig, Imported, import_logs
 from .run import prepare, simulate
@@ -16,6 +16,7 @@ __all__ = [
     "SimulateConfig",
     "dialogues",
     "failed_sessions",
+    "fresh_sessions",
     "import_logs",
     "iter_dialogues",
     "prepare",

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
@@ -37,6 +37,14 @@ def _bounds(name: str, least: int, given: Sequence[int]) -> tuple[int, int]:
     return given[0], given[1]
 
 
+def _once(arms: Sequence[str]) -> Sequence[str]:
+    if len(set(arms)) < len(arms) or scenarios.FRESH in arms[:1]:
+        raise InputError(
+            f"arms is {list(arms)}; give each arm once, fresh never first, e.g. ['shift', 'none', 'fresh']"
+        )
+    return arms
+
+
 @dataclass(frozen=True)
 class SimulateConfig(Config):
     """The effective settings of a batch, checked.
@@ -55,9 +63,13 @@ class SimulateConfig(Config):
     n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a session")] = 20
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
     workers: Annotated[int, Field(ge=1, le=256, description="processes for systems without models")] = 1
-    arm: Annotated[Literal["shift", "none"], Field(description="whether wishes shift: shift, or none")] = (
-        "shift"
-    )
+    arms: Annotated[
+        Sequence[Annotated[str, OneOf((scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH))]],
+        AfterValidator(_once),
+        Field(
+            min_length=1, description="shift, none (no shift), fresh (new users with the wishes of a shift)"
+        ),
+    ] = ("shift",)
     shift_first: Annotated[
         Sequence[int],
         AfterValidator(partial(_bounds, "shift_first", 2)),
@@ -139,16 +151,41 @@ class SimulateConfig(Config):
         return [part for part in found if part[0]]
 
     @property
-    def folder_name(self) -> str:
-        """The run's folder; that of a shard has its own, e.g. ``thesis.shard-2-of-4``."""
-        return f"{self.run}.shard-{self.shard.replace('/', '-of-')}" if self.shard else self.run
+    def arm(self) -> str:
+        """The first arm, whose sessions lie in the run's own folder."""
+        return self.arms[0]
 
-    def parameters(self) -> dict[str, Any]:
-        """The settings that say what comes out, as plain data for the manifest.
+    @property
+    def lasting(self) -> tuple[str, ...]:
+        """The arms of whole sessions, at whose shift turns fresh users begin."""
+        return tuple(arm for arm in self.arms if arm != scenarios.FRESH)
+
+    def turns(self, arm: str) -> int:
+        """The largest number of user turns that a system meets in an arm."""
+        if arm != scenarios.FRESH:
+            return self.n_sessions * self.n_turns
+        shifts = sum(
+            len(scenarios.shift_turns(self.seed, session, self.n_turns)) for session in range(self.n_sessions)
+        )
+        return shifts * scenarios.FRESH_TURNS * len(self.lasting)
+
+    def run_of(self, arm: str) -> str:
+        """The name of the run that holds an arm: the run's own for the first arm, else ``<run>-<arm>``."""
+        return self.run if arm == self.arm else f"{self.run}-{arm}"
+
+    def folder_name(self, arm: str) -> str:
+        """The folder of an arm; that of a shard has its own, e.g. ``thesis.shard-2-of-4``."""
+        run = self.run_of(arm)
+        return f"{run}.shard-{self.shard.replace('/', '-of-')}" if self.shard else run
+
+    def parameters(self, arm: str) -> dict[str, Any]:
+        """The settings that say what comes out in an arm, as plain data for the manifest.
 
         What only language models need is there where one takes part.
         """
-        values = asdict(self)
+        values = {name: value for name, value in asdict(self).items() if name != "arms"}
+        values |= {"run": self.run_of(arm), "arm": arm}
+        values |= {"windows_of": list(self.lasting)} if arm == scenarios.FRESH else {}
         for name in ("user_llm", "llm", "shard", "scheduler"):
             del values[name]
         if self.programs():

@@ -1,6 +1,6 @@
 """One conversation: a scenario, its user and a system, turn by turn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,21 @@ from crs_lib.programs.client import Programs, is_program, width
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.scenarios import Scenario
+from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
 from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
 
 
-def scenario(world: World, number: int, config: SimulateConfig) -> Scenario:
-    """The scenario of a session's number under the settings of a batch."""
+def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -> Scenario:
+    """The scenario of a session's number under the settings of a batch, in their first arm or a named one."""
     return scenarios.plan(
         world.catalog,
         config.seed,
         number,
         config.n_turns,
-        arm=config.arm,
+        arm=arm or config.arms[0],
         types=tuple(config.shift_types),
         rates=config.rates,
         pace=scenarios.Pace(
@@ -50,24 +50,62 @@ def session(
     planned constraint or shift.
     """
     plan = plan or scenario(world, number, config)
-    user = User(world.catalog, plan, _realiser(world, spec, number, config))
-    system = systems.create(spec, world, config.seed, number)
-    turns: list[Turn] = []
-    for number_of_turn in range(1, config.n_turns + 1):
-        said = user.speak(number_of_turn)
-        users.check_voiced(world.grounder, plan.steps[number_of_turn - 1], said.act, said.text)
-        reply = system.reply(number_of_turn, said.text, said.meta if system.sees_state else {})
-        user.hear(reply.items)
-        turns.append(Turn(USER, said.text, {"user_meta": said.meta}))
-        turns.append(Turn(SYSTEM, reply.text, _system_meta(world.catalog, reply)))
+    turns = _talk(world, spec, number, config, plan, range(1, config.n_turns + 1))
     return Dialogue(
         session_id=f"{number:05d}",
         model_name=spec,
-        turns=tuple(turns),
+        turns=turns,
         true_genre=plan.true_genre,
         shift_events=tuple(plan.events),
         extra={"seed": config.seed, "arm": plan.arm},
     )
+
+
+def fresh_sessions(
+    world: World, spec: str, number: int, config: SimulateConfig, plans: Sequence[Scenario] = ()
+) -> list[Dialogue]:
+    """The dialogues between a system and the fresh users of a session: one at each shift, in every arm.
+
+    Each begins a conversation of its own with all constraints and exclusions in force, and says then what is
+    planned for the next turns. Systems are made anew and told the session's turn numbers, so that one which
+    draws by chance draws the same as in the session. ``plans`` are those of the arms with and without shifts.
+    """
+    shifting, *others = plans or (scenario(world, number, config, arm) for arm in (SHIFT, NO_SHIFT))
+    by_arm = {SHIFT: shifting, **{plan.arm: plan for plan in others}}
+    found = []
+    for window in scenarios.windows(shifting, config.lasting):
+        plan = scenarios.fresh(world.catalog, by_arm[window.arm], window.turn)
+        turns = range(window.turn, window.turn + window.length)
+        talk = Dialogue(
+            session_id=f"{number:05d}.{window.arm}.{window.turn:02d}",
+            model_name=spec,
+            turns=_talk(world, spec, number, config, plan, turns),
+            true_genre=plan.true_genre,
+            extra={
+                "seed": config.seed,
+                "arm": FRESH,
+                "of": {"arm": window.arm, "session_id": f"{number:05d}", "turn": window.turn},
+            },
+        )
+        found.append(talk)
+    return found
+
+
+def _talk(
+    world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario, turns: Iterable[int]
+) -> tuple[Turn, ...]:
+    """What a plan's user says in some turns, and a new system's replies."""
+    user = User(world.catalog, plan, _realiser(world, spec, number, config))
+    system = systems.create(spec, world, config.seed, number)
+    found: list[Turn] = []
+    for place, turn in enumerate(turns, start=1):
+        said = user.speak(turn)
+        users.check_voiced(world.grounder, plan.steps[turn - 1], said.act, said.text)
+        reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
+        user.hear(reply.items)
+        found.append(Turn(USER, said.text, {"user_meta": {**said.meta, "turn": place}}))
+        found.append(Turn(SYSTEM, reply.text, _system_meta(world.catalog, reply)))
+    return tuple(found)
 
 
 def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> ModelWording | None:
@@ -97,7 +135,9 @@ class Maker:
     nth of ``starts`` n times as many seeds are tried where a model's reply cannot be used.
     """
 
-    def __init__(self, catalog: str, config: SimulateConfig, folder: str = "", starts: int = 1) -> None:
+    def __init__(
+        self, catalog: str, config: SimulateConfig, folder: str = "", starts: int = 1, arm: str = ""
+    ) -> None:
         loaded = sources.load(catalog)
         rule = config.llm_settings
         place = Path(folder) if folder else scratch(config.run)
@@ -106,13 +146,16 @@ class Maker:
         if config.programs():
             self.programs = Programs(place, rule.service(), loaded, config.catalog_name)
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
-        self.config = config
-        self._plan = lru_cache(maxsize=64)(lambda number: scenario(self.world, number, config))
+        self.config, self.arm = config, arm or config.arm
+        self._plan = lru_cache(maxsize=64)(lambda number, arm: scenario(self.world, number, config, arm))
 
     def __call__(self, key: Key) -> str:
-        """The session as one line of JSON."""
-        plan = self._plan(key.session)
-        return session(self.world, key.system, key.session, self.config, plan).dumps()
+        """The session as one line of JSON; in the arm of fresh users a line for each of them."""
+        asked = (self.world, key.system, key.session, self.config)
+        if self.arm != FRESH:
+            return session(*asked, self._plan(key.session, self.arm)).dumps()
+        plans = [self._plan(key.session, arm) for arm in (SHIFT, NO_SHIFT)]
+        return "\n".join(talk.dumps() for talk in fresh_sessions(*asked, plans))
 
     def pool(self) -> Pool:
         """The models; RunError where the batch has none."""

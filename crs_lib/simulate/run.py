@@ -42,21 +42,32 @@ def prepare(run: str, catalog: str) -> Catalog:
 def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     """Run a batch into ``results/movies/<run>``: ledger, then ``dialogues.jsonl``; returns the folder.
 
+    Further arms have runs of their own, ``<run>-<arm>``, and change nothing in the first.
+
     Killed at any moment and started again, it continues: nothing is lost, nothing is done twice. The
     catalogue is frozen as ``catalog.parquet``, the calls of models are listed in ``llm_calls.jsonl``. Raises
     RunError for a folder made with other parameters, a damaged ledger, a run that another process works
     on, a disk that refuses, models that are not there, and more failed sessions than ``llm`` allows
     (``max_failed``); those that failed are listed in ``failed_sessions.csv``.
     """
-    name, rule = config.folder_name, config.llm_settings
+    folders = [_arm(config, arm, progress) for arm in config.arms]
+    return folders[0]
+
+
+def _arm(config: SimulateConfig, arm: str, progress: bool) -> Path:
+    """Run one arm of a batch."""
+    name, rule = config.folder_name(arm), config.llm_settings
     catalog = prepare(name, config.catalog)
     inputs = {"catalog": sources.content_hash(catalog)}
     before = roles.stage_before(STUDY, name, "simulate")
     inputs |= roles.weights(config.roles(), rule, catalog, before)
     inputs |= roles.versions(config.programs(), before)
-    with runs.stage(STUDY, name, "simulate", config.parameters(), inputs) as stage, stage.ledger() as ledger:
+    with (
+        runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs) as stage,
+        stage.ledger() as ledger,
+    ):
         try:
-            _work(config, stage.folder, ledger, inputs, progress)
+            _work(config, arm, stage.folder, ledger, inputs, progress)
         finally:
             if config.calls_out:
                 stage.counts["llm_calls"] = calls.export_all(stage.folder)
@@ -84,7 +95,12 @@ def _given(maker: Maker) -> Callable[[], Maker]:
 
 
 def _work(
-    config: SimulateConfig, folder: Path, ledger: Ledger, inputs: Mapping[str, str], progress: bool
+    config: SimulateConfig,
+    arm: str,
+    folder: Path,
+    ledger: Ledger,
+    inputs: Mapping[str, str],
+    progress: bool,
 ) -> None:
     """Do what the ledger does not have, part by part; sessions that fail do not stop the next part."""
     catalog, starts = str(folder / "catalog.parquet"), 1 + ledger.tries()
@@ -95,7 +111,7 @@ def _work(
                 continue
             roles.same_weights(inputs, models, config.llm_settings)
             if models and not config.scheduler:
-                ready = maker = maker or Maker(catalog, config, str(folder), starts)
+                ready = maker = maker or Maker(catalog, config, str(folder), starts, arm)
                 batch.work(
                     ledger, keys, _given(ready), (), threads=ready.width(models), progress=progress,
                     label=models[0],
@@ -105,7 +121,7 @@ def _work(
             else:
                 place = str(folder) if config.calls_out and not config.scheduler else ""
                 batch.work(
-                    ledger, keys, Maker, (catalog, config, place, starts), workers=config.workers,
+                    ledger, keys, Maker, (catalog, config, place, starts, arm), workers=config.workers,
                     scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
                 )  # fmt: skip
             roles.same_weights(inputs, models, config.llm_settings)

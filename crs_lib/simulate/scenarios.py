@@ -6,7 +6,7 @@ and the types of shifts come in equal numbers within a block of sessions (docs/m
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Annotated, Any, Final, NamedTuple
@@ -104,7 +104,10 @@ def _rarest(types: tuple[str, ...], shape: StateShape, given: Counter[str], draw
     return rarest
 
 
+SHIFT: Final = "shift"
 NO_SHIFT: Final = "none"
+FRESH: Final = "fresh"
+FRESH_TURNS = 3  # turns of a fresh user, or until the next shift
 ALL_TYPES = tuple(SHIFTS.names())
 QUESTIONS = tuple(QUESTION_ACTS)
 OPENING, REFINEMENT = "initial", "refine"  # acts of the first turns; the act of a shift begins with "shift_"
@@ -234,6 +237,34 @@ def plan(
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
     return Scenario(seed, session, arm, genre, tuple(steps), templates, insist)
+
+
+class Window(NamedTuple):
+    """The turns of a scenario that a fresh user repeats: the arm, the turn of the shift, how many turns."""
+
+    arm: str
+    turn: int
+    length: int
+
+
+def windows(shifts: Scenario, arms: Sequence[str]) -> list[Window]:
+    """The windows of a session: in every arm the first turns from each of its shifts on, until the next."""
+    turns = [step.turn for step in shifts.steps if step.shift is not None]
+    ends = [*turns[1:], len(shifts.steps) + 1]
+    return [
+        Window(arm, turn, min(FRESH_TURNS, end - turn))
+        for arm in arms
+        for turn, end in zip(turns, ends, strict=True)
+    ]
+
+
+def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
+    """The scenario of a fresh user who states everything that holds at a turn, and goes on as planned.
+
+    The turns keep their numbers, and so their words; those before ``turn`` are not spoken.
+    """
+    step = _step(catalog, turn, OPENING, plan.steps[turn - 1].state)
+    return replace(plan, arm=FRESH, steps=(*plan.steps[: turn - 1], step, *plan.steps[turn:]))
 
 
 def _next_shift(

@@ -28,7 +28,7 @@ def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
     if step.shift is not None:
         return SHIFTS.create(step.kind).to_voice(step.shift)
     if act == OPENING:
-        return list(step.state.constraints.items())
+        return [*step.state.constraints.items(), *step.state.avoid.items()]
     if act == REFINEMENT:
         return [(step.state.focus, step.state.constraints[step.state.focus])]
     return []
@@ -185,7 +185,11 @@ class User:
         wish = phrases.noun_phrase(voiced, draw, templates)
         if title:
             return phrases.question(act, title, draw, templates)
-        return wording.say(wording.USER_SETS[templates], section, draw, wish=wish, **slots)
+        said = wording.say(wording.USER_SETS[templates], section, draw, wish=wish, **slots)
+        if act != OPENING or not step.state.avoid:
+            return said
+        slots["old"] = phrases.noun_phrase(step.state.avoid, draw, templates)
+        return f"{said} {wording.say(wording.USER_SETS[templates], 'exclusion', draw, **slots)}"
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""

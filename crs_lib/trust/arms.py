@@ -25,7 +25,7 @@ def twin(config: SimulateConfig) -> SimulateConfig:
     """
     if config.arm == scenarios.NO_SHIFT:
         raise InputError(f"run {config.run!r} has no shifts itself; give the batch whose arm is 'shift'")
-    return replace(config, run=f"{config.run}-none", arm=scenarios.NO_SHIFT)
+    return replace(config, run=f"{config.run}-none", arms=(scenarios.NO_SHIFT,))
 
 
 def make(config: SimulateConfig, convention: str = "default", *, progress: bool = False) -> None:

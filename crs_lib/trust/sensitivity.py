@@ -270,13 +270,14 @@ def _ruled(parameters: dict[str, Any], config: SensitivityConfig) -> SimulateCon
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
     kept = (
-        "n_turns", "seed", "arm", "shift_first", "shift_gap", "shift_types", "rates", "insist", "templates",
+        "n_turns", "seed", "shift_first", "shift_gap", "shift_types", "rates", "insist", "templates",
     )  # fmt: skip
     few = min(config.sessions, int(parameters["n_sessions"]))
     return SimulateConfig(
         run=config.run,
         systems=systems,
         n_sessions=few,
+        arms=(parameters["arm"],),
         **{name: parameters[name] for name in kept},
     )
 

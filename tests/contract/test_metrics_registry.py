@@ -1,6 +1,7 @@
 """The promises that every metric keeps, and a made-up one of each level on its way into tables and figures."""
 
 import math
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -9,10 +10,12 @@ from crs_lib import evaluate, figures, metrics, simulate, views
 from crs_lib.catalog import sources
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
+from crs_lib.evaluate import arms
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
+from crs_lib.score.scorer import Scorer
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 from crs_lib.trust import gate
@@ -32,6 +35,12 @@ def scores():
     )
     keys = config.keys()
     talks = [simulate.session(world, key.system, key.session, config) for key in keys]
+    three = replace(config, arms=("shift", "none", "fresh"))
+    fresh = [t for key in keys for t in simulate.fresh_sessions(world, key.system, key.session, three)]
+    plain = replace(config, arms=("none",))
+    twins = [simulate.session(world, key.system, key.session, plain) for key in keys]
+    gains = arms.gains_of(fresh, twins, Scorer(world.grounder, conventions.get("default")))
+    talks = list(arms.joined(talks, gains))
     return list(evaluate.score_all(talks, world.grounder, conventions.get("default")))
 
 

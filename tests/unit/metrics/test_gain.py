@@ -88,6 +88,11 @@ def test_a_film_shown_before_gains_nothing_where_the_user_asks_for_others():
 def test_what_was_shown_before_the_state_changed_is_not_held_against_a_film():
     opened = say({"language": "English"}, [0])
     assert last(gain.normalised_gain, opened, say(DRAMA, [0], stage="follow_up")) == 1
+    turns = session(say(DRAMA, [0]), say(DRAMA, [0], stage="follow_up")).turns
+    assert gain.window_gains(turns[1:]) == [1]  # the window begins anew: what was shown before is no fault,
+    other = session(say(QUILL, [0, 1]), say(QUILL, [4], stage="follow_up")).turns
+    assert gain.window_gains(other[1:]) == [1]  # and to spare it is none: no other film meets both
+    assert gain.window_gains(turns) == [turn.once(gain.normalised_gain) for turn in turns]
 
 
 def test_a_film_named_twice_counts_once():
@@ -241,3 +246,19 @@ def test_a_claim_ties_a_constraint_to_a_film(text, false):
 
 def test_a_reply_without_films_claims_nothing():
     assert math.isnan(last(gain.false_claims, say(DRAMA, [], text="Drama it is.")))
+
+
+# ── the cost of history ────────────────────────────────────────────────────────────────────────
+def test_the_cost_is_a_mean_over_the_replies_that_both_users_got():
+    shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [0])).shifts[0]
+    # gains in the session: (1 − 8/9)/(2 − 8/9) = .1 and 1
+    shift.arms = {gain.FRESH: [1.0, 0.5, 1.0], gain.PLACEBO: [0.5, math.nan], gain.PLACEBO_FRESH: [1.0, 1.0]}
+    assert gain.history_cost(shift) == pytest.approx(((1 - 0.1) + (0.5 - 1)) / 2)
+    assert gain.placebo_cost(shift) == pytest.approx(0.5)
+    assert gain.fresh_gain(shift) == pytest.approx(2.5 / 3)
+
+
+def test_no_arm_no_cost():
+    shift = session(say(DRAMA, [0]), say(QUILL, [2], shift=True)).shifts[0]
+    costs = [one(shift) for one in (gain.history_cost, gain.placebo_cost, gain.fresh_gain)]
+    assert all(math.isnan(cost) for cost in costs)

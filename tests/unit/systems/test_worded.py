@@ -355,14 +355,14 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
 def test_without_models_the_manifest_says_what_it_always_said():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
     names |= {"shift_first", "shift_gap", "shift_types", "insist", "templates"}
-    assert set(SimulateConfig().parameters()) == names
+    assert set(SimulateConfig().parameters("shift")) == names
 
 
 def test_with_models_the_manifest_holds_what_changes_replies_and_not_where_servers_are():
     config = SimulateConfig(
         systems=["ollama:a:1"], user_llm="ollama:b", llm={"host": "gpu1", "temperature": 0.2}
     )
-    found = config.parameters()
+    found = config.parameters("shift")
     assert found["user_llm"] == "ollama:b"
     assert found["llm"]["temperature"] == 0.2
     assert not {"host", "slots", "timeout"} & set(found["llm"])
