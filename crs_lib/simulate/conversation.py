@@ -1,6 +1,7 @@
 """One conversation: a scenario, its user and a system, turn by turn."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,11 @@ def fresh_sessions(
     for window in scenarios.windows(shifting, config.lasting):
         plan = scenarios.fresh(world.catalog, by_arm[window.arm], window.turn)
         turns = range(window.turn, window.turn + window.length)
+        name = f"{number:05d}.{window.arm}.{window.turn:02d}"
         talk = Dialogue(
-            session_id=f"{number:05d}.{window.arm}.{window.turn:02d}",
+            session_id=name,
             model_name=spec,
-            turns=_talk(world, spec, number, config, plan, turns),
+            turns=_talk(replace(world, conversation=name), spec, number, config, plan, turns),
             true_genre=plan.true_genre,
             extra={
                 "seed": config.seed,

@@ -27,13 +27,17 @@ _TIE = 0.25  # what chance adds at most: less than any difference between two fi
 
 @dataclass(frozen=True)
 class World:
-    """The parts that all systems of a process share: catalogue, grounder, and what some of them call."""
+    """The parts that all systems of a process share: catalogue, grounder, and what some of them call.
+
+    ``conversation`` names the conversation to programs where it is no whole session.
+    """
 
     catalog: Catalog
     grounder: Grounder
     llms: Pool | None = None
     wording: LLMSettings = field(default_factory=LLMSettings)
     programs: Programs | None = None
+    conversation: str = ""
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,8 @@ class Program:
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Ask the program for the reply; ``user_meta`` is not looked at."""
         self.conversation.append((USER, text))
-        request = contract.request(
-            f"{self.session:05d}", turn, self.want, self.programs.name, self.conversation
-        )
+        name, place = self.world.conversation or f"{self.session:05d}", (len(self.conversation) + 1) // 2
+        request = contract.request(name, place, self.want, self.programs.name, self.conversation)
         tags: dict[str, str | int] = {"session": self.session, "system": self.spec, "turn": turn}
         answer = self.programs.ask(self.spec, request, tags)
         self.conversation.append((SYSTEM, answer.reply))

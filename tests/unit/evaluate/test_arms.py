@@ -88,7 +88,7 @@ def test_history_costs_those_that_cling_or_lag_and_the_placebo_shows_who_forgets
     assert max(placebo["sticky"], placebo["oracle_lag:1"], placebo["oracle_lag:3"]) < 0.03
     assert placebo["amnesiac"] > 0.1
     assert found["fresh_gain"]["oracle"] == 1
-    assert found["fresh_gain"]["sticky"] == pytest.approx(found["fresh_gain"]["tracker"], abs=0.05)
+    assert found["fresh_gain"]["sticky"] > 0.7 > found["fresh_gain"]["amnesiac"]
 
 
 def test_the_costs_are_those_of_the_shifts(config):
