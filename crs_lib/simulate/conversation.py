@@ -74,7 +74,7 @@ def fresh_sessions(
     shifting, *others = plans or (scenario(world, number, config, arm) for arm in (SHIFT, NO_SHIFT))
     by_arm = {SHIFT: shifting, **{plan.arm: plan for plan in others}}
     found = []
-    for window in scenarios.windows(shifting, config.lasting):
+    for window in scenarios.windows(shifting, [by_arm[arm] for arm in config.lasting]):
         plan = scenarios.fresh(world.catalog, by_arm[window.arm], window.turn)
         turns = range(window.turn, window.turn + window.length)
         name = f"{number:05d}.{window.arm}.{window.turn:02d}"

@@ -5,6 +5,7 @@ system: every system meets the same users, and sessions are paired by design. Us
 and the types of shifts come in equal numbers within a block of sessions (docs/metrics.md, section 5).
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -247,15 +248,19 @@ class Window(NamedTuple):
     length: int
 
 
-def windows(shifts: Scenario, arms: Sequence[str]) -> list[Window]:
-    """The windows of a session: in every arm the first turns from each of its shifts on, until the next."""
-    turns = [step.turn for step in shifts.steps if step.shift is not None]
-    ends = [*turns[1:], len(shifts.steps) + 1]
-    return [
-        Window(arm, turn, min(FRESH_TURNS, end - turn))
-        for arm in arms
-        for turn, end in zip(turns, ends, strict=True)
-    ]
+def windows(shifting: Scenario, plans: Sequence[Scenario]) -> list[Window]:
+    """The windows of a session in some arms: the first turns from each shift on, while nothing changes.
+
+    ``shifting`` is the plan with the shifts, ``plans`` are those of the arms.
+    """
+    turns = [step.turn for step in shifting.steps if step.shift is not None]
+    found = []
+    for plan in plans:
+        states = [(step.state.constraints, step.state.avoid) for step in plan.steps]
+        for turn in turns:
+            same = itertools.takewhile(lambda state, now=states[turn - 1]: state == now, states[turn - 1 :])
+            found.append(Window(plan.arm, turn, min(FRESH_TURNS, len(list(same)))))
+    return found
 
 
 def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:

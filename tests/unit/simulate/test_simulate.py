@@ -156,7 +156,10 @@ def test_a_failed_export_is_made_good_by_the_next_start(results, do):
         ({"systems": ["trackr"]}, r"unknown policy 'trackr'; did you mean 'tracker'\?"),
         ({"systems": "tracker"}, "systems is 'tracker'; give a list of policies"),
         ({"arms": ["both"]}, r"arms is \['both'\]; give a list of names, e.g. \['shift', 'none'\]"),
-        ({"arms": ["fresh", "shift"]}, r"arms is \['fresh', 'shift'\]; give each arm once, fresh never first"),
+        (
+            {"arms": ["fresh", "shift"]},
+            r"arms is \['fresh', 'shift'\]; give each arm once, fresh never first",
+        ),
         ({"shift_types": []}, r"shift_types is \[\]; give a list of shift types"),
         ({"shift_types": "switch"}, "shift_types is 'switch'; give a list of shift types"),
         ({"shift_typs": ["switch"]}, r"unknown setting 'shift_typs'; did you mean 'shift_types'\?"),
