@@ -46,6 +46,7 @@ COMMANDS = (
     Command("score", "score logs of any known form", "crs_lib.cli.score:add_arguments"),
     Command("logs", "read logs of any known form, and name what is odd", "crs_lib.cli.logs:logs"),
     Command("import", "logs of any known form as a run", "crs_lib.cli.logs:import_run"),
+    Command("thesis-tables", "logs to the thesis's tables and figures", "crs_lib.cli.thesis:thesis_tables"),
     Command("topics", "train a topic model on a catalogue's plots", "crs_lib.cli.score:topics"),
     Command("realtalk-predict", "evidence for every question of a chat", "crs_lib.cli.realtalk:predict"),
     Command("realtalk-evaluate", "score chats, the test split once", "crs_lib.cli.realtalk:evaluate"),

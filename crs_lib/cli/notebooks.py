@@ -1,5 +1,6 @@
 """The commands about notebooks: run, params, sweep, refresh, figures, thesis."""
 
+import functools
 import importlib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -102,7 +103,12 @@ def figures(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--study", default="", choices=sorted(READERS), help="default: every study that has the run"
     )
-    parser.set_defaults(do=lambda given: _figures(given.study, given.run, given.only))
+    parser.add_argument(
+        "--convention",
+        default="",
+        help="whose scores, where a run of movies has several (default: default)",
+    )
+    parser.set_defaults(do=lambda given: draw(given.study, given.run, given.only, given.convention))
 
 
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
@@ -113,18 +119,31 @@ READERS = {
 }
 
 
-def _figures(study: str, run: str, only: str | None = None) -> None:
+def draw(study: str, run: str, only: str | None = None, convention: str = "") -> None:
     """Draw the figures of a run; for a figure without data print one line that says what is missing."""
     from crs_lib import figures
 
     for one in [study] if study else _studies(run, only):
         module, _, function = READERS[one].partition(":")
         read = getattr(importlib.import_module(module), function)
+        part = ""
+        if one == "movies":
+            from crs_lib import evaluate
+
+            name = evaluate.convention_of(run, convention)
+            part = figure_folder(run, name).relative_to(figure_folder(run, "default")).as_posix()
+            read = functools.partial(read, convention=name)
         left_out = list[str]()
-        for path in figures.redraw(run, only, one, read=read, left_out=left_out.append):
+        for path in figures.redraw(run, only, one, read=read, left_out=left_out.append, part=part):
             print(f"drawn: {paths.shown(path)}")
         for line in left_out:
             print(f"left out: {line}")
+
+
+def figure_folder(run: str, convention: str) -> Path:
+    """The folder of a movie run's figures; a convention other than ``default`` has one inside it."""
+    folder = paths.figures() / f"movies-{run}"
+    return folder if convention == "default" else folder / paths.slug(convention)
 
 
 def _studies(run: str, only: str | None) -> list[str]:
@@ -162,7 +181,7 @@ def _thesis() -> None:
             notebooks.run(notebook, {name: value for name, value in THESIS.items() if name in takes})
     print("sensitivity, figures, pages …", flush=True)
     sensitivity.make(sensitivity.SensitivityConfig(run_name))
-    _figures("movies", run_name)
+    draw("movies", run_name)
     pages = report.write(run_name), trace.write(run_name)
     folder = paths.run_folder("movies", run_name)
     print(f"\n{views.scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}")

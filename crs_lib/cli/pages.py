@@ -8,18 +8,21 @@ from crs_lib.core import paths
 def trace(parser: ArgumentParser) -> None:
     """``trace [--run R]``: every session of an evaluated run as a page that opens from disk."""
     parser.add_argument("--run", default="demo", help="the run to show (default: demo)")
+    parser.add_argument("--convention", default="", help="whose scores, where the run has several")
     parser.set_defaults(do=_trace)
 
 
 def _trace(arguments: Namespace) -> None:
     from crs_lib.pages import trace as pages
 
-    print(f"written: {paths.shown(pages.write(arguments.run))}   open it in a browser, no server is needed")
+    written = pages.write(arguments.run, arguments.convention)
+    print(f"written: {paths.shown(written)}   open it in a browser, no server is needed")
 
 
 def report(parser: ArgumentParser) -> None:
     """``report [--run R] [--plan P]``: tables, figures, convention and manifest on one page."""
     parser.add_argument("--run", default="demo", help="the run to report (default: demo)")
+    parser.add_argument("--convention", default="", help="whose scores, where the run has several")
     parser.add_argument(
         "--plan", default="movies", help="declared analysis, notebooks/plans/<plan>.yaml (default: movies)"
     )
@@ -29,4 +32,4 @@ def report(parser: ArgumentParser) -> None:
 def _report(arguments: Namespace) -> None:
     from crs_lib.pages import report as pages
 
-    print(f"written: {paths.shown(pages.write(arguments.run, arguments.plan))}")
+    print(f"written: {paths.shown(pages.write(arguments.run, arguments.plan, arguments.convention))}")

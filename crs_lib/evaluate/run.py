@@ -4,6 +4,7 @@ A run holds the scores of any number of conventions: those of ``default`` in its
 ``scores/<convention>/``.
 """
 
+import importlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -77,7 +78,7 @@ class EvaluateConfig(Config):
         float, Field(ge=0, le=1, description="context retention that recovers a shift")
     ] = 0.0
     workers: Annotated[int, Field(ge=1, le=256, description="processes; the scores do not depend on it")] = 1
-    llm: Annotated[str, Field(description="spec of the model of the extractors called llm")] = ""
+    extractor_llm: Annotated[str, Field(description="model of the extractors called llm")] = ""
 
     def check(self) -> None:
         for name, config in (
@@ -120,7 +121,7 @@ class EvaluateConfig(Config):
             vocabulary=self.vocabulary,
             topic_model=self.topic_model,
             inputs={"dialogues": dialogues},
-            llm=self.llm,
+            llm=self.extractor_llm,
             calls=calls,
         )
 
@@ -144,7 +145,7 @@ def evaluate(config: EvaluateConfig) -> Path:
     inputs |= {f"dialogues of {arm}": digest for arm, digest in arms.runs_of(config.run).items()}
     name = config.rule.name
     out = folder_of(config.run, name)
-    scoring = config.scoring(_catalog(config), inputs["dialogues"], str(out) if config.llm else "")
+    scoring = config.scoring(_catalog(config), inputs["dialogues"], str(out) if config.extractor_llm else "")
     ready = scoring.make()
     settings = scoring.rule.parameters() | ready.provenance.columns()
     with runs.stage(simulate.STUDY, config.run, stage_of(name), settings, inputs, fixed=False) as stage:
@@ -272,6 +273,8 @@ def entry(run: str, convention: str = "") -> dict[str, Any]:
     stages = runs.read_manifest(simulate.STUDY, run)["stages"]
     mine = {stage["parameters"]["name"]: stage for key, stage in stages.items() if key.startswith(_STAGE)}
     found: dict[str, Any] = mine[name]
+    if found["parameters"]["scorer"] != "items":
+        importlib.import_module("crs_lib.thesis.summary")  # declares the metrics of its tables
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     now = {"dialogues": made["outputs"]["dialogues.jsonl"]}
     now |= {f"dialogues of {arm}": digest for arm, digest in arms.runs_of(run).items()}

@@ -1,6 +1,7 @@
 """The registry of figures, what each may expect of its tables, and the counts that captions name."""
 
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
@@ -8,6 +9,7 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.metrics import base as metrics
+from crs_lib.metrics import headlines
 from crs_lib.stats import cluster_bootstrap
 
 # Each member: a function of tidy frames that returns a matplotlib Figure. Facts: ``study``, ``tables``
@@ -22,6 +24,45 @@ TABLES: Registry[str] = Registry("table", room="crs_lib.figures")
 
 class NoDataError(InputError):
     """The tables are sound but hold nothing that this figure could show."""
+
+
+def convention_of(frame: pd.DataFrame) -> str:
+    """The convention that a table's scores were counted under; ``default`` where it does not say."""
+    return str(frame["convention"].iloc[0]) if "convention" in frame and len(frame) else "default"
+
+
+def primary(frame: pd.DataFrame, asked: str = "") -> str:
+    """The outcome that leads a figure: the one asked for, else the convention's first that has a value here.
+
+    ``frame`` is a table of results or turns, a column a metric, or of model metrics. NoDataError without any.
+    """
+    if asked:
+        return metrics.get(asked).name
+    convention = convention_of(frame)
+    if "metric" in frame:
+        known = set(frame.loc[frame["mean"].notna(), "metric"])
+    else:
+        known = {name for name in frame if frame[name].notna().any()}
+    for name in (*headlines.outcomes(convention), *metrics.shown_in("metric_bars")):
+        if name in known:
+            return name
+    raise NoDataError(f"the run has no outcome of convention {convention!r}")
+
+
+# What may count as recovered: the suffix of the columns of ``shifts``, and the words of captions.
+RECOVERED = {
+    "item": "every wish met by one recommended item",
+    "combined": "the reply overlaps with the utterance as the convention asks",
+    "text": "the reply shares a topic with the new wishes",
+}
+
+
+def recovered_by(shifts: pd.DataFrame) -> str:
+    """The criterion of recovery that a table of shifts has under its convention; NoDataError for none."""
+    for kind in RECOVERED:
+        if f"delay_{kind}" in shifts:
+            return kind
+    raise NoDataError(f"convention {convention_of(shifts)!r} takes no recovery down, shift by shift")
 
 
 def systems_of(frame: pd.DataFrame) -> list[str]:
@@ -42,6 +83,8 @@ def chosen(asked: Sequence[str], declared: Sequence[str], known: Collection[str]
 def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The frame itself if it has these columns (else InputError) and rows (else NoDataError)."""
     absent = [column for column in columns if column not in frame.columns]
+    if absent and headlines.is_thesis(convention_of(frame)):
+        raise NoDataError(f"convention {convention_of(frame)!r} gives no {', '.join(absent)}")
     if absent:
         raise InputError(f"the table has no column {absent}; it has {list(frame.columns)[:20]}")
     if frame.empty:
@@ -77,6 +120,18 @@ def means(
     found = cluster_bootstrap(work, resamples=resamples, seed=seed)
     keys = frame[list(by)].assign(system=cells).drop_duplicates("system")
     return keys.merge(found, on="system").drop(columns="system")
+
+
+def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
+    """The words for captions: {primary}, the outcome that leads, and {recovered}, what counts as such."""
+    found = {"primary": "the first score", "recovered": RECOVERED["item"]}
+    for frame in frames:
+        with suppress(NoDataError):
+            found["primary"] = metrics.get(primary(frame)).short
+        if "watched" in frame:
+            with suppress(NoDataError):
+                found["recovered"] = RECOVERED[recovered_by(frame)]
+    return found
 
 
 def counts(frames: Sequence[pd.DataFrame]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, TABLES, NoDataError, counts
+from crs_lib.figures.base import FIGURES, TABLES, NoDataError, counts, words
 
 
 def names(study: str | None = None) -> list[str]:
@@ -47,7 +47,7 @@ def make(name: str, *frames: pd.DataFrame, **options: Any) -> Any:
 def caption(name: str, *frames: pd.DataFrame) -> str:
     """The text to print under a figure: its content, how to read it, and n."""
     text: str = FIGURES.get(name).facts["caption"]
-    return text.format(**counts(frames))
+    return text.format(**counts(frames), **words(frames))
 
 
 def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
@@ -79,6 +79,7 @@ def redraw(
     *,
     read: Callable[[str, str], pd.DataFrame],
     left_out: Callable[[str], object] | None = None,
+    part: str = "",
 ) -> list[Path]:
     """Draw everything that a finished run has data for; returns the files, in order.
 
@@ -86,7 +87,7 @@ def redraw(
     fonts embedded) in ``figures/<study>-<run>/``, each table a ``.tex``, and ``captions.md``
     describes all of them. The same tables give the same bytes. ``only`` names one figure or table. A figure
     for which the run has no data is left out, and ``left_out`` gets the line of :func:`why_not`; the one
-    asked for raises NoDataError with that line.
+    asked for raises NoDataError with that line. ``part`` names a folder inside, for a convention's figures.
 
     Raises InputError for an unknown name (with a suggestion) or study, RunError from ``read``.
     """
@@ -97,7 +98,7 @@ def redraw(
     if only is not None and only not in known:
         raise InputError(f"unknown figure {only!r}{did_you_mean(only, known)} (known: {', '.join(known)})")
     paths.run_folder(study, run)  # checks the name
-    folder, done, captions = paths.figures() / f"{study}-{run}", list[Path](), list[str]()
+    folder, done, captions = paths.figures() / f"{study}-{run}" / part, list[Path](), list[str]()
     wanted = known if only is None else [only]
     entries = [FIGURES.get(name) if name in FIGURES else TABLES.get(name) for name in wanted]
     needed = dict.fromkeys(table for entry in entries for table in entry.facts["tables"])
@@ -114,7 +115,7 @@ def redraw(
             if left_out:
                 left_out(line)
             continue
-        captions.append(f"**{name}.** {entry.facts['caption'].format(**counts(frames))}\n")
+        captions.append(f"**{name}.** {entry.facts['caption'].format(**counts(frames), **words(frames))}\n")
     if only is None:
         with tables.write_aside(folder / "captions.md") as file:
             file.write("\n".join(captions))

@@ -7,8 +7,18 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import TABLES, NoDataError, require, systems_of
-from crs_lib.metrics import base
+from crs_lib.figures.base import (
+    TABLES,
+    NoDataError,
+    convention_of,
+    filled,
+    primary,
+    recovered_by,
+    require,
+    systems_of,
+)
+from crs_lib.metrics import base, headlines
+from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import (
     adjust,
     cluster_bootstrap_differences,
@@ -17,6 +27,7 @@ from crs_lib.stats import (
     wilcoxon_pairs,
 )
 
+OWN_FAMILY = "judge of its own family"  # the mark that an evaluation gives
 _ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "−": r"$-$", "†": r"$\dagger$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--",
@@ -71,7 +82,8 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
     require(model_metrics, ["metric", "mean", "low", "high"])
     table = model_metrics.set_index(["model", "metric"])
     known = set(model_metrics["metric"])
-    shown = [base.get(name).name for name in metrics or base.shown_in("table_model_metrics") if name in known]
+    usual = headlines.shown(convention_of(model_metrics), "table_model_metrics", known)
+    shown = [base.get(name).name for name in metrics or [*usual, *judged(model_metrics)] if name in known]
     rows = []
     for name in systems_of(model_metrics):
         cells = [table.loc[(name, metric)] for metric in shown]
@@ -80,17 +92,76 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
     return tabular("l" + "r" * len(shown), head, rows, "Mean [95 % interval] by system.")
 
 
+def judged(model_metrics: pd.DataFrame) -> list[str]:
+    """The constructs of judges that any system has a mean of."""
+    known = set(model_metrics.loc[model_metrics["mean"].notna(), "metric"])
+    return [name for name in CONSTRUCTS if name in known]
+
+
+@TABLES.register(
+    "table_judges",
+    place=4,
+    study="movies",
+    tables=("model_metrics",),
+    caption="Mean scores of judges by system with 95 % intervals, and in brackets the sessions with a score "
+    "of all ({sessions} per system); a star marks a system that only judges of its own family read.",
+    made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
+)
+def table_judges(model_metrics: pd.DataFrame) -> str:
+    """Judges' constructs by system: mean with interval, sessions with a score of all."""
+    require(model_metrics, ["metric", "mean", "low", "high", "n", "n_missing", "mark"])
+    names = judged(model_metrics)
+    if not names:
+        raise NoDataError("no judge gave this run a score that can be read")
+    table = model_metrics.set_index(["model", "metric"])
+    rows = []
+    for system in systems_of(model_metrics):
+        cells = [table.loc[(system, name)] for name in names]
+        star = "$^*$" if any(cell["mark"] == OWN_FAMILY for cell in cells) else ""
+        rows.append([f"{escape(system)}{star}", *(_of_judges(cell) for cell in cells)])
+    return tabular("l" + "r" * len(names), ["system", *map(escape, names)], rows, "Scores of judges.")
+
+
+def _of_judges(cell: pd.Series) -> str:
+    given, asked = int(cell["n"]), int(cell["n"] + cell["n_missing"])
+    return f"{within(cell['mean'], cell['low'], cell['high'])} ({given}/{asked})"
+
+
+@TABLES.register(
+    "table_headline",
+    place=5,
+    study="movies",
+    tables=("headline",),
+    caption="The best system on each outcome, its mean with 95 % interval and its lead over the second; "
+    "where the study was published, the best system and the mean there.",
+)
+def table_headline(headline: pd.DataFrame) -> str:
+    """The best system by outcome, beside the published one where there is any."""
+    filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
+    published = bool(headline["published_best"].notna().any())
+    rows = []
+    for row in headline.to_dict("records"):
+        cells = [escape(style.titled(row["metric"])), escape(str(row["best"]))]
+        cells += [within(row["mean"], row["low"], row["high"], 3), number(row["lead"], 3)]
+        if published and pd.notna(row["published_best"]):
+            cells += [escape(str(row["published_best"])), number(row["published"], 3)]
+        rows.append(cells + ["--"] * (4 + 2 * published - len(cells)))
+    head = ["outcome", "best system", "mean", "lead", *(["published best", "published"] if published else [])]
+    return tabular("ll" + "r" * 2 + "lr" * published, head, rows, "The best system by outcome.")
+
+
 @TABLES.register(
     "table_pairwise",
     place=2,
     study="movies",
     tables=("results",),
-    caption="Paired comparisons of item TAS over {sessions} scenarios: mean difference with 95 % interval "
+    caption="Paired comparisons of {primary} over {sessions} scenarios: mean difference with 95 % interval "
     "(scenarios resampled), matched rank-biserial correlation r, Wilcoxon's signed-rank test (Pratt) and "
     "its p after Holm over all pairs.",
 )
-def table_pairwise(results: pd.DataFrame, *, metric: str = "item_tas") -> str:
+def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
     """Every pair of systems: difference, effect size, raw and Holm-adjusted p."""
+    metric = primary(results, metric)
     require(results, ["session_id", metric], systems=2, sessions=2)
     known = results[results[metric].notna()]
     order = pd.CategoricalDtype(systems_of(known), ordered=True)
@@ -135,14 +206,15 @@ def table_recovery(shifts: pd.DataFrame) -> str:
 
     from crs_lib.figures.movies_time import waiting
 
-    require(shifts, ["session_id", "watched", "recovered_item", "delay_item"])
-    times = waiting(shifts)
+    kind = recovered_by(shifts)
+    require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])
+    times = waiting(shifts, kind)
     horizon = _horizon(times)
     waits = restricted_mean(times, horizon=horizon).set_index("system") if horizon else pd.DataFrame()
     rows = []
     for name in systems_of(shifts):
         mine = shifts[shifts["model"] == name]
-        hits, n = int(mine["recovered_item"].sum()), len(mine)
+        hits, n = int(mine[f"recovered_{kind}"].sum()), len(mine)
         low, high = (float(np.clip(end, 0, 1)) for end in proportion_confint(hits, n, method="wilson"))
         wait = waits.loc[name] if name in waits.index else dict.fromkeys(_WAIT, np.nan)
         rows.append(
@@ -150,7 +222,7 @@ def table_recovery(shifts: pd.DataFrame) -> str:
                 escape(name),
                 str(n),
                 within(hits / n, low, high),
-                number(float(mine["delay_item"].isna().mean())),
+                number(float(mine[f"delay_{kind}"].isna().mean())),
                 within(wait["restricted_mean"], wait["low"], wait["high"]),
             ]
         )

@@ -1,6 +1,6 @@
 """Figures of the judges' scores: beside a metric, session by session, and as radars of their constructs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,14 @@ from numpy.typing import NDArray
 
 from crs_lib.core import rng
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, means, require, systems_of
+from crs_lib.figures.base import FIGURES, NoDataError, convention_of, means, primary, require, systems_of
 from crs_lib.figures.movies_pairs import PREFIX, signed, with_judges, within_correlations
 from crs_lib.figures.movies_scores import sessions_in_words, table_of
-from crs_lib.metrics import base
+from crs_lib.metrics import base, headlines
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import cluster_bootstrap_correlation
 
+STAR = "*"
 _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie beside one another
 
 
@@ -24,16 +25,16 @@ _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie besi
     place=11,
     study="movies",
     tables=("results",),
-    caption="Item TAS of single sessions against what judges gave them ({systems} systems, {sessions} "
+    caption="{primary} of single sessions against what judges gave them ({systems} systems, {sessions} "
     "sessions each; judges' means are moved up or down a little so that equal ones can be seen). Large "
     "marks: means of systems with 95 % intervals. ρ: Spearman correlation over all sessions, and within "
     "systems, with 95 % bootstrap intervals (sessions resampled with all their systems). A judge that "
     "follows the metric only between systems has the first and lacks the second.",
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
-def judge_scatter(results: pd.DataFrame, *, metric: str = "item_tas") -> Any:
+def judge_scatter(results: pd.DataFrame, *, metric: str = "") -> Any:
     """A panel per construct: sessions by score and judges' mean, with rank correlations."""
-    name = base.get(metric).name
+    name = primary(results, metric)
     require(results, ["session_id", name], sessions=3)
     frame, judged = with_judges(results)
     if not judged:
@@ -116,9 +117,10 @@ _ENDS = ("mean", "low", "high")
 )
 def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small radar per system: components scaled to [0, 1], outward is better."""
+    usual = headlines.shown(convention_of(model_metrics), "component_radar", [*base.METRICS])
     found = {
         name: part
-        for name, part in table_of(model_metrics, metrics or base.shown_in("component_radar")).items()
+        for name, part in table_of(model_metrics, metrics or usual).items()
         if np.isfinite([base.get(name).low, base.get(name).high]).all()
     }
     if len(found) < 3:
@@ -143,15 +145,15 @@ def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ())
     tables=("judge_means",),
     caption="What judges say of {systems} systems, on the rubric's scale from 1 (centre) to 5 (rim). Means "
     "over judges and samples with 95 % intervals along the spokes ({n_sessions} sessions per system, "
-    "resampled); judges of a system's own family of models are left out, and a spoke without a mark has no "
-    "other judge.",
+    "resampled); judges of a system's own family of models count only where no other judge read it, which a "
+    "star marks.",
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
 def judge_radar(judge_means: pd.DataFrame) -> Any:
     """One small radar per system: the judges' constructs on their scale, outward is better."""
     require(judge_means, ["construct", *_ENDS, "n_sessions"])
     if judge_means["mean"].isna().all():
-        raise NoDataError("no system has a readable score by a judge of another family")
+        raise NoDataError("no system has a score of a judge that can be read")
     spokes = [_row(str(name)) for name in dict.fromkeys(judge_means["construct"])]
     lowest = np.array([[row.lowest] for row in spokes])
     levels = np.array([[row.highest - row.lowest] for row in spokes])
@@ -160,8 +162,12 @@ def judge_radar(judge_means: pd.DataFrame) -> Any:
         name: (part.set_index("construct").reindex(names)[[*_ENDS]].to_numpy(dtype=float) - lowest) / levels
         for name, part in judge_means.groupby("model", sort=False)
     }
+    own = set(judge_means.loc[judge_means["own_family"], "model"]) if "own_family" in judge_means else set()
+    starred = {name: f" {STAR}" if name in own else "" for name in systems_of(judge_means)}
     made = _radars(
-        {name: ends[name] for name in systems_of(judge_means)}, [row.label or row.name for row in spokes]
+        {name: ends[name] for name in systems_of(judge_means)},
+        [row.label or row.name for row in spokes],
+        starred,
     )
     scales = sorted({f"centre {row.lowest}, rim {row.highest}" for row in spokes})
     words = (
@@ -169,7 +175,8 @@ def judge_radar(judge_means: pd.DataFrame) -> Any:
         "thick, along the spokes: 95 % interval"
     )
     n = f"n = {int(judge_means['n_sessions'].max())} sessions per system"
-    style.note(made, f"{words}; no judge of the system's own family; {n}.")
+    marked = f"; {STAR}: only a judge of the system's own family" if own else ""
+    style.note(made, f"{words}{marked}; {n}.")
     return made
 
 
@@ -184,8 +191,13 @@ def _spoke(metric: str) -> str:
     return f"1 − {style.short(metric)}" if base.get(metric).direction == base.LOWER else style.short(metric)
 
 
-def _radars(ends: dict[str, NDArray[np.float64]], spokes: Sequence[str]) -> Any:
-    """A figure of small radars; ``ends`` are mean, low and high of each spoke in [0, 1], by system."""
+def _radars(
+    ends: dict[str, NDArray[np.float64]], spokes: Sequence[str], behind: Mapping[str, str] | None = None
+) -> Any:
+    """A figure of small radars; ``ends`` are mean, low and high of each spoke in [0, 1], by system.
+
+    ``behind`` is what stands behind a system's name.
+    """
     order = list(ends)
     columns = min(3, len(order))
     rows = -(-len(order) // columns)
@@ -195,7 +207,7 @@ def _radars(ends: dict[str, NDArray[np.float64]], spokes: Sequence[str]) -> Any:
     angles = np.linspace(0, 2 * np.pi, len(spokes), endpoint=False)
     for panel, (name, look) in zip(axes.flat, style.looks(order).items(), strict=False):
         _radar(panel, angles, ends[name], look, spokes)
-        panel.set_title(names[name], pad=6, fontweight="bold", loc="left")
+        panel.set_title(names[name] + (behind or {}).get(name, ""), pad=6, fontweight="bold", loc="left")
     for panel in axes.flat[len(order) :]:
         panel.set_visible(False)
     return made

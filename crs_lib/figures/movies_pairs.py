@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, require, systems_of
-from crs_lib.metrics import base
+from crs_lib.figures.base import FIGURES, NoDataError, convention_of, primary, require, systems_of
+from crs_lib.metrics import base, headlines
 from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, rank_biserial
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
@@ -74,7 +74,8 @@ def in_words(metric: str) -> str:
 )
 def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Rank correlations of the session metrics and of judges' scores, centred within systems."""
-    declared = [base.get(name).name for name in metrics or base.shown_in("correlation_heatmap")]
+    usual = headlines.shown(convention_of(results), "correlation_heatmap", [*base.METRICS])
+    declared = [base.get(name).name for name in metrics or usual]
     shown = [name for name in declared if name in results]
     require(results, ["session_id", *shown], sessions=3)
     results, judged = with_judges(results)
@@ -145,13 +146,13 @@ def complete(results: pd.DataFrame, metric: str) -> pd.DataFrame:
     place=5,
     study="movies",
     tables=("results",),
-    caption="Paired effect sizes of item TAS: matched rank-biserial correlation of the row's system against "
+    caption="Paired effect sizes of {primary}: matched rank-biserial correlation of the row's system against "
     "the column's over {sessions} scenarios; 1 means that the row wins every scenario. Above the diagonal "
     "the estimate (bold: the 95 % interval leaves out 0), below it the ends of the interval.",
 )
-def effect_matrix(results: pd.DataFrame, *, metric: str = "item_tas") -> Any:
+def effect_matrix(results: pd.DataFrame, *, metric: str = "") -> Any:
     """Matched rank-biserial correlation of every pair of systems, with its interval."""
-    name = base.get(metric).name
+    name = primary(results, metric)
     require(results, ["session_id", name], systems=2, sessions=2)
     frame = complete(results, name)
     order = systems_of(frame)
@@ -182,12 +183,12 @@ _STEP = 0.45  # height of a bar, in lines of text
     place=13,
     study="movies",
     tables=("results",),
-    caption="Critical-difference diagram of item TAS: mean rank of each system over {sessions} scenarios, 1 "
+    caption="Critical-difference diagram of {primary}: mean rank of each system over {sessions} scenarios, 1 "
     "is best. Systems joined by a bar are not told apart by Nemenyi's test at the 5 % level.",
 )
-def critical_difference(results: pd.DataFrame, *, metric: str = "item_tas") -> Any:
+def critical_difference(results: pd.DataFrame, *, metric: str = "") -> Any:
     """Mean ranks on a line; bars join systems that Nemenyi's test does not tell apart."""
-    facts = base.get(metric)
+    facts = base.get(primary(results, metric))
     require(results, ["session_id", facts.name], systems=2, sessions=2)
     frame = complete(results, facts.name)
     at: dict[str, Any] = {"system": "model", "scenario": "session_id", "value": facts.name}

@@ -7,8 +7,17 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, chosen, means, require, systems_of
-from crs_lib.metrics import base
+from crs_lib.figures.base import (
+    FIGURES,
+    NoDataError,
+    chosen,
+    convention_of,
+    means,
+    require,
+    systems_of,
+)
+from crs_lib.metrics import base, headlines
+from crs_lib.metrics.constructs import CONSTRUCTS
 
 
 def table_of(model_metrics: pd.DataFrame, metrics: Sequence[str]) -> dict[str, pd.DataFrame]:
@@ -32,18 +41,21 @@ def sessions_in_words(model_metrics: pd.DataFrame) -> str:
     return f"n = {most} sessions per system"
 
 
+_WIDE = 4  # panels whose titles have room for one line
+
+
 @FIGURES.register(
     "leaderboard",
     place=6,
     study="movies",
     tables=("model_metrics",),
-    caption="Mean scores of {systems} systems, ordered by item TAS (n = {sessions} sessions per system; "
+    caption="Mean scores of {systems} systems, ordered by {primary} (n = {sessions} sessions per system; "
     "lines: 95 % intervals, scenarios resampled). Numbers beside a panel are ranks. Plain TAS "
     "rewards repeating the user's words; the item-grounded scores give credit only for films recommended.",
 )
 def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it."""
-    found = table_of(model_metrics, metrics or base.headline())
+    found = table_of(model_metrics, metrics or headlines.outcomes(convention_of(model_metrics)))
     first, part = next(iter(found.items()))
     ranked = part["mean"].sort_values(ascending=base.get(first).direction == base.LOWER, kind="stable")
     order = [str(name) for name in ranked.index]
@@ -57,7 +69,8 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
             panel.plot(row["mean"], place, look.marker, color=look.colour, markersize=look.size)
             text = "–" if np.isnan(row["mean"]) else f"{ranks[name]:.0f}"
             panel.text(1.02, place, text, transform=panel.get_yaxis_transform(), va="center")
-        panel.set_title(style.titled(metric))
+        title = style.titled(metric)
+        panel.set_title(title.replace(" (", "\n(") if len(found) > _WIDE else title)
         panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
         panel.grid(axis="x")
         panel.margins(x=0.12)
@@ -89,7 +102,10 @@ def _name_rows(axes: Any, order: Sequence[str]) -> None:
 )
 def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small bar chart per metric: mean by system with its interval."""
-    found = table_of(model_metrics, metrics or base.shown_in("metric_bars"))
+    convention = convention_of(model_metrics)
+    usual = headlines.shown(convention, "metric_bars", [*base.METRICS])
+    judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]
+    found = table_of(model_metrics, metrics or [*usual, *judged])
     order = systems_of(model_metrics)
     looks = style.looks(order)
     columns = min(3, len(found))
@@ -116,6 +132,9 @@ def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
     return made
 
 
+_RIDGES = 4  # panels that fit side by side
+
+
 @FIGURES.register(
     "distributions",
     place=8,
@@ -127,7 +146,9 @@ def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
 )
 def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Ridges of the sessions' scores by system, with mean and interval."""
-    shown = chosen(metrics, base.shown_in("distributions"), results.columns)
+    usual = headlines.shown(convention_of(results), "distributions", [*base.METRICS])
+    most = _RIDGES if headlines.is_thesis(convention_of(results)) else None
+    shown = chosen(metrics, usual[:most], results.columns)
     require(results, ["session_id", *shown])
     order = systems_of(results)
     looks = style.looks(order)

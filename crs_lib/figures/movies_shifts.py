@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, require, systems_of
+from crs_lib.figures.base import FIGURES, NoDataError, recovered_by, require, systems_of
 from crs_lib.stats import bootstrap_estimates
 
 
@@ -19,10 +19,11 @@ from crs_lib.stats import bootstrap_estimates
     tables=("shifts",),
     caption="Share of shifts recovered within the window of the convention, by system and type of shift, "
     "with Wilson 95 % intervals ({shifts} shifts in {sessions} sessions per system; n: shifts of a type per "
-    "system). A shift is recovered when one recommended item meets every wish in force.",
+    "system). Recovered: {recovered}.",
 )
-def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "item") -> Any:
+def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     """Share of shifts recovered: systems by shift types, each cell with its interval."""
+    kind = kind or recovered_by(shifts)
     import matplotlib
 
     table = recovered_by_type(shifts, kind)

@@ -7,8 +7,17 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, chosen, means, require, systems_of
-from crs_lib.metrics import base
+from crs_lib.figures.base import (
+    FIGURES,
+    NoDataError,
+    chosen,
+    convention_of,
+    means,
+    recovered_by,
+    require,
+    systems_of,
+)
+from crs_lib.metrics import base, headlines
 from crs_lib.stats import kaplan_meier
 
 
@@ -17,13 +26,14 @@ from crs_lib.stats import kaplan_meier
     place=19,
     study="movies",
     tables=("turns",),
-    caption="Item TAS and TAS at each turn, mean over sessions by system with 95 % bands (n = {sessions} "
+    caption="Scores at each turn, mean over sessions by system with 95 % bands (n = {sessions} "
     "sessions per system). Below: the share of sessions whose user shifts at that turn, the same for all "
     "systems ({shifts} shifts in all).",
 )
 def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by turn and system with bands, above the share of sessions that shift there."""
-    shown = chosen(metrics, base.shown_in("score_over_turns"), turns.columns)
+    usual = headlines.shown(convention_of(turns), "score_over_turns", [*turns.columns])
+    shown = chosen(metrics, usual[:2] or base.shown_in("score_over_turns"), turns.columns)
     require(turns, ["session_id", "turn", "since_shift", *shown])
     made, axes = style.figure(
         0.9 + 2.1 * len(shown), len(shown) + 1, 1, sharex=True, height_ratios=[*[1.0] * len(shown), 0.3]
@@ -100,7 +110,8 @@ def score_around_shifts(
     turns: pd.DataFrame, *, metrics: Sequence[str] = (), before: int = 3, after: int = 4
 ) -> Any:
     """Mean score by system from three turns before a shift to four after it."""
-    shown = chosen(metrics, base.shown_in("score_around_shifts"), turns.columns)
+    usual = headlines.shown(convention_of(turns), "score_around_shifts", [*turns.columns])
+    shown = chosen(metrics, usual[:2] or base.shown_in("score_around_shifts"), turns.columns)
     require(turns, ["session_id", "turn", "since_shift", *shown])
     near = around_shifts(turns, before, after)
     if near.empty:
@@ -139,12 +150,13 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     place=21,
     study="movies",
     tables=("shifts",),
-    caption="Share of the shifts recovered (every wish met by one recommended item) within so many replies: "
+    caption="Share of the shifts recovered ({recovered}) within so many replies: "
     "1 − Kaplan–Meier with 95 % log–log bands ({shifts} shifts in {sessions} sessions per system; shifts "
     "not recovered before the next one are censored). Below: shifts still waiting before each reply.",
 )
-def recovery_curves(shifts: pd.DataFrame, *, kind: str = "item") -> Any:
+def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     """Share of shifts recovered by the number of replies, with the shifts still waiting below."""
+    kind = kind or recovered_by(shifts)
     require(shifts, ["session_id", "watched", f"delay_{kind}"])
     times = waiting(shifts, kind)
     order = systems_of(shifts)
@@ -173,16 +185,20 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "item") -> Any:
     return made
 
 
+_ROOM = 100  # characters across the panel
+
+
 def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: int) -> None:
+    step = max(1, -(-(last + 1) * (1 + len(str(len(times)))) // _ROOM))  # numbers that do not touch
     for place, name in enumerate(order):
         mine = times.loc[times["system"] == name, "time"]
-        for at in range(last + 1):
+        for at in range(0, last + 1, step):
             number = f"{int((mine >= at).sum())}"
             panel.text(at, place, number, ha="center", va="center", fontsize=style.SMALL)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift")
     panel.set_title("shifts still waiting before the reply", loc="left", fontsize=style.SMALL)
-    panel.set_xticks(range(last + 1))
+    panel.set_xticks(range(0, last + 1, step))
     panel.tick_params(axis="both", length=0)
     for side in panel.spines.values():
         side.set_visible(False)

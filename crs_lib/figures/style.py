@@ -101,7 +101,12 @@ def titled(metric: str) -> str:
 
 
 def labels(names: Sequence[str], width: int = 22) -> list[str]:
-    """The names as an axis holds them: long names lose a piece, and no two become the same."""
+    """The names as an axis holds them: long names lose a piece, and no two become the same.
+
+    The backend in front of a long model's name goes first: ``ollama:llama3:instruct`` is "llama3:instruct".
+    """
+    bare = [name.partition(":")[2] or name if len(name) > width else name for name in names]
+    names = bare if len(set(bare)) == len(set(names)) else names
     for tail in (width // 2, width // 4, 1, 3 * width // 4):
         head = width - 1 - tail
         cut = [name if len(name) <= width else f"{name[:head]}…{name[-tail:]}" for name in names]

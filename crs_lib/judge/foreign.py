@@ -65,7 +65,8 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
 def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
     """Judge scores made elsewhere, put into a run as its own; returns how many of each flag, by construct.
 
-    The files are those of :func:`read_scores`; a model is recognised by the name that it has as a file. A
+    ``path`` is a file, a folder or a pattern of files, as ``scores/*judge*.csv``, each as
+    :func:`read_scores` takes it; a model is recognised by the name that it has as a file. A
     session without a row has missing scores, and so has a system that no file names. Rows of other systems
     and sessions are left out. Raises RunError for a run that was judged, InputError as :func:`read_scores`.
     """
@@ -74,7 +75,9 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
     before = stage_before(simulate.STUDY, run, STAGE)
     if before and not before["parameters"].get("adopted"):
         raise RunError(f"run {run!r} was judged already; judge scores from elsewhere need another run")
-    given = read_scores(path, judge=judge)
+    place = Path(path)
+    several = "*" in place.name
+    given = read_scores(place.parent if several else place, place.name if several else "*judge*.csv", judge)
     given["model"] = given["model"].map(lambda name: paths.slug(str(name)))
     known = dict(iter(given.groupby(["model", "session_id"], sort=False)))
     with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, inputs, fixed=False) as stage:

@@ -13,6 +13,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
 from crs_lib.judge import records as judge_records
 from crs_lib.metrics import base
+from crs_lib.views import figure_tables
 
 Key = tuple[str, str]  # model, session_id
 
@@ -30,17 +31,18 @@ class ScoredSession(NamedTuple):
 class RunFiles:
     """An evaluated run, opened for reading; RunError names what is missing or out of step."""
 
-    def __init__(self, run: str) -> None:
-        self.run = run
+    def __init__(self, run: str, convention: str = "") -> None:
+        self.run, self.convention = run, evaluate.convention_of(run, convention)
         self.folder = paths.run_folder(simulate.STUDY, run)
-        results = evaluate.read(run, "results")
+        self.scores = evaluate.folder_of(run, self.convention)
+        results = evaluate.read(run, "results", self.convention)
         self.sessions: dict[Key, dict[str, Any]] = _by_key(results)
         self._session_metrics = [
             name
             for name in results
             if name in base.METRICS and pd.to_numeric(results[name], errors="coerce").notna().any()
         ]
-        shifts = evaluate.read(run, "shifts")
+        shifts = figure_tables.read(run, "shifts", self.convention)
         self._shifts: dict[Key, list[dict[str, Any]]] = {}
         for row in _records(shifts):
             self._shifts.setdefault((row["model"], row["session_id"]), []).append(row)
@@ -52,7 +54,7 @@ class RunFiles:
         """The metrics that every turn has a score of, in the order of the table."""
         import pyarrow.parquet as pq
 
-        schema = pq.read_schema(self.folder / "turns.parquet")
+        schema = pq.read_schema(self.scores / "turns.parquet")
         numeric = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind == "double"]
         return [name for name in numeric if name in base.METRICS]
 
@@ -62,7 +64,7 @@ class RunFiles:
 
     def __iter__(self) -> Iterator[ScoredSession]:
         """Every session, in the order of the run; memory stays flat."""
-        rows = _turn_groups(self.folder / "turns.parquet")
+        rows = _turn_groups(self.scores / "turns.parquet")
         for dialogue in simulate.iter_dialogues(self.run):
             key = (dialogue.model_name, dialogue.session_id)
             found, turns = next(rows, (None, []))

@@ -14,9 +14,11 @@ from urllib.parse import urlencode
 import pandas as pd
 
 from crs_lib import evaluate, figures, runs, simulate, stats
+from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
+from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.pages.page import Link, Mean, fill, part, table
 from crs_lib.stats.plan import Plan
 from crs_lib.views import figure_tables, statistics
@@ -33,13 +35,13 @@ class Section(NamedTuple):
     body: str
 
 
-def write(run: str, plan: str = "movies") -> Path:
-    """Write ``results/movies/<run>/report.html``; returns its path.
+def write(run: str, plan: str = "movies", convention: str = "") -> Path:
+    """Write ``report.html`` beside the scores of a convention; returns its path.
 
     Statistics follow the declared plan ``notebooks/plans/<plan>.yaml``. The same files of a run give the same
     bytes. Raises RunError if the run has not been evaluated, InputError for an unknown plan.
     """
-    report = _Report(run, plan)
+    report = _Report(run, plan, convention)
     sections = report.sections()
     page = fill(part("report.html"), {
         "css": part("report.css"),
@@ -51,7 +53,7 @@ def write(run: str, plan: str = "movies") -> Path:
         ),
     })  # fmt: skip
     path = report.folder / "report.html"
-    with runs.only_one(report.folder), tables.write_aside(path) as file:
+    with runs.only_one(paths.run_folder(simulate.STUDY, run)), tables.write_aside(path) as file:
         file.write(page)
     return path
 
@@ -59,13 +61,14 @@ def write(run: str, plan: str = "movies") -> Path:
 class _Report:
     """The tables and settings that the sections read, each once."""
 
-    def __init__(self, run: str, plan: str) -> None:
-        self.run, self.folder = run, paths.run_folder(simulate.STUDY, run)
-        self.results = evaluate.read(run, "results")
-        self.means = evaluate.read(run, "model_metrics")
+    def __init__(self, run: str, plan: str, convention: str) -> None:
+        self.run, self.convention = run, evaluate.convention_of(run, convention)
+        self.folder = evaluate.folder_of(run, self.convention)
+        self.results = evaluate.read(run, "results", self.convention)
+        self.means = evaluate.read(run, "model_metrics", self.convention)
         self.scores = statistics.stats_frame(self.results)
         self.systems = list(dict.fromkeys(str(name) for name in self.results["model"]))
-        self.plan: Plan = statistics.plan_for(plan, self.systems)
+        self.plan: Plan = statistics.plan_for(plan, self.systems, self.convention, self.scores)
         self.manifest = runs.read_manifest(simulate.STUDY, run)
 
     def sections(self) -> list[Section]:
@@ -73,22 +76,26 @@ class _Report:
         return [
             Section("Scores", "scores", self._scores()),
             Section("Conclusions", "conclusions", self._conclusions()),
+            *self._judges(),
             Section("Sessions to read", "sessions", self._sessions()),
             Section("Figures", "figures", self._figures()),
             Section("All metrics", "metrics", self._metrics()),
             Section("What the metrics mean", "meaning", table(_meaning(self.means))),
-            Section("Convention", "convention", table(_flat(self._parameters("evaluate")))),
+            Section(
+                "Convention",
+                "convention",
+                table(_flat(self._rule())),
+            ),
             Section("How it was made", "manifest", self._made()),
         ]
 
     def lead(self) -> str:
         """One sentence: systems, users, sessions and convention."""
         scenarios = self.results["session_id"].nunique()
-        convention = self._parameters("evaluate").get("name", "")
         who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
         text = (
             f"{who} {scenarios} simulated users: {len(self.results)} sessions, "
-            f"scored under the convention {convention!r}."
+            f"scored under the convention {self.convention!r}."
         )
         return html.escape(text)
 
@@ -96,8 +103,9 @@ class _Report:
     def _ladder(self) -> stats.Ladder:
         return stats.ladder(self.scores, self.plan)
 
-    def _parameters(self, stage: str) -> dict[str, Any]:
-        return dict(self.manifest["stages"].get(stage, {}).get("parameters", {}))
+    def _rule(self) -> dict[str, Any]:
+        """The settings of the scores' convention."""
+        return dict(evaluate.entry(self.run, self.convention)["parameters"])
 
     def _scores(self) -> str:
         names = [self.plan.primary_outcome, *self.plan.secondary_outcomes]
@@ -119,7 +127,37 @@ class _Report:
             f"{_note('Generated from the tests of the declared plan.')}<ul>{items}</ul>{declared}"
             f"<h3>Declared contrasts</h3>{table(statistics.confirmatory(self._ladder.pairwise))}"
             f"<h3>Ranks</h3>{_note('Systems that share a letter are not told apart.')}{table(leaders)}"
+            f"{self._thesis_tests()}"
         )
+
+    def _thesis_tests(self) -> str:
+        """The thesis's tests of every outcome, and what they ignore."""
+        tested = [name for name in self.plan.outcomes if self.scores[name].notna().any()]
+        anova = stats.anova_table(self.scores, tested)
+        pairs = stats.tukey_table(self.scores, tested)
+        for frame in (anova, pairs):
+            frame["outcome"] = frame["outcome"].map(label)
+        columns = ["outcome", "a", "b", "diff", "low", "high", "p", "p_wilcoxon", "p_holm", "n_pairs", "note"]
+        note = "The one-way ANOVA and Tukey's HSD are the thesis's; the paired tests beside them hold here."
+        return (
+            f"<h3>Every outcome</h3>{_note(note)}{table(statistics.tidy(anova))}"
+            f"<h3>Every pair on every outcome</h3>{table(statistics.tidy(pairs, columns))}"
+        )
+
+    def _judges(self) -> Iterator[Section]:
+        """Judge means with their numbers of sessions, and how far judges agree; nothing without judges."""
+        judged = self.means[self.means["metric"].isin(CONSTRUCTS)]
+        if judged.empty:
+            return
+        shown = judged[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
+        shown = shown.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
+        trust = judging.reliability_of(self.run)
+        note = "Means over sessions; n counts sessions with a score, the others are missing, never 0."
+        yield Section(
+            "Judges", "judges",
+            f"{_note(note)}{table(statistics.tidy(shown))}<h3>How far they can be trusted</h3>"
+            f"{table(statistics.tidy(trust))}",
+        )  # fmt: skip
 
     def _sessions(self) -> str:
         """For each system its lowest, middle and highest session by the primary outcome, as links."""
@@ -171,7 +209,9 @@ class _Report:
         if name not in read:
             own = name == "power"
             read[name] = (
-                figure_tables.power(self.run, self.plan) if own else figure_tables.read(self.run, name)
+                figure_tables.power(self.run, self.convention, self.plan)
+                if own
+                else figure_tables.read(self.run, name, self.convention)
             )
         return read[name]
 
@@ -197,7 +237,8 @@ class _Report:
         for name in sorted(stages, key=lambda name: (stages[name].get("started", ""), name)):
             stage = stages[name]
             facts = {"status": stage["status"], **stage.get("counts", {})}
-            facts |= {} if name == "evaluate" else stage.get("parameters", {})  # those are the convention
+            own = name.startswith("evaluate")  # those are a convention
+            facts |= {} if own else stage.get("parameters", {})
             files = [{"file": file, "sha256": digest} for file, digest in stage.get("outputs", {}).items()]
             out.append(f"<h3>{html.escape(name)}</h3>{table(_flat(facts))}{table(pd.DataFrame(files))}")
         code = self.manifest.get("code") or {}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib import evaluate, runs, simulate
+from crs_lib import evaluate, runs
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.grounding.grounder import Grounder
@@ -26,28 +26,28 @@ from crs_lib.score.scorer import Scorer
 PAGE_SIZE = 10  # sessions in a data file
 
 
-def write(run: str, *, page_size: int = PAGE_SIZE) -> Path:
+def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path:
     """Write the trace of an evaluated run; returns its ``index.html``. Memory stays flat.
 
-    The folder appears when it is whole; an older trace stays until then. Raises RunError if the run has not
-    been evaluated or its files are out of step.
+    The trace lies beside the scores of its convention. The folder appears when it is whole; an older trace
+    stays until then. Raises RunError if the run has not been evaluated or its files are out of step.
     """
-    files = RunFiles(run)
+    files = RunFiles(run, convention)
     with runs.only_one(files.folder):
-        aside = files.folder / f".trace.{uuid.uuid4().hex[:8]}.part"
+        aside = files.scores / f".trace.{uuid.uuid4().hex[:8]}.part"
         try:
             (aside / "data").mkdir(parents=True)
             _write_data(files, aside / "data", page_size)
             page = _page(run, "browse", '<script src="data/index.js"></script>')
             (aside / "index.html").write_text(page, encoding="utf-8", newline="\n")
-            _replace(aside, files.folder / "trace")
+            _replace(aside, files.scores / "trace")
         except OSError as error:
             raise RunError(
                 f"could not write the trace: {error.strerror or error}; nothing changed"
             ) from error
         finally:
             shutil.rmtree(aside, ignore_errors=True)
-    return files.folder / "trace" / "index.html"
+    return files.scores / "trace" / "index.html"
 
 
 def _replace(new: Path, old: Path) -> None:
@@ -59,8 +59,7 @@ def _replace(new: Path, old: Path) -> None:
 
 
 def _view(files: RunFiles) -> SessionView:
-    made = runs.read_manifest(simulate.STUDY, files.run)["stages"]["evaluate"]
-    rule = conventions.get(made["parameters"]["name"])
+    rule = conventions.get(files.convention)
     return SessionView(Scorer(Grounder(evaluate.catalog_of(files.run)), rule), files.turn_metrics())
 
 

@@ -6,36 +6,77 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import evaluate, figures, runs, simulate
+from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
+from crs_lib.metrics import headlines
 from crs_lib.stats.plan import Plan
 from crs_lib.trust import sensitivity
-from crs_lib.trust import sensitivity as sensitivity_stage
-from crs_lib.views import statistics
+from crs_lib.views import statistics, thesis_tables
 
 _CALL = ("role", "model", "session_id", "tokens_in", "tokens_out", "seconds", "sent")
 
 
-def read(run: str, table: str) -> pd.DataFrame:
-    """A table by the name that the registry of figures gives it.
+def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
+    """A table by the name that the registry of figures gives it, of the scores under a convention.
 
     Raises NoDataError where the run has no such data, RunError as :func:`evaluate.read`.
     """
     make = _OTHERS.get(table)
-    if make is None:
-        return evaluate.read(run, table)
-    runs.finished(simulate.STUDY, run, "evaluate", "04_evaluate")
-    return make(run)
+    if make is not None:
+        evaluate.entry(run, convention)
+        return make(run, convention)
+    frame = evaluate.read(run, table, convention)
+    more = {"turns": _with_shifts, "shifts": _as_waiting}.get(table)
+    return more(frame, run, convention) if more else frame
 
 
-def draw(run: str, *names: str) -> None:
+def _with_shifts(turns: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
+    """Turns with ``since_shift``, the turns since the last shift, which the thesis's tables lack."""
+    if "since_shift" in turns:
+        return turns
+    keys = ["model", "session_id", "turn"]
+    shifts = evaluate.read(run, "shifts", convention)
+    at = turns.merge(shifts[keys].drop_duplicates().assign(last=shifts["turn"]), on=keys, how="left")["last"]
+    last = at.groupby([turns["model"], turns["session_id"]], sort=False).ffill()
+    return turns.assign(since_shift=(turns["turn"] - last).astype("Int64"))
+
+
+def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
+    """Shifts with ``type`` and ``watched``; delays count from 0, which is the reply to the shift itself."""
+    if "type" not in shifts:
+        shifts = shifts.assign(type=_types(shifts, run))
+    if "watched" not in shifts and len(shifts):  # the older convention counts replies from 1, up to the end
+        turns = evaluate.read(run, "turns", convention)
+        ends = turns.groupby(["model", "session_id"])["turn"].max().rename("end").reset_index()
+        end = shifts.merge(ends, on=["model", "session_id"], how="left")["end"]
+        shifts = shifts.assign(
+            watched=(end - shifts["turn"] + 1).astype(int), delay_text=shifts["delay_text"] - 1
+        )
+    return shifts
+
+
+def _types(shifts: pd.DataFrame, run: str) -> list[str]:
+    """The type of each shift, from the logs; the field that the wish moved to where a log has no types."""
+    known = {
+        (dialogue.model_name, dialogue.session_id, int(event["turn"])): str(
+            event.get("type") or event.get("to_focus") or ""
+        )
+        for dialogue in simulate.iter_dialogues(run)
+        for event in dialogue.shift_events
+    }
+    keys = zip(shifts["model"], shifts["session_id"], shifts["turn"], strict=True)
+    return [known.get((model, session, int(turn)), "") for model, session, turn in keys]
+
+
+def draw(run: str, *names: str, convention: str = "") -> None:
     """Draw figures of a run in a notebook, or print which data a figure lacks."""
     for name in names:
+        wanted = figures.FIGURES.get(name).facts["tables"]
         try:
-            figures.draw(name, *(read(run, table) for table in figures.FIGURES.get(name).facts["tables"]))
+            figures.draw(name, *(read(run, table, convention) for table in wanted))
         except NoDataError as error:
             print(figures.why_not(name, run, error))
 
@@ -47,21 +88,22 @@ def usage(run: str) -> pd.DataFrame:
     return judging.usage(run).round({"seconds": 1, "tokens_per_second": 1})
 
 
-def power(run: str, plan: Plan | None = None) -> pd.DataFrame:
+def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
     """The power of the declared tests by number of scenarios, from the variance that the run shows.
 
     ``plan`` is the movies' own where none is given. Raises NoDataError where the scores allow no estimate.
     """
-    scores = statistics.stats_frame(evaluate.read(run, "results"))
-    declared = plan or statistics.plan_for("movies", list(scores["system"].unique()))
+    name = evaluate.convention_of(run, convention)
+    scores = statistics.stats_frame(evaluate.read(run, "results", name))
+    declared = plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
     try:
         return statistics.power_table(scores, declared)
     except InputError as error:
         raise NoDataError(f"no power without a variance of paired differences: {error}") from error
 
 
-def judge_means(run: str) -> pd.DataFrame:
-    """Scores by judges of other model families: mean and interval by system, in the run's order."""
+def judge_means(run: str, convention: str = "") -> pd.DataFrame:
+    """Scores by the judges that count: mean and interval by system, in the run's order."""
     if not judging.scores_of(run):
         raise NoDataError(f"run {run!r} has no judge scores")
     scores = judging.score_table(run)
@@ -71,7 +113,7 @@ def judge_means(run: str) -> pd.DataFrame:
     return found.assign(n_sessions=scores["session_id"].nunique()).reset_index(drop=True)
 
 
-def llm_calls(run: str) -> pd.DataFrame:
+def llm_calls(run: str, convention: str = "") -> pd.DataFrame:
     """Every call of a language model: role, model, session, tokens, seconds, and ``sent``.
 
     ``sent`` is False for failed calls and for those that the cache answered. NoDataError without calls.
@@ -95,11 +137,25 @@ def _call_log(run: str) -> Path:
     return paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl"
 
 
-_OTHERS: dict[str, Callable[[str], pd.DataFrame]] = {
+def headline(run: str, convention: str = "") -> pd.DataFrame:
+    """The best system on each outcome of the convention, beside the published one; see ``best_systems``."""
+    return thesis_tables.best_systems(run, evaluate.convention_of(run, convention))
+
+
+def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
+    """Turns of our own scores; NoDataError under a convention that does not take their parts down."""
+    name = evaluate.convention_of(run, convention)
+    if headlines.is_thesis(name):
+        raise NoDataError(f"convention {name!r} has no item TAS, whose weights these are")
+    return evaluate.read(run, table, name)
+
+
+_OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
+    "headline": headline,
     "judge_means": judge_means,
     "llm_calls": llm_calls,
     "power": power,
-    "sensitivity_weights": lambda run: sensitivity.weights(evaluate.read(run, "turns")),
-    "sensitivity_choices": lambda run: sensitivity_stage.read(run, "choices"),
-    "sensitivity_catalogue": lambda run: sensitivity_stage.read(run, "catalogue"),
+    "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
+    "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),
+    "sensitivity_catalogue": lambda run, _: sensitivity.read(run, "catalogue"),
 }

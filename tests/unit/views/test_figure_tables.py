@@ -151,7 +151,7 @@ def test_power_is_that_of_the_plan_and_rises():
     assert (rising.diff().dropna() >= -0.05).all(axis=None)
     assert (rising.diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
     assert rising.iloc[-1, 1] > 0.99
-    pd.testing.assert_frame_equal(table, figure_tables.power("rules", plan))
+    pd.testing.assert_frame_equal(table, figure_tables.power("rules", plan=plan))
 
 
 def test_one_system_alone_has_neither_power_nor_a_ranking():
