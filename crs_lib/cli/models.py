@@ -17,6 +17,7 @@ from crs_lib.llm import estimate as costs
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.notebooks import parameters
 from crs_lib.programs.client import width
+from crs_lib.systems.agent import most_calls
 
 _NOTEBOOK = "04_evaluate"
 _TAKEN = ("judges", "samples", "llm")  # of its parameters, by a judgement
@@ -58,8 +59,11 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[costs.Wor
         yield costs.Work("crs", spec, turns, at_once, tokens=False)
     at_once = config.llm_settings.service().at_once
     for one in config.roles():
-        calls = turns if one.role == "crs" else turns * len(config.systems)
-        yield costs.Work(one.role, one.spec, calls, at_once)
+        if one.role == "crs":
+            most = most_calls(one.system, config.llm_settings)
+            yield costs.Work("crs", one.system, turns * most, at_once, turns=turns if most > 1 else 0)
+        else:
+            yield costs.Work(one.role, one.spec, turns * len(config.systems), at_once)
     given = options.values(arguments, JudgeConfig)
     judges = given["judges"] or list(cell.get("judges") or [])
     samples = given["samples"] or int(cell.get("samples", 1))
@@ -75,8 +79,9 @@ def summed(work: list[costs.Work]) -> list[costs.Work]:
     rows: dict[tuple[str, str], costs.Work] = {}
     for row in work:
         before = rows.get((row.role, row.spec))
-        calls = row.calls + (before.calls if before else 0)
-        rows[row.role, row.spec] = replace(row, calls=calls)
+        if before:
+            row = replace(row, calls=row.calls + before.calls, turns=row.turns + before.turns)
+        rows[row.role, row.spec] = row
     return list(rows.values())
 
 

@@ -3,20 +3,46 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from crs_lib.core.hashes import fingerprint
 from crs_lib.core.registry import Registry
 
-Speaker = Literal["system", "user", "assistant"]
+Speaker = Literal["system", "user", "assistant", "tool"]
+
+
+class ToolCall(NamedTuple):
+    """A tool that a model calls: its name, its arguments, and the server's id of the call.
+
+    ``fault`` says why the arguments could not be read; they are empty then.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    id: str = ""
+    fault: str = ""
 
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a chat, as the model sees it."""
+    """One message of a chat, as the model sees it.
+
+    ``calls`` are the tools that an assistant's message calls; a message of the role "tool" is the result of
+    the call ``answers``.
+    """
 
     role: Speaker
     content: str
+    calls: tuple[ToolCall, ...] = ()
+    answers: ToolCall | None = None
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """The message as plain data; calls only where there are some."""
+        told: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.calls:
+            told["calls"] = [one._asdict() for one in self.calls]
+        return told | ({"answers": self.answers._asdict()} if self.answers else {})
 
 
 @dataclass(frozen=True)
@@ -24,7 +50,9 @@ class Request:
     """One question to a model.
 
     ``options`` are Ollama's names (temperature, num_ctx, num_predict, …); ``schema`` is a JSON schema the
-    reply must keep; ``replicate`` tells apart calls that are repeated on purpose (k samples of a judge).
+    reply must keep; ``tools`` are functions that the model may call instead of replying (name, description,
+    JSON schema of the parameters); ``replicate`` tells apart calls that are repeated on purpose (k samples of
+    a judge).
     ``role`` ("crs", "user", "judge", …) and ``tags`` (session, turn, …) go to the log only.
     """
 
@@ -33,6 +61,7 @@ class Request:
     seed: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     schema: Mapping[str, Any] | None = None
+    tools: tuple[Mapping[str, Any], ...] = ()
     replicate: int = 0
     tags: Mapping[str, str | int] = field(default_factory=dict)
 
@@ -47,11 +76,12 @@ class Request:
         """Hex SHA-256 of everything that may change the answer, the model left aside."""
         return fingerprint(
             {
-                "messages": [{"role": one.role, "content": one.content} for one in self.messages],
+                "messages": [one.plain for one in self.messages],
                 "seed": self.seed,
                 "options": dict(self.options),
                 "schema": self.schema,
                 "replicate": self.replicate,
+                **({"tools": [dict(one) for one in self.tools]} if self.tools else {}),
             }
         )
 
@@ -63,7 +93,8 @@ class Reply:
     ``stop`` is the server's word ("stop", "length"); token counts are None where the server says nothing;
     ``seconds`` is the time of the attempt that succeeded, 0 from the cache; ``digest`` identifies the
     weights; ``thinking`` was taken out of ``text``; ``attempts`` is 0 for a reply from the cache; ``tried``
-    holds the kinds of the attempts that failed before.
+    holds the kinds of the attempts that failed before. ``calls`` are the tools that the model calls; the text
+    may be empty then.
     """
 
     text: str
@@ -77,6 +108,7 @@ class Reply:
     cache_hit: bool = False
     endpoint: str = ""
     tried: tuple[str, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
 
 
 class Backend(Protocol):

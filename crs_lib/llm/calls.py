@@ -59,6 +59,7 @@ def row(
         "text": shorten(text, TEXT_LIMIT),
         "text_cut": len(text) > TEXT_LIMIT,
         "thinking": shorten(thinking, TEXT_LIMIT),
+        **({"tool_calls": [one._asdict() for one in reply.calls] if reply else []} if request.tools else {}),
     }
 
 

@@ -68,6 +68,12 @@ class ModelMissing(LLMError):
     kind = "model missing"
 
 
+class NoTools(LLMError):
+    """The server, or the model, cannot call tools."""
+
+    kind = "no tools"
+
+
 class PromptTooLong(LLMError):
     """The prompt does not fit the context; found before anything is sent, or said by the server."""
 
@@ -123,6 +129,6 @@ class NotRecorded(LLMError):
 
 
 KINDS: tuple[type[LLMError], ...] = (
-    Unreachable, TimedOut, Dropped, Busy, Garbled, Refused, ModelMissing, PromptTooLong, PromptCut,
+    Unreachable, TimedOut, Dropped, Busy, Garbled, Refused, ModelMissing, NoTools, PromptTooLong, PromptCut,
     OtherModel, Filtered, EmptyReply, BadReply, CutReply, ScriptEnded, NotRecorded,
 )  # fmt: skip

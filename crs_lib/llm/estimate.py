@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -12,13 +13,15 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.llm.base import Request
 from crs_lib.llm.client import LLM
+from crs_lib.llm.errors import NoTools
 
 
 @dataclass(frozen=True)
 class Work:
     """The calls of one model or program in one role of a run, of which ``at_once`` are under way at any time.
 
-    ``tokens`` is false for a program, whose tokens nobody counts.
+    ``tokens`` is false for a program, whose tokens nobody counts. ``turns`` is given where a model may be
+    asked several times a turn (an agent): a log that knows how often then says so, ``calls`` are the most.
     """
 
     role: str
@@ -26,19 +29,22 @@ class Work:
     calls: int
     at_once: int = 4
     tokens: bool = True
+    turns: int = 0
 
 
 class Cost(NamedTuple):
     """The mean cost of a call: tokens read and written, and seconds until the answer is there.
 
     ``at_once`` is how many calls were under way on average when that was measured, 1 or more: a server that
-    works on one call at a time lets the others wait, so seconds alone say nothing about its speed.
+    works on one call at a time lets the others wait, so seconds alone say nothing about its speed. ``a_turn``
+    is how many calls a turn of a conversation took on average.
     """
 
     tokens_in: float
     tokens_out: float
     seconds: float
     at_once: float = 1.0
+    a_turn: float = 1.0
 
 
 def probe(llm: LLM, requests: Sequence[Request]) -> Cost:
@@ -68,29 +74,41 @@ def probe(llm: LLM, requests: Sequence[Request]) -> Cost:
 
 
 def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
-    """The mean cost of a call by role and model, from the rows of a call log.
+    """The mean cost of a call by role and model, for "crs" by system, from the rows of a call log.
 
     Calls from the cache and failed ones are left out. A failed attempt's time is part of the cost: it
     will happen again. How many calls were under way is taken over all of the log; for what reports no tokens
     (a program, some servers) over its own calls, and its tokens are NaN.
     """
+    rows = list(rows)
     sent = [row for row in rows if not row["cache_hit"]]
+    made = Counter(_who(row) for row in rows if not row["error"])
+    first = (row for row in rows if not row.get("step"))  # an agent's further calls of a turn have a step
+    turns = Counter(_who(row) for row in first if row["error"] in (None, NoTools.kind))
+    often = {who: count / turns[who] for who, count in made.items() if turns[who]}
     found: dict[tuple[str, str], list[Cost]] = {}
     together = under_way(sent)
     for row in sent:
         if not row["error"] and row["tokens_out"] is not None:
             seconds = float(row["seconds_all"])
-            cost = Cost(float(row["tokens_in"] or 0), float(row["tokens_out"]), seconds, together)
-            found.setdefault((row["role"], row["model"]), []).append(cost)
+            tokens = float(row["tokens_in"] or 0), float(row["tokens_out"])
+            found.setdefault(_who(row), []).append(
+                Cost(*tokens, seconds, together, often.get(_who(row), 1.0))
+            )
     uncounted: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for row in sent:
-        if not row["error"] and (row["role"], row["model"]) not in found:
-            uncounted.setdefault((row["role"], row["model"]), []).append(row)
+        if not row["error"] and _who(row) not in found:
+            uncounted.setdefault(_who(row), []).append(row)
     known = {key: Cost(*map(fmean, zip(*calls, strict=True))) for key, calls in found.items()}
     for key, mine in uncounted.items():
         seconds = fmean(float(row["seconds_all"]) for row in mine)
-        known[key] = Cost(math.nan, math.nan, seconds, under_way(mine))
+        known[key] = Cost(math.nan, math.nan, seconds, under_way(mine), often.get(key, 1.0))
     return known
+
+
+def _who(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Role and model of a call; the system where a system made it, whose mode is part of its cost."""
+    return row["role"], str(row.get("system") or row["model"]) if row["role"] == "crs" else row["model"]
 
 
 def under_way(rows: Iterable[Mapping[str, Any]]) -> float:
@@ -115,12 +133,14 @@ def estimate(work: Iterable[Work], known: Mapping[tuple[str, str], Cost]) -> pd.
     rows: list[dict[str, Any]] = []
     work = list(work)
     for part in work:
-        row: dict[str, Any] = {"role": part.role, "model": part.spec, "calls": part.calls}
+        cost = known.get((part.role, part.spec))
+        calls = round(part.turns * cost.a_turn) if part.turns and cost else part.calls
+        row: dict[str, Any] = {"role": part.role, "model": part.spec, "calls": calls}
         row |= dict.fromkeys(("tokens_in", "tokens_out", "hours"), float("nan"))
-        if cost := known.get((part.role, part.spec)):
-            row["tokens_in"] = part.calls * cost.tokens_in / 1e6
-            row["tokens_out"] = part.calls * cost.tokens_out / 1e6
-            row["hours"] = part.calls * cost.seconds / min(part.at_once, cost.at_once) / 3600
+        if cost:
+            row["tokens_in"] = calls * cost.tokens_in / 1e6
+            row["tokens_out"] = calls * cost.tokens_out / 1e6
+            row["hours"] = calls * cost.seconds / min(part.at_once, cost.at_once) / 3600
         rows.append(row)
     columns = ["role", "model", "calls", "tokens_in", "tokens_out", "hours"]
     frame = pd.DataFrame(rows, columns=columns)

@@ -16,12 +16,14 @@ import httpx
 from crs_lib.core import bounds
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
+from crs_lib.llm.base import Request
 from crs_lib.llm.errors import (
     Busy,
     Dropped,
     Garbled,
     LLMError,
     ModelMissing,
+    NoTools,
     PromptTooLong,
     Refused,
     TimedOut,
@@ -217,6 +219,11 @@ def from_status(status: int, said: str, address: str, model: str, pause: float =
     if status == 400 and "context" in str(said).lower():
         return PromptTooLong(f"{answered}; raise num_ctx, or shorten the prompt")
     return Refused(f"{answered} (HTTP {status})")
+
+
+def no_tools(error: LLMError, request: Request) -> LLMError:
+    """NoTools where a request with tools was rejected because of them; else the error itself."""
+    return NoTools(str(error)) if request.tools and "tool" in str(error).lower() else error
 
 
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:

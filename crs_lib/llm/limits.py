@@ -1,6 +1,7 @@
 """Tokens: estimated on the safe side before a prompt is sent, compared with the server's count after it."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crs_lib.core.errors import InputError
@@ -20,9 +21,10 @@ def tokens_of(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // _BYTES_A_TOKEN)
 
 
-def tokens_at_most(messages: Iterable[Message]) -> int:
-    """Tokens that messages may take: those of the texts, and 16 for what frames each message."""
-    return sum(tokens_of(message.content) + _MESSAGE_TOKENS for message in messages)
+def tokens_at_most(messages: Iterable[Message], tools: Sequence[Mapping[str, Any]] = ()) -> int:
+    """Tokens that messages and tools may take: those of the texts, and 16 for what frames each of them."""
+    texts = [m.content + "".join(json.dumps(one) for one in m.calls) for m in messages]
+    return sum(tokens_of(text) + _MESSAGE_TOKENS for text in (*texts, *(json.dumps(one) for one in tools)))
 
 
 def tokens_at_least(messages: Iterable[Message]) -> int:
@@ -49,7 +51,7 @@ def room(options: Mapping[str, Any]) -> int:
 
 def check_fits(request: Request) -> None:
     """Raise PromptTooLong before a prompt is sent that the server might cut without a word."""
-    needs, has = tokens_at_most(request.messages), room(request.options)
+    needs, has = tokens_at_most(request.messages, request.tools), room(request.options)
     if needs > has:
         raise PromptTooLong(
             f"the {request.role} prompt may take {needs} tokens, num_ctx less num_predict leaves {has}; "

@@ -11,7 +11,7 @@ from crs_lib.core import hashes, outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.llm.base import BACKENDS, Reply, Request
-from crs_lib.llm.errors import Garbled, PromptTooLong, Refused
+from crs_lib.llm.errors import Garbled, NoTools, PromptTooLong, Refused
 from crs_lib.llm.limits import DEFAULTS
 from crs_lib.llm.text import checked, split_thinking
 
@@ -32,21 +32,33 @@ class Local:
     """A model file run by this process: ``local:smollm2``, or ``local:PATH.gguf`` for any other.
 
     One model is in memory at a time: another one takes its place. ``threads`` is the number of threads of a
-    call, ``context`` the most tokens of prompt and reply. Calls run one after the other, without reuse of
+    call, ``context`` the most tokens of prompt and reply. Calls run one after the other, without ``reuse`` of
     earlier prompts, so the same request has the same reply at temperature 0 (one thread more or less may
     change it). Needs the extra ``local``; SmolLM2-135M-Instruct (98 MB, Apache-2.0) comes as a
     package of its own.
     """
 
-    def __init__(self, argument: str, *, threads: int = 1, context: int = CONTEXT, logprobs: int = 0) -> None:
-        """``logprobs`` is how many alternatives a token's log-probabilities name; 0 asks for none."""
+    def __init__(
+        self,
+        argument: str,
+        *,
+        threads: int = 1,
+        context: int = CONTEXT,
+        logprobs: int = 0,
+        reuse: bool = False,
+    ) -> None:
+        """``logprobs`` is how many alternatives a token's log-probabilities name; 0 asks for none.
+
+        With ``reuse`` the engine keeps what a prompt and the one before it begin with: several times as fast
+        where a long list comes first, but a reply may then depend on the calls before it.
+        """
         if threads < 1 or context < 1 or logprobs < 0:
             raise InputError(
                 f"threads={threads}, context={context}, logprobs={logprobs}; give whole numbers above 0"
             )
         self.model, self.spec = argument, f"local:{argument}"
         self.path = find(argument)
-        self.threads, self.context, self.logprobs = threads, context, logprobs
+        self.threads, self.context, self.logprobs, self.reuse = threads, context, logprobs, reuse
         self._digest = ""
 
     @property
@@ -55,8 +67,9 @@ class Local:
         return ("",)
 
     def settings(self) -> Mapping[str, Any]:
-        """The context and the number of threads: both may change an answer."""
-        return {"context": self.context, "threads": self.threads, "logprobs": self.logprobs}
+        """The context, the number of threads, and reuse: all may change an answer."""
+        told = {"context": self.context, "threads": self.threads, "logprobs": self.logprobs}
+        return told | ({"reuse": True} if self.reuse else {})
 
     def digest(self) -> str:
         """Hex SHA-256 of the model file."""
@@ -66,6 +79,8 @@ class Local:
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """One attempt; every failure is one of the classes in ``llm/errors.py``."""
+        if request.tools:
+            raise NoTools(f"{self.spec} calls no tools")
         started = time.perf_counter()
         body = self._body(request)
         with _LOADED:
@@ -107,7 +122,7 @@ class Local:
             raise InputError(f"unknown LLM option {unknown[0]!r}{did_you_mean(unknown[0], _NAMES)}")
         body: dict[str, Any] = {
             "messages": [{"role": one.role, "content": one.content} for one in request.messages],
-            "cache_prompt": False, "seed": 0 if request.seed is None else request.seed,
+            "cache_prompt": self.reuse, "seed": 0 if request.seed is None else request.seed,
             **{_NAMES[name]: value for name, value in options.items() if name in _NAMES},
         }  # fmt: skip
         if request.schema is not None:

@@ -15,9 +15,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm import http
-from crs_lib.llm.base import BACKENDS, Reply, Request
+from crs_lib.llm.base import BACKENDS, Message, Reply, Request, ToolCall
 from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, OtherModel, Refused, Unreachable
-from crs_lib.llm.http import Clients, from_status, from_transport, secret, shown
+from crs_lib.llm.http import Clients, from_status, from_transport, no_tools, secret, shown
 from crs_lib.llm.limits import DEFAULTS, check_read
 from crs_lib.llm.text import checked, count, split_thinking
 
@@ -94,8 +94,11 @@ class Ollama:
         """One attempt; every failure is one of the classes in ``llm/errors.py``."""
         address = endpoint or self._endpoints[0]
         started = time.perf_counter()
-        with self._translated(address):
-            answer = self._chat(address, request)
+        try:
+            with self._translated(address):
+                answer = self._chat(address, request)
+        except Refused as error:
+            raise no_tools(error, request) from error
         if answer.done is not True:
             raise Dropped(f"{shown(address)}: the answer ended before the server said that it was done")
         if answer.model and _full(answer.model) != _full(self.model):
@@ -103,9 +106,10 @@ class Ollama:
         check_read(request, answer.used)
         said = split_thinking(answer.text, answer.thinking)
         return Reply(
-            text=checked(said.text, answer.stop, request.schema), stop=answer.stop,
-            tokens_in=answer.used, tokens_out=answer.made, seconds=time.perf_counter() - started,
-            thinking=said.thinking, digest=self._digest, endpoint=shown(address),
+            text=said.text if answer.calls else checked(said.text, answer.stop, request.schema),
+            stop=answer.stop, tokens_in=answer.used, tokens_out=answer.made,
+            seconds=time.perf_counter() - started, thinking=said.thinking, digest=self._digest,
+            endpoint=shown(address), calls=answer.calls,
         )  # fmt: skip
 
     def _chat(self, address: str, request: Request) -> "_Answer":
@@ -114,7 +118,7 @@ class Ollama:
             options["seed"] = request.seed
         answer = self._clients.at(address).chat(
             model=self.model,
-            messages=[{"role": m.role, "content": m.content} for m in request.messages],
+            messages=[_message(one) for one in request.messages], tools=list(request.tools) or None,
             options=options, format=request.schema, keep_alive=self.keep_alive, think=self.think,
             stream=self.stream,
         )  # fmt: skip
@@ -127,6 +131,10 @@ class Ollama:
             "".join(part.message.thinking or "" for part in parts),
             last.done, last.done_reason or "stop", count(last.prompt_eval_count), count(last.eval_count),
             str(last.model or ""),
+            tuple(
+                ToolCall(str(call.function.name), dict(call.function.arguments))
+                for part in parts for call in part.message.tool_calls or ()
+            ),
         )  # fmt: skip
 
     def version(self, address: str) -> str:
@@ -188,11 +196,21 @@ class _Answer(NamedTuple):
     used: int | None
     made: int | None
     model: str
+    calls: tuple[ToolCall, ...]
 
 
 def _full(model: str) -> str:
     """A model's name with its tag."""
     return model if ":" in model else f"{model}:latest"
+
+
+def _message(message: Message) -> dict[str, Any]:
+    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        told["tool_calls"] = [
+            {"function": {"name": one.name, "arguments": dict(one.arguments)}} for one in message.calls
+        ]
+    return told | ({"tool_name": message.answers.name} if message.answers else {})
 
 
 def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:

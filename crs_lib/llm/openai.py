@@ -1,5 +1,6 @@
 """``openai:<model>``: any server with the OpenAI chat endpoint (vLLM, llama.cpp, SGLang, …)."""
 
+import json
 import os
 import re
 import time
@@ -14,9 +15,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm import http
-from crs_lib.llm.base import BACKENDS, Reply, Request
-from crs_lib.llm.errors import Filtered, Garbled, LLMError, ModelMissing, OtherModel
-from crs_lib.llm.http import Clients, from_status, from_transport, secret, shown
+from crs_lib.llm.base import BACKENDS, Message, Reply, Request, ToolCall
+from crs_lib.llm.errors import Busy, Filtered, Garbled, LLMError, ModelMissing, OtherModel, Refused
+from crs_lib.llm.http import Clients, from_status, from_transport, no_tools, secret, shown
 from crs_lib.llm.limits import DEFAULTS, check_read
 from crs_lib.llm.text import checked, split_thinking
 
@@ -82,7 +83,10 @@ class OpenAI:
         """One attempt; every failure is one of the classes in ``llm/errors.py``."""
         started = time.perf_counter()
         address = endpoint or self._endpoints[0]
-        answer = self._send("POST", "/v1/chat/completions", address, self._body(request))
+        try:
+            answer = self._send("POST", "/v1/chat/completions", address, self._body(request))
+        except (Busy, Refused) as error:
+            raise no_tools(error, request) from error
         found = self._completion(answer, shown(address))
         choice, used = found.choices[0], found.usage or _Usage()
         message, stop = choice.message, choice.finish_reason or "stop"
@@ -91,11 +95,12 @@ class OpenAI:
             raise Filtered(f"{shown(address)} held the reply back: {shorten(why, 300)}")
         check_read(request, used.prompt_tokens)
         said = split_thinking(message.text, message.reasoning_content or message.reasoning or "")
+        calls = tuple(_call(one) for one in message.tool_calls or ())
         return Reply(
-            text=checked(said.text, stop, request.schema), stop=stop,
+            text=said.text if calls else checked(said.text, stop, request.schema), stop=stop,
             tokens_in=used.prompt_tokens, tokens_out=used.completion_tokens,
             seconds=time.perf_counter() - started, thinking=said.thinking, digest=self.digest(),
-            endpoint=shown(address),
+            endpoint=shown(address), calls=calls,
         )  # fmt: skip
 
     def _completion(self, answer: Mapping[str, Any], address: str) -> "_Completion":
@@ -114,8 +119,10 @@ class OpenAI:
     def _body(self, request: Request) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [{"role": m.role, "content": m.content} for m in request.messages],
+            "messages": [_told(one) for one in request.messages],
         }
+        if request.tools:
+            body["tools"] = [dict(one) for one in request.tools]
         for name, value in {**DEFAULTS, **request.options}.items():
             if name == "num_ctx":
                 continue
@@ -166,8 +173,19 @@ class _Part(BaseModel):
     text: str
 
 
+class _Function(BaseModel):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class _ToolCall(BaseModel):
+    id: str | None = None
+    function: _Function
+
+
 class _Message(BaseModel):
     content: str | list[_Part] | None = None
+    tool_calls: list[_ToolCall] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
@@ -216,3 +234,26 @@ def _same_model(asked: str, answered: str) -> bool:
 
 def _client(address: str, settings: dict[str, Any]) -> httpx.Client:
     return httpx.Client(base_url=address, **settings)
+
+
+def _told(message: Message) -> dict[str, Any]:
+    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        told["tool_calls"] = [
+            {"id": one.id, "type": "function",
+             "function": {"name": one.name, "arguments": json.dumps(dict(one.arguments))}}
+            for one in message.calls
+        ]  # fmt: skip
+    return told | ({"tool_call_id": message.answers.id} if message.answers else {})
+
+
+def _call(told: _ToolCall) -> ToolCall:
+    """A tool call of an answer; its arguments come as a JSON text, which may be broken."""
+    name, call_id, written = told.function.name, told.id or "", told.function.arguments
+    try:
+        arguments = json.loads(written or "{}") if isinstance(written, str) else written or {}
+    except (json.JSONDecodeError, RecursionError) as error:
+        return ToolCall(name, {}, call_id, f"the arguments are not JSON ({error})")
+    if not isinstance(arguments, dict):
+        return ToolCall(name, {}, call_id, "the arguments are no JSON object")
+    return ToolCall(name, arguments, call_id)

@@ -2,15 +2,14 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.core.tables import read_jsonl
-from crs_lib.llm.base import BACKENDS, Reply, Request
-from crs_lib.llm.errors import NotRecorded
+from crs_lib.llm.base import BACKENDS, Reply, Request, ToolCall
+from crs_lib.llm.errors import NoTools, NotRecorded
 
 
 @BACKENDS.register("replay", argument="a run", example="thesis", kind="offline")
@@ -31,7 +30,11 @@ class Replay:
             raise RunError(
                 f"no {paths.shown(path)} to replay; a run with LLM roles writes it when its stage ends"
             )
-        self._replies = _replies(path, named or model)
+        rows = [
+            row for row in read_jsonl(path) if not (named or model) or row.get("model") == (named or model)
+        ]
+        self._replies = _replies(rows)
+        self._without_tools = {row["request"] for row in rows if row.get("error") == NoTools.kind}
 
     @property
     def endpoints(self) -> Sequence[str]:
@@ -52,6 +55,8 @@ class Replay:
         Raises NotRecorded where there is none, or where models disagreed and none was named.
         """
         found = self._replies.get(request.digest, {})
+        if request.tools and request.digest in self._without_tools:
+            raise NoTools(f"{self.spec} holds no tool calls: the model could not make any")
         if len(found) != 1:
             raise NotRecorded(
                 f"{self.spec} holds {len(found)} different replies to this {request.role} call"
@@ -63,16 +68,17 @@ class Replay:
         """Nothing to close."""
 
 
-def _replies(path: Path, model: str | None) -> dict[str, dict[str, Reply]]:
+def _replies(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Reply]]:
     """Reply texts by request; equal texts of several models are one reply."""
     found: dict[str, dict[str, Reply]] = defaultdict(dict)
-    for row in read_jsonl(path):
-        if row.get("error") or row.get("text_cut") or (model and row.get("model") != model):
+    for row in rows:
+        if row.get("error") or row.get("text_cut"):
             continue
         reply = Reply(
             text=row["text"], stop=row.get("stop") or "stop", tokens_in=row.get("tokens_in"),
             tokens_out=row.get("tokens_out"), digest=row.get("digest") or "",
             thinking=row.get("thinking") or "",
+            calls=tuple(ToolCall(**call) for call in row.get("tool_calls") or ()),
         )  # fmt: skip
-        found[row["request"]].setdefault(json.dumps(row["text"]), reply)
+        found[row["request"]].setdefault(json.dumps([row["text"], reply.calls]), reply)
     return dict(found)

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
@@ -72,10 +72,30 @@ class LLMSettings(Config):
     ] = False
     offered: Annotated[int, Field(ge=1, le=50, description="films that a model is given to choose from")] = 4
     most: Annotated[int, Field(ge=1, le=50, description="films that a reply recommends at most")] = 3
+    listed: Annotated[
+        int, Field(ge=0, le=5000, description="films that closed: and rag: put before a model; 0 is all")
+    ] = 30
+    retriever: Annotated[str, Field(description="the search behind rag: and agent:, e.g. bm25")] = (
+        "hybrid:minilm"
+    )
+    searches: Annotated[int, Field(ge=0, le=50, description="searches of agent: in a turn at most")] = 4
+    tools: Annotated[
+        Literal["auto", "native", "json"],
+        Field(description="how agent: acts; auto is JSON where a server calls no tools"),
+    ] = "auto"
+    state: Annotated[bool, Field(description="ask what the user wants now, beside the reply")] = True
+    reply_limit: Annotated[
+        int | None,
+        Field(ge=20, description="characters of a reply in JSON; null is 600, and none for worded"),
+    ] = None
     temperature: Temperature = 0.7
     num_ctx: Context = 8192
     num_predict: AnswerLength = 400
     think: Thinking = None
+    threads: Annotated[int, Field(ge=1, le=256, description="threads of a local: model")] = 1
+    reuse: Annotated[
+        bool, Field(description="a local: model keeps what two prompts begin with; faster, bytes may differ")
+    ] = False
     host: Annotated[
         str, Field(description="servers, with commas between; empty is the backend's default")
     ] = ""
@@ -107,15 +127,23 @@ class LLMSettings(Config):
         """How models are reached. Each start of a run allows more reseeded retries: starts × seeds."""
         backend = {} if self.think is None else {"think": self.think}
         backend |= {"send_key": True} if self.send_key else {}
+        backend |= {"threads": self.threads, "reuse": self.reuse}
         retry = Retry(seeds=starts * Retry().seeds)
         return Service(self.host, self.timeout, self.slots, retry, backend)
 
     def parameters(self) -> dict[str, Any]:
-        """The settings that change the dialogues, for the manifest."""
-        return {name: value for name, value in asdict(self).items() if name not in _HOW}
+        """The settings that change the dialogues, for the manifest.
+
+        Those of modes and of ``local:`` are left out where they have their defaults.
+        """
+        default = {row.name: row.default for row in fields(self)}
+        values = {name: value for name, value in asdict(self).items() if name not in _HOW}
+        return {n: v for n, v in values.items() if n not in (*_MODES, *_LOCAL) or v != default[n]}
 
 
-_SIMULATION = ("structured", "enforce", "offered", "most", "max_failed")
+_MODES = ("listed", "retriever", "searches", "tools", "state", "reply_limit")
+_LOCAL = ("threads", "reuse")
+_SIMULATION = ("structured", "enforce", "offered", "most", *_MODES, "max_failed")
 
 
 def role_settings(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from crs_lib.core.rng import address_seed
 from crs_lib.llm.base import BACKENDS, Reply, Request
+from crs_lib.llm.errors import NoTools
 from crs_lib.llm.limits import tokens_at_least
 from crs_lib.llm.text import checked
 
@@ -108,7 +109,9 @@ class Template:
         return "template-1"
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """The reply; never an error, unless the schema uses what the rules do not know."""
+        """The reply; an error for tools, and for a schema that uses what the rules do not know."""
+        if request.tools:
+            raise NoTools("the template calls no tools")
         prompt = "\n".join(message.content for message in request.messages)
         seed = address_seed(request.seed or 0, request.replicate)
         text = checked(answer(prompt, request.schema, seed), "stop", request.schema)

@@ -49,7 +49,7 @@ const crsSession = (() => {
   }
 
   // The data leave out what is empty.
-  const EMPTY = { act: "", user: [], system: [], wishes: [], avoid: [], answers: null, believes: [], shift: null, films: [], unknown: [], undefined: "", missing: [], added: [] };
+  const EMPTY = { act: "", user: [], system: [], wishes: [], avoid: [], answers: null, believes: [], shift: null, films: [], unknown: [], calls: [], undefined: "", missing: [], added: [] };
   const FILM = { met: [], avoided: [], dropped: [], again: false };
 
   function whole(session) {
@@ -111,6 +111,16 @@ const crsSession = (() => {
     return row("Films", list.length + unknown.length ? [list, unknown] : el("span", { class: "quiet" }, "none"));
   }
 
+  // What an agent asked of its tool, in order, and what it got.
+  function calls(turn) {
+    if (!turn.calls.length) return null;
+    return row("Tool calls", turn.calls.map((one) => el("div", { class: "film call" },
+      el("code", { dir: "auto" }, one.call), " ",
+      one.fault ? el("span", { class: "met bad" }, one.fault)
+        : el("span", { class: "quiet", title: (one.films || []).join("\n") }, one.found === 1 ? "1 film" : `${one.found} films`),
+      (one.notes || []).map((note) => el("span", { class: "quiet" }, ` ${note}`)))));
+  }
+
   // ── scores ──────────────────────────────────────────────────────────────────────────────────
   // Symbols of one or two letters are for figures; a page has room for words.
   const label = (metric) => (metric.short.length > 2 ? metric.short : words(metric.name));
@@ -170,7 +180,7 @@ const crsSession = (() => {
       el("a", { class: "number", title: `turn ${now.turn}` }, String(now.turn)),
       el("div", { class: "talk" }, said("user", now.act, now.user), said("system", "", now.system)),
       el("div", { class: "facts" }, wishes(index, now, session.turns[place - 1]), believes(index, now),
-        films(index, page, now), scores(index, now)));
+        calls(now), films(index, page, now), scores(index, now)));
   }
 
   function judge(notes) {

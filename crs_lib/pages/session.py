@@ -145,6 +145,7 @@ class SessionView:
             "shift": shift,
             "films": shown,
             "unknown": [str(t) for t in pair.system.meta.get("hallucinated_titles") or ()],
+            "calls": [_tool_call(call) for call in pair.system.meta.get("tool_calls") or ()],
             "scores": [number(row.get(name)) for name in self.metrics],
             "undefined": str(row.get("undefined") or ""),
             "missing": [str(key) for key in row.get("missing_concepts", ())],
@@ -190,6 +191,19 @@ class _WishHistory:
         self.wishes: dict[int, list[str]] = {}
         self.dropped: dict[int, list[str]] = {}
         self.seen: set[int] = set()
+
+
+def _tool_call(call: Row) -> dict[str, Any]:
+    """A tool call of an agent: its name, its arguments as text, what it found, and its fault."""
+    told = call.get("arguments") or {}
+    written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
+    return lean({
+        "call": f"{call.get('name')}({written})",
+        "found": call.get("n_found"),
+        "films": [str(one) for one in call.get("films") or ()],
+        "notes": [str(one) for one in call.get("notes") or ()],
+        "fault": str(call.get("error") or ""),
+    })  # fmt: skip
 
 
 def _shift(turn: int, event: Row | None, row: Row | None, pair: Pair) -> dict[str, Any] | None:

@@ -20,8 +20,9 @@ from crs_lib.simulate import roles as llm_roles
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.systems.base import SYSTEMS
+from crs_lib.systems.base import SYSTEMS, model_of
 from crs_lib.systems.base import check as check_systems
+from crs_lib.systems.film_search import search_kind
 
 STUDY = "movies"
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
@@ -105,7 +106,9 @@ class SimulateConfig(Config):
     def check(self) -> None:
         if self.user_llm:
             llm_roles.check_spec(self.user_llm, "user_llm")
-        _ = self.llm_settings
+        rule = self.llm_settings
+        if any(llm_roles.asks_model(spec) for spec in self.systems):
+            search_kind(rule.retriever)
 
     @cached_property
     def llm_settings(self) -> LLMSettings:
@@ -145,7 +148,7 @@ class SimulateConfig(Config):
         ruled = [] if self.user_llm else [spec for spec in self.systems if not llm_roles.is_apart(spec)]
         found = [(sorted((key for key in keys if key.system in ruled), key=lambda key: key.session), ())]
         for spec in (spec for spec in self.systems if spec not in ruled):
-            models = (spec,) if llm_roles.is_apart(spec) else ()
+            models = (model_of(spec) or spec,) if llm_roles.is_apart(spec) else ()
             waits = (*models, self.user_llm) if self.user_llm else models
             found.append(([key for key in keys if key.system == spec], waits))
         return [part for part in found if part[0]]

@@ -1,5 +1,6 @@
 """One conversation: a scenario, its user and a system, turn by turn."""
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -8,6 +9,7 @@ from typing import Any
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
@@ -20,6 +22,7 @@ from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
 from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
+from crs_lib.systems import modes
 from crs_lib.systems.base import World
 
 
@@ -51,7 +54,8 @@ def session(
     planned constraint or shift.
     """
     plan = plan or scenario(world, number, config)
-    turns = _talk(world, spec, number, config, plan, range(1, config.n_turns + 1))
+    films = _films(world, spec, plan, config)
+    turns = _talk(world, spec, number, config, plan, range(1, config.n_turns + 1), films)
     return Dialogue(
         session_id=f"{number:05d}",
         model_name=spec,
@@ -76,12 +80,13 @@ def fresh_sessions(
     found = []
     for window in scenarios.windows(shifting, [by_arm[arm] for arm in config.lasting]):
         plan = scenarios.fresh(world.catalog, by_arm[window.arm], window.turn)
+        films = _films(world, spec, by_arm[window.arm], config)
         turns = range(window.turn, window.turn + window.length)
         name = f"{number:05d}.{window.arm}.{window.turn:02d}"
         talk = Dialogue(
             session_id=name,
             model_name=spec,
-            turns=_talk(replace(world, conversation=name), spec, number, config, plan, turns),
+            turns=_talk(replace(world, conversation=name), spec, number, config, plan, turns, films),
             true_genre=plan.true_genre,
             extra={
                 "seed": config.seed,
@@ -94,11 +99,12 @@ def fresh_sessions(
 
 
 def _talk(
-    world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario, turns: Iterable[int]
-) -> tuple[Turn, ...]:
-    """What a plan's user says in some turns, and a new system's replies."""
+    world: World, spec: str, number: int, config: SimulateConfig, plan: Scenario, turns: Iterable[int],
+    films: Sequence[int],
+) -> tuple[Turn, ...]:  # fmt: skip
+    """What a plan's user says in some turns, and a new system's replies; ``films`` are the session's."""
     user = User(world.catalog, plan, _realiser(world, spec, number, config))
-    system = systems.create(spec, world, config.seed, number)
+    system = systems.create(spec, world, config.seed, number, films)
     found: list[Turn] = []
     for place, turn in enumerate(turns, start=1):
         said = user.speak(turn)
@@ -108,6 +114,24 @@ def _talk(
         found.append(Turn(USER, said.text, {"user_meta": {**said.meta, "turn": place}}))
         found.append(Turn(SYSTEM, reply.text, _system_meta(world.catalog, reply)))
     return tuple(found)
+
+
+def _films(world: World, spec: str, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
+    """The films of a session, where the system is given a fixed list."""
+    return shelf(world, plan, config) if systems.SYSTEMS.get(spec).facts.get("shelf") else ()
+
+
+def shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
+    """The films of a session for systems that get a fixed list: a draw that holds answers to every wish.
+
+    Up to as many answers as a reply recommends for each of the user's states in turn; the order says nothing.
+    """
+    rule, catalog = world.wording, world.catalog
+    draw = rng.stream(config.seed, "movies", plan.session, "answers")
+    states = {json.dumps([dict(s.state.constraints), dict(s.state.avoid)]): s.state for s in plan.steps}
+    held = [draw.permutation(state.answers(catalog))[: rule.most].tolist() for state in states.values()]
+    turns = [one[place] for place in range(rule.most) for one in held if place < len(one)]
+    return modes.drawn(catalog, rule.listed, config.seed, plan.session, turns)
 
 
 def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> ModelWording | None:

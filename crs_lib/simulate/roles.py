@@ -12,7 +12,8 @@ from crs_lib.llm.settings import LLMSettings
 from crs_lib.programs import client
 from crs_lib.programs.base import PROGRAMS
 from crs_lib.systems import worded
-from crs_lib.systems.base import SYSTEMS
+from crs_lib.systems.base import SYSTEMS, model_of
+from crs_lib.systems.modes import ModelSystem
 
 _WEIGHTS = "weights of "
 
@@ -22,16 +23,17 @@ class Role(NamedTuple):
 
     role: str
     spec: str
+    system: str = ""  # the system whose model it is, for "crs"
 
 
-def is_worded(spec: str) -> bool:
-    """Whether a system's replies are worded by a language model."""
-    return bool(SYSTEMS.get(spec).facts.get("llm"))
+def asks_model(spec: str) -> bool:
+    """Whether a language model takes part in a system's replies."""
+    return bool(model_of(spec))
 
 
 def is_apart(spec: str) -> bool:
     """Whether the sessions of a system wait for another process: a model, an address or a command."""
-    return is_worded(spec) or (client.is_program(spec) and bool(PROGRAMS.get(spec).facts["apart"]))
+    return asks_model(spec) or (client.is_program(spec) and bool(PROGRAMS.get(spec).facts["apart"]))
 
 
 def check_spec(spec: str, name: str) -> str:
@@ -49,19 +51,27 @@ def check_spec(spec: str, name: str) -> str:
 
 def roles(systems: Sequence[str], user_llm: str) -> list[Role]:
     """The models of a batch with their roles; empty where rules do everything."""
-    found = [Role("crs", spec) for spec in systems if is_worded(spec)]
+    found = [Role("crs", model, spec) for spec in systems if (model := model_of(spec))]
     return found + ([Role("user", user_llm)] if user_llm else [])
 
 
 def needs(asked: Sequence[Role], rule: LLMSettings, catalog: Catalog) -> list[Need]:
     """What the preflight checks: each model with its options and its longest unbounded prompt."""
-    longest = {"crs": worded.longest(catalog, rule)}
     return [
         Need(
-            one.role, one.spec, rule.options, longest.get(one.role, 0), rule.service().settings_for(one.spec)
+            one.role, one.spec, rule.options, _longest(one.system, rule, catalog) if one.system else 0,
+            rule.service().settings_for(one.spec),
         )
         for one in asked
-    ]
+    ]  # fmt: skip
+
+
+def _longest(system: str, rule: LLMSettings, catalog: Catalog) -> int:
+    """Tokens that the longest prompt of a system may take before the context bounds it."""
+    kind = SYSTEMS.get(system).make
+    if isinstance(kind, type) and issubclass(kind, ModelSystem):
+        return kind.longest(catalog, rule)
+    return worded.longest(catalog, rule)
 
 
 def weights(

@@ -106,7 +106,8 @@ def _work(
     catalog, starts = str(folder / "catalog.parquet"), 1 + ledger.tries()
     maker: Maker | None = None
     try:
-        for keys, models in config.parts():
+        parts = config.parts()
+        for place, (keys, models) in enumerate(parts):
             if ledger.finished().issuperset(keys):
                 continue
             roles.same_weights(inputs, models, config.llm_settings)
@@ -114,9 +115,9 @@ def _work(
                 ready = maker = maker or Maker(catalog, config, str(folder), starts, arm)
                 batch.work(
                     ledger, keys, _given(ready), (), threads=ready.width(models), progress=progress,
-                    label=models[0],
+                    label=keys[0].system,
                 )  # fmt: skip
-                if models[0] != config.user_llm:
+                if not any(models[0] in later for _, later in parts[place + 1 :]):
                     ready.release(models[0])
             else:
                 place = str(folder) if config.calls_out and not config.scheduler else ""

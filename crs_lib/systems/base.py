@@ -17,6 +17,7 @@ from crs_lib.catalog.index import Codes
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.grounding.grounder import Grounder
+from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.programs.client import Programs
@@ -65,9 +66,31 @@ class System(Protocol):
 SYSTEMS: Registry[System] = Registry("policy")
 
 
-def create(spec: str, world: World, seed: int, session: int) -> System:
-    """The system a spec names, for one session; InputError with a suggestion for an unknown one."""
-    return SYSTEMS.create(spec, world=world, seed=seed, session=session, spec=spec)
+def create(spec: str, world: World, seed: int, session: int, shelf: Sequence[int] = ()) -> System:
+    """The system a spec names, for one session; InputError with a suggestion for an unknown one.
+
+    ``shelf`` are the session's films, for systems that are given a fixed list (the fact ``shelf``).
+    """
+    told = {"shelf": shelf} if SYSTEMS.get(spec).facts.get("shelf") else {}
+    return SYSTEMS.create(spec, world=world, seed=seed, session=session, spec=spec, **told)
+
+
+def model_of(spec: str) -> str:
+    """The language model behind a system, as backends know it; an empty text for a system without one."""
+    facts = SYSTEMS.get(spec).facts
+    if not facts.get("llm"):
+        return ""
+    return spec.partition(":")[2] if facts.get("mode") else spec
+
+
+def check_model(spec: str) -> str:
+    """The spec of a model, if a backend knows it; InputError otherwise."""
+    entry = BACKENDS.get(spec)
+    _, _, argument = spec.partition(":")
+    if bool(entry.facts.get("argument")) != bool(argument):
+        example = f"{entry.name}:{entry.facts['example']}" if "argument" in entry.facts else entry.name
+        raise InputError(f"{spec!r} names no model; write it like {example}")
+    return spec
 
 
 def check(specs: Sequence[str]) -> list[str]:

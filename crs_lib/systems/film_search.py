@@ -42,20 +42,33 @@ def vector_search(argument: str) -> VectorSearch:
 
 
 def film_text(catalog: Catalog, item: int) -> str:
-    """All that the catalogue says of a film, as one text to be searched."""
-    film = catalog.items[item]
-    said = [", ".join(row.in_words(value) for value in film.values[row.name]) for row in FIELDS.values()]
-    return ". ".join(part for part in (film.title, *said, film.plot) if part)
+    """Title and values of a film, as one text to be searched."""
+    return ". ".join((catalog.items[item].title, _values(catalog, item)))
+
+
+def _values(catalog: Catalog, item: int) -> str:
+    found = catalog.items[item].values
+    said = [", ".join(row.in_words(value) for value in found[name]) for name, row in FIELDS.items()]
+    return ". ".join(part for part in said if part)
+
+
+def _weighted(catalog: Catalog, item: int) -> str:
+    """A film's text for BM25: a word of a value counts as three words of the title or the plot."""
+    return " ".join((film_text(catalog, item), *[_values(catalog, item)] * 2, catalog.items[item].plot))
 
 
 class FilmIndex:
-    """The recommendable films of a catalogue, to be searched; documents are named by their item numbers."""
+    """The recommendable films of a catalogue, to be searched; documents are named by their item numbers.
+
+    Words are looked for in titles, values and plots, vectors are those of titles and values: a plot's other
+    words would drown them.
+    """
 
     def __init__(self, catalog: Catalog) -> None:
         items = np.flatnonzero(catalog.recommendable).tolist()
         self.texts: Mapping[str, str] = {str(item): film_text(catalog, item) for item in items}
         self._ids = list(self.texts)
-        self._lexical = Lexical(self.texts)
+        self._lexical = Lexical({str(item): _weighted(catalog, item) for item in items})
         self._everyday = COMMON_WORDS.difference(*(words(value) for value in catalog.vocabulary.value))
         self._vectors: dict[str, Floats] = {}
 
@@ -86,6 +99,22 @@ class FilmIndex:
                 self._vectors[encoder] = sentence_vectors(_model(encoder), list(self.texts.values()))
         with one_thread():
             return (self._vectors[encoder] @ query).astype(np.float32)
+
+
+def found(index: FilmIndex, spec: str, turns: Sequence[str], k: int) -> list[Hit]:
+    """The ``k`` best films of a search by its spec: ``bm25``, ``dense:<encoder>``, ``hybrid:<encoder>``."""
+    kind, how = search_kind(spec)
+    if kind == "bm25":
+        return index.by_words("\n".join(turns), k)
+    return (index.by_vector if kind == "dense" else index.by_both)(turns, how, k)
+
+
+def search_kind(spec: str) -> tuple[str, VectorSearch]:
+    """A search's kind and its vectors; InputError for a spec that is none."""
+    kind, _, argument = spec.partition(":")
+    if kind not in ("bm25", "dense", "hybrid") or bool(argument) != (kind != "bm25"):
+        raise InputError(f"retriever {spec!r} is not known; give bm25, dense:<encoder> or hybrid:<encoder>")
+    return kind, vector_search(argument or "hashing")
 
 
 @lru_cache(maxsize=4)

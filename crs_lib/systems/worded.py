@@ -26,7 +26,7 @@ from crs_lib.llm.base import BACKENDS, Message, Request
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import fence, one_line
-from crs_lib.systems.base import SYSTEMS, System, SystemReply, World, rank
+from crs_lib.systems.base import SYSTEMS, System, SystemReply, World, check_model, rank
 from crs_lib.systems.policies import Tracker
 
 
@@ -51,12 +51,13 @@ class ReplyContext(NamedTuple):
     constraints: Mapping[str, str] = MappingProxyType({})
 
 
-def schema(ids: Sequence[str], most: int) -> dict[str, Any]:
-    """The JSON schema of a structured reply: a text, then ids of offered films."""
+def schema(ids: Sequence[str], most: int, longest: int | None = None) -> dict[str, Any]:
+    """The JSON schema of a structured reply: a text (``longest`` characters at most), ids of films."""
+    bound = {} if longest is None else {"maxLength": longest}
     return {
         "type": "object",
         "properties": {
-            "reply": {"type": "string", "minLength": 1},
+            "reply": {"type": "string", "minLength": 1, **bound},
             "recommended": {"type": "array", "items": {"enum": list(ids)}, "maxItems": most},
         },
         "required": ["reply", "recommended"],
@@ -100,8 +101,9 @@ class Worded(Tracker):
     Raises LLMError where the model gives no usable reply: there is never a stand-in text.
     """
 
-    def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
+    def __init__(self, world: World, seed: int, session: int, spec: str, model: str = "") -> None:
         super().__init__(world, seed, session, spec)
+        self.model = model or spec
         if world.llms is None:
             raise InputError(f"system {spec!r} needs language models; give the World a Pool as llms")
         self.llms, self.rule = world.llms, world.wording
@@ -124,7 +126,7 @@ class Worded(Tracker):
     def _say(self, turn: int, context: ReplyContext) -> tuple[ParsedReply, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
         prompt = self._prompt(context)
-        answer = self.llms.complete(self.spec, self._request(turn, prompt.text, context))
+        answer = self.llms.complete(self.model, self._request(turn, prompt.text, context))
         parsed = read(self.world.grounder, answer.text, context, structured=self.rule.structured)
         extra = prompt.left_out() | ({"reply_cut": True} if answer.stop == "length" else {})
         if self.rule.enforce and parsed.foreign:
@@ -144,7 +146,7 @@ class Worded(Tracker):
         prompt = self._prompt(context, spare=tokens_at_most(more))
         request = self._request(turn, prompt.text, context, more)
         if tokens_at_most(request.messages) <= room(request.options):
-            again = self.llms.complete(self.spec, request).text
+            again = self.llms.complete(self.model, request).text
             parsed = read(self.world.grounder, again, context, structured=self.rule.structured)
             log["enforced"] = "cut" if parsed.foreign else "asked again"
         return (without_foreign(self.world.grounder, parsed, context) if parsed.foreign else parsed), log
@@ -158,9 +160,10 @@ class Worded(Tracker):
         self, turn: int, prompt: str, context: ReplyContext, more: tuple[Message, ...] = ()
     ) -> Request:
         rule: LLMSettings = self.rule
+        form = schema(self._ids(context.offered), rule.most, rule.reply_limit) if rule.structured else None
         return Request(
             (Message("user", prompt), *more), "crs", options=rule.options,
-            schema=schema(self._ids(context.offered), rule.most) if rule.structured else None,
+            schema=form,
             seed=rng.address_seed(self.seed, "movies", self.session, "crs", turn),
             tags={"session": self.session, "system": self.spec, "turn": turn},
         )  # fmt: skip
@@ -269,13 +272,22 @@ def longest(catalog: Catalog, rule: LLMSettings) -> int:
     return tokens_at_most([Message("user", f"{bare}{lines}{'x' * (TURN_LIMIT + 600)}")])
 
 
+@SYSTEMS.register(
+    "worded", argument="a backend and its model", example="ollama:llama3:instruct", llm=True, mode=True,
+    parse=check_model,
+)  # fmt: skip
+def _worded(world: World, seed: int, session: int, spec: str, argument: str) -> System:
+    """The tracker understands and offers films; a model chooses among them and words the reply."""
+    return Worded(world, seed, session, spec, argument)
+
+
 def _register(backend: str, facts: Mapping[str, Any]) -> None:
     """Register the worded system of a model backend under the backend's own name."""
 
     def make(world: World, seed: int, session: int, spec: str, argument: str = "") -> System:
         return Worded(world, seed, session, spec)
 
-    make.__doc__ = f"Films offered by the tracker; {backend} chooses and words the reply."
+    make.__doc__ = f"Mode worded: the tracker understands, {backend} chooses and words the reply."
     SYSTEMS.register(backend, llm=True, **facts)(make)
 
 

@@ -266,7 +266,7 @@ def make(config: SensitivityConfig) -> Path:
 
 def _ruled(parameters: dict[str, Any], config: SensitivityConfig) -> SimulateConfig | None:
     """The run's own settings with fewer scenarios and no models; None where that leaves no ranking."""
-    systems = [spec for spec in parameters["systems"] if not roles.is_worded(spec)]
+    systems = [spec for spec in parameters["systems"] if not roles.asks_model(spec)]
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
     kept = (

@@ -50,7 +50,8 @@ class Faults:
 class OllamaServer:
     """The server; a context manager. ``url`` is its address, ``bodies`` the chat requests it got.
 
-    ``answer(prompt, schema, seed)`` makes the texts. ``delay`` seconds pass per answer, of which ``slots``
+    ``answer(prompt, schema, seed)`` makes the texts. ``tools(body)`` gives the tool calls of an answer to a request
+    that offers tools, as (name, arguments); None is a server that has no tools and rejects the request. ``delay`` seconds pass per answer, of which ``slots``
     run at a time. ``faults`` are for all models, or a dict by model.
     """
 
@@ -59,6 +60,7 @@ class OllamaServer:
         models: dict[str, str] | Iterable[str] = ("tiny:latest",),
         *,
         answer: Callable[[str, Any, int], str] = template_answer,
+        tools: Callable[[dict[str, Any]], Sequence[tuple[str, Any]]] | None = None,
         faults: Faults | dict[str, Faults] | None = None,
         delay: float = 0.0,
         slots: int = 64,
@@ -68,6 +70,7 @@ class OllamaServer:
     ) -> None:
         self.models = dict(models) if isinstance(models, dict) else dict.fromkeys(models, DIGEST)
         self.answer, self.delay, self.context, self.version = answer, delay, context, version
+        self.tools = tools
         self.faults = faults if isinstance(faults, dict) else dict.fromkeys(self.models, faults or Faults())
         self.counts: Counter[str] = Counter()
         self.given: Counter[str] = Counter()
@@ -200,6 +203,8 @@ class _Handler(BaseHTTPRequestHandler):
         fault = owner.fault(body, {name.lower(): value for name, value in self.headers.items()})
         if full not in owner.models:
             return self._json({"error": f"model '{model}' not found, try pulling it first"}, 404)
+        if body.get("tools") and owner.tools is None:
+            return self._json({"error": f"{model} does not support tools"}, 400)
         owner.work()
         if fault == "hang":
             owner.wait(30)
@@ -237,7 +242,11 @@ class _Handler(BaseHTTPRequestHandler):
         text = self.server.owner.text(prompt, schema, seed, fault)
         thinking = "Let me see." if fault == "think_field" else None
         used = 1 if fault == "truncate" else len(prompt) // 4 + len(prompt.split())
-        facts = _Facts(text, thinking, "length" if fault == "cut" else "stop", used, len(text) // 4, fault)
+        owner = self.server.owner
+        calls = list(owner.tools(body)) if body.get("tools") and owner.tools else []
+        text = "" if calls else text
+        stop = "length" if fault == "cut" else "stop"
+        facts = _Facts(text, thinking, stop, used, len(text) // 4, fault, calls)
         if openai:
             return self._openai(body, facts)
         field = "response" if self.path == "/api/generate" else "message"
@@ -247,7 +256,17 @@ class _Handler(BaseHTTPRequestHandler):
         return self._json({**_piece(body, facts, field, facts.text), **facts.end(done)}, drop=fault == "drop")
 
     def _openai(self, body: dict[str, Any], facts: "_Facts") -> None:
-        message = {"role": "assistant", "content": facts.text, "reasoning_content": facts.thinking}
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": facts.text,
+            "reasoning_content": facts.thinking,
+        }
+        if facts.calls:
+            message["tool_calls"] = [
+                {"id": f"call-{i}", "type": "function",
+                 "function": {"name": name, "arguments": told if isinstance(told, str) else json.dumps(told)}}
+                for i, (name, told) in enumerate(facts.calls)
+            ]  # fmt: skip
         choice = {"index": 0, "message": message, "finish_reason": facts.stop}
         usage = {"prompt_tokens": facts.used, "completion_tokens": facts.made}
         self._json({"model": body["model"], "choices": [choice], "usage": usage}, drop=facts.fault == "drop")
@@ -307,6 +326,7 @@ class _Facts:
     used: int
     made: int
     fault: str
+    calls: Sequence[tuple[str, Any]] = ()
 
     def end(self, done: bool) -> dict[str, Any]:
         return {
@@ -319,6 +339,8 @@ def _piece(body: dict[str, Any], facts: _Facts, field: str, text: str) -> dict[s
     said: Any = text
     if field == "message":
         said = {"role": "assistant", "content": text, "thinking": facts.thinking}
+        if facts.calls and not body.get("stream", True):
+            said["tool_calls"] = [{"function": {"name": n, "arguments": told}} for n, told in facts.calls]
     return {"model": body["model"], "created_at": "2026-01-01T00:00:00Z", field: said}
 
 

@@ -79,3 +79,20 @@ def test_a_probe_makes_the_calls(tmp_path: object) -> None:
         llm.cache = Cache(tmp_path / "c.sqlite")  # type: ignore[operator]
         with pytest.raises(InputError, match="without a cache"):
             probe(llm, requests)
+
+
+def test_an_agents_calls_are_taken_from_the_log_and_costs_are_those_of_a_mode() -> None:
+    rows = [
+        {**ROW, "model": "m", "system": system, "session": 0, "turn": turn, "step": step, "tokens_in": tokens,
+         "seconds_all": 1.0, "began": 0.0}
+        for system, turn, step, tokens in [
+            ("agent:m", 1, 0, 100), ("agent:m", 1, 1, 300), ("agent:m", 2, 0, 200), ("closed:m", 1, 0, 900),
+        ]
+    ]  # fmt: skip
+    known = costs(rows)
+    assert known["crs", "agent:m"].a_turn == 1.5 and known["crs", "agent:m"].tokens_in == 200
+    assert known["crs", "closed:m"].a_turn == 1 and known["crs", "closed:m"].tokens_in == 900
+    table = estimate([Work("crs", "agent:m", 600, turns=100), Work("crs", "free:m", 100)], known)
+    assert list(table["calls"]) == [150, 100, 250]  # of at most 600
+    assert table["tokens_in"][0] == 150 * 200 / 1e6 and math.isnan(table["hours"][1])
+    assert list(estimate([Work("crs", "agent:m", 600, turns=100)], {})["calls"]) == [600, 600]

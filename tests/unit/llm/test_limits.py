@@ -109,7 +109,7 @@ def test_what_is_wrong_for_good_is_not_retried() -> None:
 
 def test_every_error_has_a_word_and_a_remedy_of_its_own() -> None:
     assert len({error.kind for error in KINDS}) == len(KINDS)
-    assert set(LLMError.__subclasses__()) == {*KINDS}
+    assert {one for one in LLMError.__subclasses__() if one.__module__.startswith("crs_lib.llm")} == {*KINDS}
     assert all(re.fullmatch(r"[a-z ]+", error.kind) for error in KINDS)
 
 

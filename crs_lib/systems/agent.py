@@ -1,0 +1,276 @@
+"""Mode ``agent``: a model that searches the catalogue with a tool before it replies.
+
+Where a server calls tools they are its own; elsewhere the model writes its actions as JSON. Every search, its
+arguments and what it found stand in the log of the turn.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from crs_lib import prompts
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
+from crs_lib.core.registry import did_you_mean
+from crs_lib.core.text import shorten
+from crs_lib.llm.base import Message, Reply, ToolCall
+from crs_lib.llm.errors import NoTools
+from crs_lib.llm.settings import LLMSettings
+from crs_lib.systems import film_search, modes
+from crs_lib.systems.base import SYSTEMS, SystemReply, World
+from crs_lib.systems.modes import VALUE_LIMIT, ModelSystem, Offer, film_facts, form, reply_schema
+from crs_lib.systems.worded import TURN_LIMIT
+
+TOOL = "search_films"
+SHOWN = 10  # films of a result
+_AT_ONCE = 16  # calls of one answer that are looked at
+_BOUNDS = ("year_from", "year_to")
+_EXACT = tuple(name for name in FIELDS if name != YEAR_FIELD)
+
+
+def parameters() -> dict[str, Any]:
+    """The JSON schema of the tool's arguments: every field, bounds on the year, values to avoid, a text."""
+    text = {"type": "string", "maxLength": VALUE_LIMIT}
+    told = {name: text | {"description": f"a {name} that the movies must have"} for name in _EXACT}
+    told |= {name: {"type": "integer", "description": f"the {'first' if 'from' in name else 'last'} year"}
+             for name in _BOUNDS}  # fmt: skip
+    told["without"] = {
+        "type": "array", "items": text, "maxItems": 8, "description": "values that they must not have",
+    }  # fmt: skip
+    told["text"] = text | {"description": "words about the movies; the best matches come first"}
+    return {"type": "object", "properties": told, "additionalProperties": False}
+
+
+def tool() -> dict[str, Any]:
+    """The tool as servers are told of it."""
+    said = prompts.source("movies/crs_tool")
+    return {"type": "function", "function": {"name": TOOL, "description": said, "parameters": parameters()}}
+
+
+class Search(NamedTuple):
+    """One call of the tool: its arguments, the films found in order, and the fault of a call that failed."""
+
+    name: str
+    arguments: Mapping[str, Any]
+    items: tuple[int, ...] = ()
+    fault: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def search(catalog: Catalog, call: ToolCall, retriever: str) -> Search:
+    """The films that a call finds: all that meet the arguments, by their text, else the best known first.
+
+    A call that cannot be understood finds nothing, and its ``fault`` says why; arguments without a value are
+    passed over. A value that no film has is named in ``notes``.
+    """
+    told = {str(name): value for name, value in call.arguments.items() if value not in ("", None, [])}
+    fault = call.fault or _fault(call.name, told)
+    if fault:
+        return Search(call.name, dict(call.arguments), fault=fault)
+    wanted = {name: str(told[name]).strip() for name in _EXACT if name in told}
+    notes = [
+        f"no movie has {name} {shorten(value, VALUE_LIMIT)!r}"
+        for name, value in wanted.items()
+        if catalog.code(name, value) is None
+    ]
+    items = [] if notes else catalog.query(wanted).items.tolist()
+    first, last = (told.get(name) for name in _BOUNDS)
+    if first is not None or last is not None:
+        items = [i for i in items if (first or 0) <= (catalog.items[i].year or -1) <= (last or 9999)]
+    avoided = {code for value in told.get("without", ()) for name in _EXACT
+               if (code := catalog.code(name, str(value))) is not None}  # fmt: skip
+    items = [item for item in items if not avoided & catalog.fact_sets[item]]
+    return Search(
+        TOOL, told, tuple(_ordered(catalog, items, str(told.get("text", "")), retriever)), "", tuple(notes)
+    )
+
+
+def _fault(name: str, told: Mapping[str, Any]) -> str:
+    """Why a call cannot be understood; empty where it can."""
+    if name != TOOL:
+        return f"there is no tool {shorten(name, VALUE_LIMIT)!r}; the only one is {TOOL}"
+    known = parameters()["properties"]
+    for given, value in told.items():
+        if given not in known:
+            return (
+                f"{TOOL} takes no {shorten(given, VALUE_LIMIT)!r}{did_you_mean(given, known)} "
+                f"(it takes: {', '.join(known)})"
+            )
+        kind = known[given]["type"]
+        if kind == "integer" and (isinstance(value, bool) or not isinstance(value, int)):
+            return f"{given} is {shorten(str(value), VALUE_LIMIT)!r}; give a year as a whole number"
+        if kind == "array" and not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
+            return f"{given} is {shorten(str(value), VALUE_LIMIT)!r}; give a list of texts"
+        if kind == "string" and not isinstance(value, str | int):
+            return f"{given} is {shorten(str(value), VALUE_LIMIT)!r}; give one text"
+    return ""
+
+
+def _ordered(catalog: Catalog, items: Sequence[int], text: str, retriever: str) -> list[int]:
+    """Items by how well they match the text, the others behind them, the best known first."""
+    kept = set(items)
+    by_fame = [item for item in catalog.popular_first if item in kept]
+    if not text:
+        return by_fame
+    index = film_search.index(catalog)
+    hits = film_search.found(index, retriever, [text], len(index.texts))
+    matching = [item for hit in hits if (item := int(hit.id)) in kept]
+    return list(dict.fromkeys([*matching, *by_fame]))
+
+
+@modes.register("agent")
+class Agent(ModelSystem):
+    """A model with the conversation and a tool that searches the catalogue: acting."""
+
+    prompt = "movies/crs_agent"
+
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: str) -> None:
+        super().__init__(world, seed, session, spec, argument)
+        self.found: dict[int, None] = {}  # films of all searches; their place is their number
+        self.native = self.rule.tools != "json"
+        self.searches: list[Search] = []  # of this turn
+        self.calls, self.left_out = 0, 0  # of this turn: calls of the model, utterances that did not fit
+
+    @classmethod
+    def films_shown(cls, rule: LLMSettings) -> int | None:
+        """Those of all results of a turn."""
+        return SHOWN * rule.searches
+
+    def offer(self) -> Offer:
+        """The films that searches have found so far."""
+        return Offer(tuple(self.found))
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+        """Let the model search and answer; ``user_meta`` is not looked at."""
+        self.said.append(text)
+        self.searches, self.calls, self.left_out = [], 0, 0
+        asked = [Message("user", shorten(text, TURN_LIMIT))]
+        said = self.by_tools(turn, asked) if self.native else self.by_json(turn, asked)
+        read = self.read(said, self.offer(), text)
+        self.turns.append([*asked, Message("assistant", read.text)])
+        log: dict[str, Any] = {
+            "tools": "native" if self.native else "json",
+            "tool_calls": [self.logged(one) for one in self.searches],
+        }
+        log |= {"reply_cut": True} if said.stop == "length" else {}
+        return self.replied(
+            read, self.offer(), log | ({"utterances_left_out": n} if (n := self.left_out) else {})
+        )
+
+    def by_tools(self, turn: int, asked: list[Message]) -> Reply:
+        """Searches through the server's own tools, which join ``asked``, then the reply."""
+        last = list[Message]()
+        while len(self.searches) < self.rule.searches:
+            try:
+                said = self.call(turn, asked, None, [tool()])
+            except NoTools:
+                if self.rule.tools == "native":
+                    raise
+                self.native = False
+                return self.by_json(turn, asked)
+            if not said.calls:
+                if not self.rule.structured:
+                    return said
+                last = [Message("assistant", shorten(said.text, TURN_LIMIT))]
+                break
+            calls = said.calls[:_AT_ONCE]
+            asked.append(Message("assistant", said.text, calls))
+            asked += [Message("tool", self.result(call), answers=call) for call in calls]
+        offer = self.offer()
+        end = Message("user", prompts.render("movies/crs_agent_reply", form=form(offer, self.rule)))
+        schema = reply_schema(offer, self.rule) if self.rule.structured else None
+        return self.call(turn, [*asked, *last, end], schema)
+
+    def by_json(self, turn: int, asked: list[Message]) -> Reply:
+        """Searches as JSON actions, which join ``asked``, then the reply."""
+        while True:
+            offer, left = self.offer(), self.rule.searches - len(self.searches)
+            said = self.call(turn, asked, action_schema(offer, self.rule, search_too=left > 0))
+            record = json.loads(said.text)
+            if record.pop("action") == "reply":
+                return replace(said, text=json.dumps(record) if self.rule.structured else record["reply"])
+            call = ToolCall(TOOL, record.get("arguments", {}))
+            asked.append(Message("assistant", said.text))
+            asked.append(Message("user", prompts.render("movies/crs_agent_result", result=self.result(call))))
+
+    def call(
+        self, turn: int, asked: Sequence[Message], schema: Mapping[str, Any] | None,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> Reply:  # fmt: skip
+        """One call with the conversation, as far as it fits, and this turn's messages."""
+        messages, left_out = self.fitting(Message("system", self.system_message(self.offer())), asked)
+        self.left_out = max(self.left_out, left_out.get("utterances_left_out", 0))
+        self.calls += 1
+        return self.ask(turn, messages, schema, self.calls - 1, tools)
+
+    def system_message(self, offer: Offer) -> str:
+        """The task; without the server's own tools also how to act."""
+        task = prompts.render(self.prompt, most=self.rule.most, searches=self.rule.searches)
+        if self.native:
+            return task
+        known = parameters()["properties"]
+        arguments = "\n".join(f"- {name}: {told['description']}" for name, told in known.items())
+        how = prompts.render("movies/crs_agent_json", arguments=arguments, form=form(offer, self.rule))
+        return f"{task}\n\n{how}"
+
+    def result(self, call: ToolCall) -> str:
+        """What the model is told of a search, which is done and logged here."""
+        if len(self.searches) >= self.rule.searches:
+            done = Search(call.name, dict(call.arguments), fault="no search is left in this turn")
+        else:
+            done = search(self.world.catalog, call, self.rule.retriever)
+        self.searches.append(done)
+        if done.fault:
+            return json.dumps({"error": done.fault}, ensure_ascii=False)
+        shown = done.items[:SHOWN]
+        self.found |= dict.fromkeys(item for item in shown if item not in self.found)
+        number = {item: place for place, item in enumerate(self.found, start=1)}
+        lines = [f"[{number[item]}] {film_facts(self.world.catalog, item)}" for item in shown]
+        told = {"found": len(done.items), "movies": lines} | (
+            {"notes": list(done.notes)} if done.notes else {}
+        )
+        return json.dumps(told, ensure_ascii=False)
+
+    def logged(self, done: Search) -> dict[str, Any]:
+        """A search as the log of the turn holds it; texts of a model are bounded."""
+        told: dict[str, Any] = {"name": shorten(done.name, VALUE_LIMIT)}
+        told["arguments"] = {
+            shorten(str(name), VALUE_LIMIT): _bounded(value) for name, value in done.arguments.items()
+        }
+        if done.fault:
+            return told | {"error": done.fault}
+        told |= {"n_found": len(done.items), "films": self.ids(done.items[:SHOWN])}
+        return told | ({"notes": list(done.notes)} if done.notes else {})
+
+
+def action_schema(offer: Offer, rule: LLMSettings, *, search_too: bool) -> dict[str, Any]:
+    """The JSON schema of an action: a search, where one is left, or the reply."""
+    reply = reply_schema(offer, rule)
+    if not rule.structured:
+        reply["properties"] = {"reply": reply["properties"]["reply"]}
+        reply["required"] = ["reply"]
+    reply["properties"] = {"action": {"const": "reply"}, **reply["properties"]}
+    reply["required"] = ["action", *reply["required"]]
+    if not search_too:
+        return reply
+    look_up = {
+        "type": "object",
+        "properties": {"action": {"const": TOOL}, "arguments": parameters()},
+        "required": ["action", "arguments"],
+        "additionalProperties": False,
+    }
+    return {"anyOf": [look_up, reply]}
+
+
+def most_calls(system: str, rule: LLMSettings) -> int:
+    """The most calls that a system makes to its model in a turn: an agent's searches and its reply."""
+    if SYSTEMS.get(system).make is not Agent:
+        return 1
+    return rule.searches + 1 + (rule.searches > 0 and rule.structured)
+
+
+def _bounded(value: Any) -> Any:
+    """A value of a model's argument, its text bounded."""
+    written = json.dumps(value, ensure_ascii=False, default=str)
+    return value if len(written) <= 2 * VALUE_LIMIT else shorten(written, 2 * VALUE_LIMIT)

@@ -1,0 +1,348 @@
+"""Language models that understand for themselves: modes ``closed``, ``rag`` and ``free`` of every backend.
+
+No tracker takes part and no logged wish is shown: a model reads the conversation, and the films that its mode
+gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple
+
+from crs_lib import prompts
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
+from crs_lib.core import rng
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
+from crs_lib.grounding import unknown_titles
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.grounding.unknown_titles import Foreign
+from crs_lib.llm.base import Message, Reply, Request
+from crs_lib.llm.limits import room, tokens_at_most, tokens_of
+from crs_lib.llm.settings import LLMSettings
+from crs_lib.systems import film_search
+from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model
+from crs_lib.systems.program import films, known
+from crs_lib.systems.worded import TURN_LIMIT, ask_again
+
+REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a wish, in JSON
+
+
+class Offer(NamedTuple):
+    """The films that a model may recommend, by the numbers that they have in its prompt.
+
+    ``open`` says that it may name any other film, too.
+    """
+
+    items: tuple[int, ...]
+    open: bool = False
+
+    @property
+    def numbers(self) -> list[str]:
+        """The numbers, from 1."""
+        return [str(place) for place in range(1, len(self.items) + 1)]
+
+    def lines(self, catalog: Catalog) -> str:
+        """The films as a list, one a line."""
+        rows = zip(self.numbers, self.items, strict=True)
+        return "\n".join(f"- [{number}] {film_facts(catalog, item)}" for number, item in rows) or "- none"
+
+
+class Understood(NamedTuple):
+    """A model's answer, read: text, films recommended, foreign titles, films only named, stated wishes."""
+
+    text: str
+    items: tuple[int, ...]
+    foreign: tuple[str, ...]
+    cut: tuple[Foreign, ...]
+    mentioned: tuple[int, ...]
+    state: Mapping[str, str] | None
+
+
+@lru_cache(maxsize=8192)
+def film_facts(catalog: Catalog, item: int) -> str:
+    """A film on one line: title, year, then every value by its field."""
+    film = catalog.items[item]
+    said = [
+        f"{name} {', '.join(row.in_words(value) for value in film.values[name])}"
+        for name, row in FIELDS.items()
+        if name != YEAR_FIELD and film.values[name]
+    ]
+    head = f"{film.title} ({film.year})" if film.year else film.title
+    return " ".join(f"{head}: {'; '.join(said)}".split())
+
+
+def reply_schema(offer: Offer, rule: LLMSettings) -> dict[str, Any]:
+    """The JSON schema of a reply: the stated wishes (optional), the films, the text."""
+    short = {"type": "string", "maxLength": VALUE_LIMIT}
+    named: dict[str, Any] = short if offer.open else {"enum": offer.numbers}
+    if not offer.open and not offer.items:
+        named = {"type": "string", "maxLength": 0}
+    wishes = {"type": "object", "properties": dict.fromkeys(FIELDS, short), "additionalProperties": False}
+    text = {"type": "string", "minLength": 1, "maxLength": rule.reply_limit or REPLY_LIMIT}
+    most = rule.most if offer.open or offer.items else 0
+    return {
+        "type": "object",
+        "properties": {
+            **({"state": wishes} if rule.state else {}),
+            "recommended": {"type": "array", "items": named, "maxItems": most},
+            "reply": text,
+        },
+        "required": ["recommended", "reply"],
+        "additionalProperties": False,
+    }
+
+
+def form(offer: Offer, rule: LLMSettings) -> str:
+    """The last words of a prompt: the form that an answer must have."""
+    if not rule.structured:
+        return prompts.source("movies/crs_form_text")
+    fields = ", ".join(FIELDS)
+    state = prompts.render("movies/crs_form_state", fields=fields) if rule.state else ""
+    return prompts.render(f"movies/crs_form_{'titles' if offer.open else 'ids'}", state=state)
+
+
+def understand(
+    grounder: Grounder, answer: str, offer: Offer, utterance: str, rule: LLMSettings
+) -> Understood:
+    """A model's answer in terms of the catalogue.
+
+    Structured, the numbers (in an open offer the titles) count as recommended; in plain text every title of
+    the catalogue does, but for films that the user's latest words name and that were not offered: those are
+    answers to a question. At most as many films as the settings allow count. Titles that the catalogue lacks
+    are foreign.
+    """
+    record = json.loads(answer) if rule.structured else {"reply": answer}
+    text = str(record["reply"]).strip()
+    mentions = grounder.titles(text, prefer=offer.items)
+    named = tuple(dict.fromkeys(mention.item for mention in mentions))
+    cut = unknown_titles.find(grounder, text, [(m.start, m.end) for m in mentions], utterance)
+    foreign = [one.title for one in cut]
+    if rule.structured and offer.open:
+        items, others = films(grounder.catalog, record["recommended"])
+        foreign = list(dict.fromkeys([*others, *foreign]))
+    elif rule.structured:
+        items = tuple(dict.fromkeys(offer.items[int(number) - 1] for number in record["recommended"]))
+    else:
+        about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
+        items = tuple(item for item in named if item not in about)
+    state = record.get("state")
+    told = None if state is None else {name: value for name, value in state.items() if value}
+    items = items[: rule.most]
+    mentioned = tuple(item for item in named if item not in items)
+    return Understood(text, items, tuple(foreign), tuple(cut), mentioned, told)
+
+
+class ModelSystem:
+    """One conversation of a language model that is given no tracked state.
+
+    Raises LLMError where the model gives no usable reply: there is never a stand-in text.
+    """
+
+    sees_state = False
+    prompt: ClassVar[str] = ""
+
+    def __init__(
+        self, world: World, seed: int, session: int, spec: str, argument: str, shelf: Sequence[int] = ()
+    ) -> None:
+        if world.llms is None:
+            raise InputError(f"system {spec!r} needs language models; give the World a Pool as llms")
+        self.world, self.llms, self.rule = world, world.llms, world.wording
+        self.seed, self.session, self.spec, self.model = seed, session, spec, argument
+        self.shelf = tuple(shelf)
+        self.said: list[str] = []
+        self.turns: list[list[Message]] = []  # what was said, turn by turn
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+        """Let the model answer; ``user_meta`` is not looked at."""
+        self.said.append(text)
+        offer = self.offer()
+        asked = Message("user", self.user_message(shorten(text, TURN_LIMIT), offer))
+        read, extra = self.answer(turn, offer, asked, text)
+        # films of earlier searches are not repeated: the latest list alone counts
+        self.turns.append([Message("user", shorten(text, TURN_LIMIT)), Message("assistant", read.text)])
+        return self.replied(read, offer, extra)
+
+    @classmethod
+    def longest(cls, catalog: Catalog, rule: LLMSettings) -> int:
+        """Tokens that the longest prompt may take before the context bounds it: no earlier turn in it."""
+        lengths = sorted((tokens_of(film_facts(catalog, i)) + 8 for i in range(len(catalog))), reverse=True)
+        said = prompts.source(cls.prompt) + form(Offer((), open=True), rule) + "x" * TURN_LIMIT
+        most = cls.films_shown(rule)
+        return tokens_at_most([Message("user", said)]) + sum(lengths if most is None else lengths[:most])
+
+    @classmethod
+    def films_shown(cls, rule: LLMSettings) -> int | None:
+        """The most films in a prompt; None for all of them."""
+        return rule.listed or None
+
+    def offer(self) -> Offer:
+        """The films that the model may recommend at this turn."""
+        raise NotImplementedError
+
+    def user_message(self, text: str, offer: Offer) -> str:
+        """The user's words as the model gets them."""
+        return text
+
+    def system_message(self, offer: Offer) -> str:
+        """The task, which comes first."""
+        return prompts.render(self.prompt, most=self.rule.most, form=form(offer, self.rule))
+
+    def answer(
+        self, turn: int, offer: Offer, asked: Message, utterance: str
+    ) -> tuple[Understood, dict[str, Any]]:
+        """The model's answer, and what the log says of it; titles enforced where the settings say so."""
+        schema = reply_schema(offer, self.rule) if self.rule.structured else None
+        first = Message("system", self.system_message(offer))
+        messages, extra = self.fitting(first, [asked])
+        said = self.ask(turn, messages, schema)
+        read = self.read(said, offer, utterance)
+        extra |= {"reply_cut": True} if said.stop == "length" else {}
+        if self.rule.enforce and read.foreign:
+            return self.enforced(turn, offer, messages, said, read, utterance, extra)
+        return read, extra
+
+    def read(self, said: Reply, offer: Offer, utterance: str) -> Understood:
+        """The answer, read."""
+        return understand(self.world.grounder, said.text, offer, utterance, self.rule)
+
+    def enforced(
+        self, turn: int, offer: Offer, messages: Sequence[Message], said: Reply, read: Understood,
+        utterance: str, extra: dict[str, Any],
+    ) -> tuple[Understood, dict[str, Any]]:  # fmt: skip
+        """A second answer, where the context has room for it; foreign titles are cut from the last."""
+        log = {"enforced": "cut unasked", "first_hallucinated": list(read.foreign)}
+        more = (*messages, Message("assistant", shorten(said.text, TURN_LIMIT)), ask_again(read.foreign))
+        if tokens_at_most(more) <= room(self.rule.options):
+            schema = reply_schema(offer, self.rule) if self.rule.structured else None
+            read = self.read(self.ask(turn, more, schema, step=1), offer, utterance)
+            log["enforced"] = "cut" if read.foreign else "asked again"
+        if read.foreign:
+            text = unknown_titles.cut(read.text, read.cut)
+            left = {mention.item for mention in self.world.grounder.titles(text, prefer=offer.items)}
+            read = read._replace(text=text, items=tuple(item for item in read.items if item in left))
+        return read, extra | log
+
+    def fitting(self, first: Message, last: Sequence[Message]) -> tuple[tuple[Message, ...], dict[str, Any]]:
+        """The messages of a call: the task, as many of the latest turns as fit, and this turn's messages."""
+        free = room(self.rule.options) - tokens_at_most([first, *last])
+        kept: list[Message] = []
+        shown = 0
+        for turn in reversed(self.turns):
+            free -= tokens_at_most(turn)
+            if free < 0:
+                break
+            kept, shown = [*turn, *kept], shown + 1
+        left_out = 2 * (len(self.turns) - shown)
+        return (first, *kept, *last), ({"utterances_left_out": left_out} if left_out else {})
+
+    def ask(
+        self, turn: int, messages: Sequence[Message], schema: Mapping[str, Any] | None, step: int = 0,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> Reply:  # fmt: skip
+        """One call; ``step`` counts the calls of a turn."""
+        place = ("crs", turn, step) if step else ("crs", turn)
+        request = Request(
+            tuple(messages), "crs", options=self.rule.options, schema=schema, tools=tuple(tools),
+            seed=rng.address_seed(self.seed, "movies", self.session, *place),
+            tags={"session": self.session, "system": self.spec, "turn": turn, "step": step},
+        )  # fmt: skip
+        return self.llms.complete(self.model, request)
+
+    def replied(self, read: Understood, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
+        """The reply, with what the log says of it."""
+        log: dict[str, Any] = {} if offer.open else {"offered_ids": self.ids(offer.items)}
+        if read.mentioned:
+            log["mentioned_ids"] = self.ids(read.mentioned)
+        if read.state is not None:
+            log["state"] = dict(read.state)
+        held = known(self.world.catalog, read.state or {})
+        return SystemReply(read.text, read.items, held, read.foreign, log | dict(extra))
+
+    def ids(self, items: Sequence[int]) -> list[str]:
+        """The ids of films."""
+        return [self.world.catalog.items[item].item_id for item in items]
+
+
+def register(name: str, **facts: Any) -> Callable[[type[ModelSystem]], type[ModelSystem]]:
+    """Register a mode of every backend under its name."""
+
+    def add(made: type[ModelSystem]) -> type[ModelSystem]:
+        SYSTEMS.register(
+            name, argument="a backend and its model", example="ollama:llama3:instruct", llm=True, mode=True,
+            parse=check_model, **facts,
+        )(made)  # fmt: skip
+        return made
+
+    return add
+
+
+@register("closed", shelf=True)
+class Closed(ModelSystem):
+    """A model with the conversation and one fixed list of films for all of it: understanding."""
+
+    prompt = "movies/crs_closed"
+
+    def offer(self) -> Offer:
+        """The session's films: all of the catalogue, or a draw that holds answers to the user's wishes."""
+        if not self.shelf:
+            self.shelf = drawn(self.world.catalog, self.rule.listed, self.seed, self.session)
+        return Offer(self.shelf)
+
+    def system_message(self, offer: Offer) -> str:
+        """The films come first, so that an engine reads them once a session."""
+        lines = offer.lines(self.world.catalog)
+        return prompts.render(self.prompt, films=lines, most=self.rule.most, form=form(offer, self.rule))
+
+
+@register("rag")
+class Rag(ModelSystem):
+    """A model with the conversation and the films that a search finds for it: understanding, and choosing."""
+
+    prompt = "movies/crs_rag"
+
+    def offer(self) -> Offer:
+        """The best films of the search for all that the user said, in random order.
+
+        In the search's own order whoever takes the first film would have the search's understanding.
+        """
+        index = film_search.index(self.world.catalog)
+        hits = film_search.found(index, self.rule.retriever, self.said, self.rule.listed or len(index.texts))
+        draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.said))
+        return Offer(tuple(int(hits[place].id) for place in draw.permutation(len(hits)).tolist()))
+
+    def user_message(self, text: str, offer: Offer) -> str:
+        """The films found, then the user's words."""
+        return prompts.render("movies/crs_rag_turn", films=offer.lines(self.world.catalog), text=text)
+
+
+@register("free")
+class Free(ModelSystem):
+    """A model with the conversation alone: what it remembers of films, and whether they exist."""
+
+    prompt = "movies/crs_free"
+
+    @classmethod
+    def films_shown(cls, rule: LLMSettings) -> int | None:
+        """No film is shown."""
+        return 0
+
+    def offer(self) -> Offer:
+        """Any film: titles are looked up in the catalogue afterwards."""
+        return Offer((), open=True)
+
+
+def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> tuple[int, ...]:
+    """``n`` films of a session in random order, those in ``held`` among them; all films for 0.
+
+    The draw depends on seed and session alone: every system meets the same films.
+    """
+    films_ = [int(item) for item in catalog.query({}).items]
+    if not n or n >= len(films_):
+        return tuple(films_)
+    draw = rng.stream(seed, "movies", session, "shelf")
+    chosen = list(dict.fromkeys(held))[:n]
+    others = [item for item in films_ if item not in set(chosen)]
+    chosen += [others[place] for place in draw.permutation(len(others))[: n - len(chosen)].tolist()]
+    return tuple(chosen[place] for place in draw.permutation(len(chosen)).tolist())

@@ -1,0 +1,257 @@
+"""Agents: models that search the catalogue, on servers that call tools well, never, endlessly, wrongly, or not at all."""
+
+import json
+
+import pytest
+
+from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.llm import LLM, LLMError, Recorder
+from crs_lib.llm.base import ToolCall
+from crs_lib.llm.pool import Pool
+from crs_lib.llm.settings import LLMSettings
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.systems import agent
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import World
+from tests.helpers.films import catalog as ten_films
+from tests.helpers.ollama_server import OllamaServer
+
+CATALOG = sources.load()
+GROUNDER = Grounder(CATALOG)
+TEN = ten_films()
+WISH = "I'd like to see comedy films tonight. Any ideas?"
+WELL = [("search_films", {"genre": "comedy", "year_from": 1990})]
+
+
+def tool_results(body):
+    """What the tools have answered since the user's latest words."""
+    last = max(i for i, message in enumerate(body["messages"]) if message["role"] == "user")
+    return [message["content"] for message in body["messages"][last:] if message["role"] == "tool"]
+
+
+def well(body):
+    """Searches once, then replies."""
+    return [] if tool_results(body) else WELL
+
+
+def choose(prompt, schema, seed):
+    """Recommends the first film that may be recommended; where an action is asked for, searches first."""
+    if schema is None:
+        return "Hello."
+    if "anyOf" in schema:
+        return json.dumps({"action": "search_films", "arguments": WELL[0][1]})
+    reply = {
+        "recommended": schema["properties"]["recommended"]["items"].get("enum", [])[:1],
+        "reply": "This.",
+    }
+    return json.dumps({"action": "reply", **reply} if "action" in schema["properties"] else reply)
+
+
+def made(server, tmp_path=None, backend="ollama", **rule):
+    recorder = Recorder(tmp_path / "calls.sqlite") if tmp_path else None
+    model = LLM(f"{backend}:tiny", host=server.url, recorder=recorder)
+    pool = Pool(None, made={f"{backend}:tiny": model})
+    world = World(CATALOG, GROUNDER, pool, LLMSettings(**{"retriever": "bm25", **rule}))
+    return systems.create(f"agent:{backend}:tiny", world, 7, 0), recorder
+
+
+def one_turn(tools, backend="ollama", answer=choose, **rule):
+    with OllamaServer(tools=tools, answer=answer) as server:
+        system, _ = made(server, backend=backend, **rule)
+        return system.reply(1, WISH, {}), server.bodies
+
+
+# ── the tool ───────────────────────────────────────────────────────────────────────────────────
+
+
+def titles(found):
+    return [TEN.items[item].title for item in found.items]
+
+
+def search(**arguments):
+    return agent.search(TEN, ToolCall("search_films", arguments), "bm25")
+
+
+def test_a_search_finds_all_films_that_meet_everything():
+    assert set(titles(search(genre="drama", actor="ada quill"))) == {"Harbour Lights", "Paper Kites"}
+    assert titles(search(genre="Drama", without=["French", "War"], year_to=1960)) == ["Harbour Lights"]
+    assert set(titles(search(year_from=1990, year_to=1999))) == {"1947", "Lantern Street"}
+    assert len(search().items) == 9  # one of the ten is never recommended
+    assert titles(search(text="a clerk"))[0] == "Her" and len(search(text="a clerk").items) == 9
+    assert search(genre="", actor=None, without=[]).items == search().items
+
+
+def test_a_value_that_no_film_has_finds_nothing_and_is_named():
+    found = search(genre="Western", actor="Ada Quill")
+    assert found.items == () and found.notes == ("no movie has genre 'Western'",) and not found.fault
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "fault"),
+    [
+        ("find", {}, "there is no tool 'find'; the only one is search_films"),
+        ("search_films", {"genres": "war"}, "search_films takes no 'genres'; did you mean 'genre'?"),
+        ("search_films", {"year_from": "1990s"}, "year_from is '1990s'; give a year as a whole number"),
+        ("search_films", {"without": "war"}, "without is 'war'; give a list of texts"),
+        ("search_films", {"genre": ["war", "drama"]}, "give one text"),
+        ("search_films", {"year_to": True}, "give a year as a whole number"),
+    ],
+)
+def test_a_call_that_cannot_be_understood_finds_nothing_and_says_why(name, arguments, fault):
+    found = agent.search(TEN, ToolCall(name, arguments), "bm25")
+    assert fault in found.fault and found.items == () and found.arguments == arguments
+
+
+# ── servers with tools ─────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("backend", ["ollama", "openai"])
+def test_an_agent_searches_and_then_recommends_what_it_found(backend):
+    reply, bodies = one_turn(well, backend)
+    (call,) = reply.extra["tool_calls"]
+    assert call["name"] == "search_films" and call["arguments"] == WELL[0][1]
+    assert call["n_found"] > 10 == len(call["films"])
+    assert [CATALOG.items[i].item_id for i in reply.items] == call["films"][:1]
+    assert reply.extra["tools"] == "native" and reply.extra["offered_ids"] == call["films"]
+    assert [bool(body.get("tools")) for body in bodies] == [True, True, False]
+    film = CATALOG.items[reply.items[0]]
+    assert "Comedy" in film.values["genre"] and film.year >= 1990
+    result = json.loads(tool_results(bodies[1])[0])
+    assert result["found"] == call["n_found"] and result["movies"][0].startswith(
+        f"[1] {film.title} ({film.year})"
+    )
+
+
+def test_an_agent_that_never_searches_recommends_nothing():
+    reply, bodies = one_turn(lambda body: [])
+    assert reply.extra["tool_calls"] == [] and reply.items == () and len(bodies) == 2
+
+
+def test_an_agent_that_searches_endlessly_is_stopped_after_four_searches():
+    reply, bodies = one_turn(lambda body: WELL)
+    assert len(reply.extra["tool_calls"]) == 4 and len(bodies) == 5
+    assert not bodies[-1].get("tools") and len(reply.items) == 1
+
+
+def test_calls_beyond_the_limit_are_answered_and_logged_but_not_made():
+    reply, bodies = one_turn(lambda body: WELL * 7, searches=3)
+    calls = reply.extra["tool_calls"]
+    assert len(calls) == 7 and ["error" in call for call in calls] == [False] * 3 + [True] * 4
+    assert calls[3]["error"] == "no search is left in this turn" and len(bodies) == 2
+
+
+def test_no_searches_at_all_is_a_setting():
+    reply, bodies = one_turn(lambda body: WELL, searches=0)
+    assert reply.extra["tool_calls"] == [] and len(bodies) == 1 and not bodies[0].get("tools")
+
+
+@pytest.mark.parametrize("backend", ["ollama", "openai"])
+def test_wrong_names_and_foreign_arguments_are_told_and_logged(backend):
+    wrong = iter([[("find_movies", {"q": "x"})], [("search_films", {"mood": "dark", "genre": "war"})]])
+    reply, bodies = one_turn(lambda body: next(wrong, []), backend)
+    faults = [call["error"] for call in reply.extra["tool_calls"]]
+    assert faults[0].startswith("there is no tool 'find_movies'") and "takes no 'mood'" in faults[1]
+    assert "there is no tool" in tool_results(bodies[1])[0] and reply.items == ()
+
+
+def test_arguments_that_are_no_json_are_told_and_logged():
+    broken = iter([[("search_films", '{"genre": ')], [("search_films", '["war"]')]])
+    reply, _ = one_turn(lambda body: next(broken, []), "openai")
+    assert [call["error"].split(" (")[0] for call in reply.extra["tool_calls"]] == [
+        "the arguments are not JSON", "the arguments are no JSON object",
+    ]  # fmt: skip
+
+
+def test_huge_arguments_are_bounded_in_the_log():
+    reply, _ = one_turn(lambda body: [] if tool_results(body) else [("search_films", {"genre": "x" * 9000})])
+    (call,) = reply.extra["tool_calls"]
+    assert len(json.dumps(call)) < 600 and call["n_found"] == 0
+
+
+def test_films_keep_their_numbers_over_the_turns():
+    with OllamaServer(tools=well, answer=choose) as server:
+        system, _ = made(server)
+        first = system.reply(1, WISH, {})
+        second = system.reply(2, "More of them, please.", {})
+    assert second.extra["offered_ids"] == first.extra["offered_ids"] and second.items == first.items
+    roles = [message["role"] for message in server.bodies[-1]["messages"]]
+    assert roles == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
+
+
+def test_in_plain_text_what_the_model_writes_is_the_reply():
+    film = next(item for item in CATALOG.items if "Comedy" in item.values["genre"] and item.year >= 1990)
+    reply, bodies = one_turn(well, answer=lambda *_: f"See {film.title} ({film.year}).", structured=False)
+    assert [CATALOG.items[i] for i in reply.items] == [film] and len(bodies) == 2
+
+
+# ── servers without tools ──────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("backend", ["ollama", "openai"])
+def test_where_a_server_has_no_tools_actions_are_json(backend, tmp_path):
+    with OllamaServer(tools=None, answer=choose) as server:
+        system, recorder = made(server, tmp_path, backend)
+        reply = system.reply(1, WISH, {})
+        system.reply(2, "More, please.", {})
+    assert reply.extra["tools"] == "json" and len(reply.extra["tool_calls"]) == 4  # it searches while it may
+    assert [CATALOG.items[i].item_id for i in reply.items] == reply.extra["tool_calls"][0]["films"][:1]
+    rows = list(recorder.rows())
+    recorder.close()
+    assert [row["error"] for row in rows].count("no tools") == 1 and len(rows) == 11
+    assert rows[0]["tool_calls"] == [] and [row["step"] for row in rows if row["turn"] == 2] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+
+
+def test_json_actions_are_a_setting_too():
+    with OllamaServer(tools=well, answer=choose) as server:
+        reply = made(server, tools="json")[0].reply(1, WISH, {})
+    assert reply.extra["tools"] == "json" and not any(body.get("tools") for body in server.bodies)
+
+
+def test_a_server_without_tools_fails_where_tools_are_demanded():
+    with OllamaServer(tools=None, answer=choose) as server:
+        system, _ = made(server, tools="native")
+        with pytest.raises(LLMError, match="does not support tools"):
+            system.reply(1, WISH, {})
+
+
+def test_json_actions_without_structure_end_in_a_text():
+    film = next(item for item in CATALOG.items if "Comedy" in item.values["genre"] and item.year >= 1990)
+
+    def answer(prompt, schema, seed):
+        if "anyOf" in schema and "Result of" not in prompt:
+            return json.dumps({"action": "search_films", "arguments": {}})
+        return json.dumps({"action": "reply", "reply": f"See {film.title} ({film.year})."})
+
+    with OllamaServer(tools=None, answer=answer) as server:
+        system, _ = made(server, structured=False)
+        reply = system.reply(1, WISH, {})
+    assert [CATALOG.items[i] for i in reply.items] == [film] and len(reply.extra["tool_calls"]) == 1
+
+
+def test_a_whole_session_repeats_to_the_byte():
+    def session():
+        with OllamaServer(tools=well, answer=choose) as server:
+            pool = Pool(None, made={"ollama:tiny": LLM("ollama:tiny", host=server.url)})
+            world = World(CATALOG, GROUNDER, pool, LLMSettings(retriever="bm25"))
+            return simulate.session(world, "agent:ollama:tiny", 0, SimulateConfig(n_turns=4)).dumps()
+
+    assert session() == session()

@@ -1,0 +1,278 @@
+"""Models that understand for themselves: what each mode shows, what is read from the answer, who is seen through."""
+
+import json
+
+import numpy as np
+import pytest
+
+from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.core.errors import InputError
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.llm import LLM, LLMError
+from crs_lib.llm.pool import Pool
+from crs_lib.llm.settings import LLMSettings
+from crs_lib.metrics import conventions
+from crs_lib.score.scorer import ItemsScorer
+from crs_lib.simulate import conversation
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.systems import base as systems
+from crs_lib.systems.base import World
+
+CATALOG = sources.load()
+GROUNDER = Grounder(CATALOG)
+WISH = "I'd like to see comedy films tonight. Any ideas?"
+MODES = ("closed", "rag", "free")
+
+
+def with_model(answers, **rule) -> World:
+    pool = Pool(None, made={"scripted": LLM("scripted", answers=answers)})
+    return World(CATALOG, GROUNDER, pool, LLMSettings(**{"retriever": "hybrid:hashing", **rule}))
+
+
+def asked(world):
+    return world.llms("scripted").backend.asked
+
+
+def answer(text, recommended=(), state=None):
+    record = {"recommended": list(recommended), "reply": text}
+    return json.dumps(record if state is None else {"state": state, **record})
+
+
+def said_once(mode, text=WISH, answers=None, **rule):
+    world = with_model(answers or [answer("Fine.")], **rule)
+    return systems.create(f"{mode}:scripted", world, 7, 0).reply(1, text, {}), asked(world)
+
+
+def talk(spec, session=0, n_turns=6, world=None, **config):
+    return simulate.session(
+        world, spec, session, SimulateConfig(systems=["oracle"], n_turns=n_turns, **config)
+    )
+
+
+# ── what a model is shown ──────────────────────────────────────────────────────────────────────
+
+
+def test_closed_puts_the_same_films_first_at_every_turn():
+    world = with_model(lambda request: answer("Hm.", ["1"]))
+    talk("closed:scripted", world=world)
+    firsts = [request.messages[0] for request in asked(world)]
+    assert len({one.content for one in firsts}) == 1 and firsts[0].role == "system"
+    assert firsts[0].content.count("\n- [") == 30
+    assert [one.role for one in asked(world)[2].messages] == ["system", *["user", "assistant"] * 2, "user"]
+
+
+def test_the_films_on_the_shelf_hold_answers_to_every_wish_and_are_the_same_for_all():
+    world = with_model(lambda request: answer("Hm."))
+    config = SimulateConfig(systems=["oracle"], n_turns=12)
+    for session in range(6):
+        plan = conversation.scenario(world, session, config)
+        films = conversation.shelf(world, plan, config)
+        assert len(set(films)) == 30 and all(CATALOG.recommendable[item] for item in films)
+        for step in plan.steps:
+            assert set(films) & set(step.state.answers(CATALOG).tolist())
+        assert films == conversation.shelf(world, conversation.scenario(world, session, config), config)
+
+
+def test_the_whole_catalogue_is_shown_where_that_is_asked_for():
+    world = with_model(lambda request: answer("Hm."), listed=0, num_ctx=200_000)
+    talk("closed:scripted", n_turns=1, world=world)
+    (request,) = asked(world)
+    assert request.messages[0].content.count("\n- [") == int(CATALOG.recommendable.sum())
+
+
+def test_rag_shows_what_the_search_finds_for_the_words_of_the_user():
+    reply, (request,) = said_once("rag", "Something with Charlie Chaplin, please.", listed=5)
+    last = request.messages[-1].content
+    assert last.count("\n- [") == 5 and "Charlie Chaplin" in last.split("The user says:")[0]
+    assert len(reply.extra["offered_ids"]) == 5
+
+
+def test_rag_lists_nothing_where_nothing_is_found():
+    reply, (request,) = said_once("rag", "Hm?", retriever="bm25")
+    assert "Movies found:\n- none" in request.messages[-1].content
+    assert reply.items == () and reply.extra["offered_ids"] == []
+
+
+def test_free_shows_no_film():
+    _, (request,) = said_once("free")
+    shown = " ".join(message.content for message in request.messages)
+    assert not any(item.item_id in shown for item in CATALOG.items) and "- [" not in shown
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_no_logged_wish_reaches_a_model(mode):
+    class Watched(dict):
+        def __getitem__(self, key):
+            raise AssertionError(f"{mode} looked at {key}")
+
+        get = items = keys = values = __iter__ = __getitem__
+
+    world = with_model(lambda request: answer("Hm."))
+    systems.create(f"{mode}:scripted", world, 7, 0).reply(1, WISH, Watched(secret="wish"))
+    assert systems.create(f"{mode}:scripted", world, 7, 0).sees_state is False
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_oldest_turns_are_left_out_where_the_context_is_full(mode):
+    long = "word " * 250
+    world = with_model(
+        lambda request: answer(long), num_ctx=3000, num_predict=300, listed=5, reply_limit=2000
+    )
+    system = systems.create(f"{mode}:scripted", world, 7, 0)
+    extras = [system.reply(turn, f"{WISH} {long}", {}).extra for turn in range(1, 6)]
+    assert extras[0].get("utterances_left_out") is None and extras[-1]["utterances_left_out"] >= 2
+    roles = [message.role for message in asked(world)[-1].messages]
+    assert roles[:2] == ["system", "user"] and roles[-1] == "user"
+
+
+# ── what is read from the answer ───────────────────────────────────────────────────────────────
+
+
+def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
+    text = answer("Two.", ["2", "1", "2"], {"genre": "comedies", "actor": "Charlie Chaplin", "director": ""})
+    reply, (request,) = said_once("closed", answers=[text])
+    ids = reply.extra["offered_ids"]
+    assert [CATALOG.items[i].item_id for i in reply.items] == [ids[1], ids[0]]
+    assert reply.extra["state"] == {"genre": "comedies", "actor": "Charlie Chaplin"}
+    assert reply.constraints == {"genre": "Comedy", "actor": "Charlie Chaplin"}
+    assert request.schema["properties"]["recommended"]["items"]["enum"][-1] == "30"
+    assert "state" not in request.schema["required"]
+
+
+def test_the_wishes_are_asked_for_only_where_they_are_wanted():
+    reply, (request,) = said_once("closed", state=False)
+    assert "state" not in request.schema["properties"] and '"state"' not in request.messages[0].content
+    assert "state" not in reply.extra and reply.constraints == {}
+
+
+def test_free_titles_are_looked_up_and_foreign_ones_are_counted():
+    film = CATALOG.items[3]
+    text = answer(
+        'Try "Lamps of Nowhere".', [f"{film.title} ({film.year})", "The Lamp That Was Not", "X" * 80]
+    )
+    reply, _ = said_once("free", answers=[text])
+    assert [CATALOG.items[item] for item in reply.items] == [film]
+    assert reply.hallucinated == ("The Lamp That Was Not", "X" * 80, "Lamps of Nowhere")
+    assert "offered_ids" not in reply.extra
+
+
+def test_in_plain_text_the_titles_count_and_those_asked_about_do_not():
+    asked_about, other = CATALOG.items[0], CATALOG.items[5]
+    said = f"{asked_about.title} ({asked_about.year}) is funny. See {other.title} ({other.year}) or Lamps (1987)."
+    for mode in ("free", "rag"):
+        reply, (request,) = said_once(
+            mode, f"Is {asked_about.title} funny?", [said], structured=False, listed=1, retriever="bm25"
+        )
+        offered = reply.extra.get("offered_ids", [])
+        wanted = {other.item_id, *(one for one in offered if one == asked_about.item_id)}
+        assert {CATALOG.items[item].item_id for item in reply.items} == wanted
+        assert reply.hallucinated == ("Lamps",) and request.schema is None
+
+
+def test_a_reply_recommends_at_most_what_the_settings_allow():
+    names = ", ".join(f'"{item.title}" ({item.year})' for item in CATALOG.items[:6])
+    reply, _ = said_once("free", answers=[names], structured=False, most=2)
+    assert len(reply.items) == 2 and len(reply.extra["mentioned_ids"]) == 4
+
+
+def test_enforced_a_foreign_title_is_asked_about_once_and_then_cut():
+    bad = 'Metropolis (1927) fits. Or "Lamps of Nowhere".'
+    answers = [answer(bad, ["Lamps of Nowhere"]), answer(bad, ["Metropolis"])]
+    reply, requests = said_once("free", answers=answers, enforce=True)
+    assert reply.text == "Metropolis (1927) fits." and reply.extra["enforced"] == "cut"
+    assert [message.role for message in requests[1].messages] == ["system", "user", "assistant", "user"]
+    assert requests[0].seed != requests[1].seed
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_number_that_was_not_shown_fails_the_session(mode):
+    world = with_model(lambda request: json.dumps({"recommended": ["99", 7], "reply": "x"}))
+    with pytest.raises(LLMError, match="breaks its schema"):
+        systems.create(f"{mode}:scripted", world, 7, 0).reply(1, WISH, {})
+
+
+# ── specs ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_spec_names_mode_backend_and_model():
+    specs = [
+        f"{mode}:{model}" for mode in (*MODES, "agent", "worded") for model in ("template", "ollama:a:b")
+    ]
+    assert systems.check(specs) == specs
+    assert {systems.model_of(spec) for spec in specs} == {"template", "ollama:a:b"}
+    assert systems.model_of("ollama:a:b") == "ollama:a:b" and systems.model_of("tracker") == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("closed", "needs a backend and its model after a colon"),
+        ("closed:olama:x", "unknown LLM backend 'olama:x'; did you mean 'ollama'"),
+        ("rag:ollama", "rag:ollama: 'ollama' names no model; write it like ollama:llama3:instruct"),
+        ("free:template:x", "write it like template"),
+    ],
+)
+def test_a_spec_without_a_model_is_refused(spec, told):
+    with pytest.raises(InputError, match=told):
+        systems.check([spec])
+
+
+def test_worded_is_what_a_bare_backend_is():
+    def dialogue(spec):
+        world = World(CATALOG, GROUNDER, Pool(None), LLMSettings())
+        return talk(spec, world=world).turns
+
+    assert dialogue("worded:template") == dialogue("template")
+
+
+# ── systems that understand nothing ────────────────────────────────────────────────────────────
+
+
+def first_film(request):
+    numbers = request.schema["properties"]["recommended"]["items"].get("enum", [CATALOG.items[0].title])
+    return answer("This one, surely.", numbers[:1])
+
+
+def random_films(request):
+    draw = np.random.default_rng(request.seed)
+    known = request.schema["properties"]["recommended"]["items"].get("enum")
+    if known is None:
+        known = [CATALOG.items[i].title for i in draw.choice(len(CATALOG), 3).tolist()]
+    return answer("Any of these.", list(dict.fromkeys(draw.choice(known, 3).tolist())))
+
+
+def copies_the_user(request):
+    numbers = request.schema["properties"]["recommended"]["items"].get("enum", [])
+    return answer(request.messages[-1].content.split("The user says:\n")[-1][:600], numbers[:3])
+
+
+TRIVIAL = {"first": first_film, "random": random_films, "copy": copies_the_user}
+SEARCHES = ("bm25", "hybrid:hashing", "filter+dense:hashing", "learned")
+N_SESSIONS, N_TURNS = 40, 8
+
+
+def headline(spec, world):
+    """Mean normalised gain and found@3 of the sessions."""
+    scorer = ItemsScorer(GROUNDER, conventions.get("default"))
+    dialogues = [talk(spec, session, N_TURNS, world) for session in range(N_SESSIONS)]
+    scored = scorer.score_many(dialogues)
+    return tuple(
+        float(np.nanmean([one.session[name] for one in scored])) for name in ("normalised_gain", "found_at_3")
+    )
+
+
+@pytest.fixture(scope="module")
+def searches():
+    world = with_model([])
+    return {spec: headline(spec, world) for spec in SEARCHES}
+
+
+@pytest.mark.parametrize("name", TRIVIAL)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_system_that_understands_nothing_is_below_the_search_systems(mode, name, searches):
+    """Below the search behind ``rag`` where that gives it its films: its list is the work of that search."""
+    found = headline(f"{mode}:scripted", with_model(TRIVIAL[name]))
+    for spec, least in searches.items():
+        if mode != "rag" or spec != "bm25":
+            assert found[0] < least[0] and found[1] < least[1], (spec, found, least)
