@@ -53,6 +53,8 @@ COMMANDS = (
     Command("realtalk-teach", "the ranker of the package, made anew", "crs_lib.cli.realtalk:teach"),
     Command("realtalk-ladder", "from BM25 to the fusion, step by step", "crs_lib.cli.realtalk:ladder"),
     Command("score-human", "score rated conversations with people", "crs_lib.cli.people:score_human"),
+    Command("people", "scores against raters, success, judges", "crs_lib.cli.people:people"),
+    Command("annotate", "ask people about a run, read their labels", "crs_lib.cli.people:annotate"),
     Command("realtalk-compare", "one lever set in different ways", "crs_lib.cli.realtalk:compare"),
     Command("cosrec-catalogue", "products from metas and reviews", "crs_lib.cli.cosrec:add_arguments"),
     Command("cosrec-index", "index products and passages for search", "crs_lib.cli.cosrec_study:index"),

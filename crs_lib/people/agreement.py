@@ -23,7 +23,15 @@ Floats = NDArray[np.float64]
 RATING, OVERALL = "relevance", "dialogue_overall"
 WHOLE = "dialogue_adaptation"  # the score of a whole dialogue, the same in each of its rows
 BASELINES = ("n_words", "n_films")
-SHOWN = (RECEIVED, ON_PAPER, "normalised_gain", "satisfaction", "item_tas", "topic_adaptation_score")
+SHOWN = (
+    RECEIVED,
+    ON_PAPER,
+    REACTION,
+    "normalised_gain",
+    "satisfaction",
+    "item_tas",
+    "topic_adaptation_score",
+)
 _EXACT = 8  # systems up to which every permutation is tried
 
 

@@ -1,11 +1,13 @@
 """The state of a user as heard from the user's words alone: wishes, exclusions, what was asked.
 
 Source: docs/validity.md, section 4. A value named in a field replaces the earlier ones of that field; a
-value after a negative word is unwanted; a film named with approval stands for its genres while no constraint
-is stated. Years are left out: people mostly name bounds ("after 2010"), not a year.
+value that is refused is unwanted, one that is "not required any more" is dropped, and "forget the rest" drops
+all; a film named with approval stands for its genres while no constraint is stated. A year counts where a
+film of that very year is asked for, not as a bound ("after 2010").
 """
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from crs_lib.catalog.fields import FIELDS, GOAL_FIELD
@@ -13,6 +15,8 @@ from crs_lib.core.text import fold
 from crs_lib.grounding.grounder import Grounder, Match
 
 _FIELDS = frozenset(name for name, row in FIELDS.items() if row.people_say_values)
+_OF_THE_YEAR = re.compile(r"\b(from|in|of|year|made|released)( the| year)?$")
+_BOUND = re.compile(r"^(s|on|onwards|or|and|to|till|until|up)\b")
 # A refusal of the value right behind it, at most so many words away.
 _REFUSES = re.compile(
     r"\b(no|not|without|except|nothing|avoid|hate|hated|dislike|skip|forget|drop|less|other than|instead of"
@@ -34,6 +38,23 @@ _CORRECTS = re.compile(
     r"( \w+)? (is|are|was|were|isn t|aren t|wasn t|isnt|arent)\b(?! (too|so)\b)"
 )
 _NEAR = 4
+_ATTITUDES = ("wanted", "unwanted", "given up")
+# All that was said before is given up; what the same turn says stays.
+_RESETS = re.compile(
+    r"\b(forget|drop|set aside|scrap|ignore|never mind|leave aside|cancel) (\w+ ){0,2}?(rest|everything|all"
+    r"|others?|what i (asked|said|wanted)|my (other|earlier|old|previous) \w+)\b"
+    r"|\b(start (over|again|afresh)|from scratch|something (else altogether|completely different|entirely"
+    r" different))\b|\b(asked for|said|wanted) (so far|before|earlier) is (off|over|gone)\b"
+)
+# A value given up without being refused: "swap westerns for …", "… is not required any more".
+_GIVES_UP_BEFORE = re.compile(
+    r"\b(swap|swapping|replace|replacing|trade|exchange|instead of|rather than|enough of"
+    r"|(need not|needn t|(doesn t|does not) (need|have) to|no longer has to) be)"
+    r"( \w+){0,2}$"
+)
+_GIVES_UP_AFTER = re.compile(
+    r"\b(not|no longer|isn t|aren t|never) (\w+ )?(required|needed|necessary|a must|essential|important)\b"
+)
 _ABOUT_A_FILM = (
     "who", "plot", "about", "ratings?", "reviews?", "synopsis", "summary", "summari[sz]e", "tell me more",
     "describe", "what is it", "when", "where", "why", "how long", "information", "info", "details?",
@@ -46,7 +67,7 @@ _ASKS = re.compile(
     r"|wanted|need|another|more|others?|else|what should i|what can i|help|ideas?|advise|tell me)\b"
     r"|\b(any|some|good|best) (\w+ ){0,2}(film|films|movie|movies|one|ones)\b"
 )
-_CLAUSE = re.compile(r"[.!?;\n]| but ")
+_CLAUSE = re.compile(r"[.!?;:\n]| but |\b[Nn]o,")
 # Words for kinds of film that are no catalogue values: the first genre that the catalogue has is meant.
 _KINDS: dict[str, tuple[str, ...]] = {
     r"funny|hilarious|laughs?|humou?rous|light hearted": ("Comedy",),
@@ -73,13 +94,16 @@ _KIND = re.compile("|".join(f"(?P<k{i}>\\b(?:{words})\\b)" for i, words in enume
 
 
 class Heard(NamedTuple):
-    """One user turn: concepts wanted and unwanted, films named, what it asks for.
+    """One user turn: concepts wanted, unwanted and given up, films named, what it asks for.
 
-    ``asks_about`` is a question about a film, ``requests`` a request for films.
+    ``resets`` says that all earlier wishes are given up; ``asks_about`` is a question about a film,
+    ``requests`` a request for films.
     """
 
     wanted: frozenset[int]
     unwanted: frozenset[int]
+    given_up: frozenset[int]
+    resets: bool
     films: tuple[int, ...]
     asks_about: bool
     requests: bool
@@ -105,22 +129,62 @@ def _bracketed_year(text: str, start: int, end: int) -> bool:
     return inside and text[start:end].isdigit()
 
 
+def values(grounder: Grounder, codes: Iterable[int]) -> dict[str, list[str]]:
+    """Values by field, as a simulator's log has them."""
+    terms, out = grounder.catalog.vocabulary, dict[str, list[str]]()
+    for code in sorted(codes):
+        out.setdefault(terms.field[code], []).append(terms.value[code])
+    return out
+
+
 def hear(grounder: Grounder, text: str) -> Heard:
     """Read one user turn; values inside a title, or inside a longer value, do not count."""
     titles = [m for m in grounder.titles(text) if not _bracketed_year(text, m.start, m.end)]
-    matches = [m for m in grounder.audit(text) if not m.rejected and m.field in _FIELDS]
+    matches = [m for m in grounder.audit(text) if not m.rejected and _sayable(m, text)]
     matches = [m for m in matches if not any(t.start <= m.start and m.end <= t.end for t in titles)]
     matches = [m for m in matches if not any(_inside(m, other) for other in matches)]
     matches += _kinds(
         grounder, text, [*((t.start, t.end) for t in titles), *((m.start, m.end) for m in matches)]
     )
-    unwanted = frozenset(m.code for m in matches if _negated(text[: m.start]))
-    wanted = frozenset(m.code for m in matches) - unwanted
+    matches = _in_role(matches, text)
+    held = {m.code: _attitude(text[: m.start], text[m.end :]) for m in sorted(matches)}  # the last one counts
+    wanted, unwanted, given_up = (
+        frozenset(code for code, one in held.items() if one == attitude) for attitude in _ATTITUDES
+    )
     said = fold(text)
     asked = bool(_ABOUT.search(said)) and bool(titles or "?" in text)
-    return Heard(
-        wanted, unwanted, tuple(dict.fromkeys(t.item for t in titles)), asked, bool(_ASKS.search(said))
-    )
+    films_named = tuple(dict.fromkeys(t.item for t in titles))
+    resets = bool(_RESETS.search(said))
+    return Heard(wanted, unwanted, given_up, resets, films_named, asked, bool(_ASKS.search(said)))
+
+
+def _sayable(match: Match, text: str) -> bool:
+    """Whether the field is one whose values people say; a year only where that very year is meant."""
+    if match.field in _FIELDS:
+        return True
+    exact = _OF_THE_YEAR.search(fold(text[: match.start])) is not None
+    return exact and _BOUND.search(fold(text[match.end :])) is None
+
+
+def _in_role(matches: list[Match], text: str) -> list[Match]:
+    """Of a person's roles those that the words before the name tell; all where they tell none."""
+    roles: dict[tuple[int, int], list[Match]] = {}
+    for match in matches:
+        roles.setdefault((match.start, match.end), []).append(match)
+    out = []
+    for (start, _), same in roles.items():
+        near = fold(_CLAUSE.split(text[:start])[-1]).split()[-3:]
+        cued = [m for m in same if set(near) & set(FIELDS[m.field].cues)]
+        out += cued if cued and len(same) > 1 else same
+    return out
+
+
+def _attitude(before: str, after: str) -> str:
+    """What a person says of a value: wanted, unwanted, or given up without being refused."""
+    given_up = _GIVES_UP_BEFORE.search(fold(_CLAUSE.split(before)[-1]))
+    if given_up or _GIVES_UP_AFTER.search(fold(re.split(r"[.!?;\n]", after)[0])):
+        return "given up"
+    return "unwanted" if _negated(before) else "wanted"
 
 
 def _kinds(grounder: Grounder, text: str, taken: list[tuple[int, int]]) -> list[Match]:
@@ -144,7 +208,7 @@ def _inside(match: Match, other: Match) -> bool:
 
 def _negated(before: str) -> bool:
     """Whether the clause before a value refuses it: the last cue is a refusal near by, or a dislike."""
-    clause = fold(_CLAUSE.split(before)[-1])
+    clause = _RESETS.sub(" ", fold(_CLAUSE.split(before)[-1]))
     if _CORRECTS.search(clause):
         return False
     refused = [
@@ -175,11 +239,15 @@ class Listener:
     def listen(self, text: str) -> HeardState:
         """The state after one more user turn."""
         heard = hear(self.grounder, text)
+        if heard.resets:
+            self._stated, self._avoid, self._alike = {}, frozenset(), frozenset()
         for name in {self.grounder.field_of(code) for code in heard.wanted}:
             self._stated[name] = frozenset(c for c in heard.wanted if self.grounder.field_of(c) == name)
-        self._avoid = (self._avoid | heard.unwanted) - heard.wanted
+        self._avoid = (self._avoid | heard.unwanted) - heard.wanted - heard.given_up
         self._stated = {
-            name: kept for name, codes in self._stated.items() if (kept := codes - heard.unwanted)
+            name: kept
+            for name, codes in self._stated.items()
+            if (kept := codes - heard.unwanted - heard.given_up)
         }
         if heard.films and not heard.asks_about:
             self._alike = self._genres(heard.films)

@@ -112,8 +112,8 @@ def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
         if place % 2 == 0:
             state = listener.listen(turn.text)
             log = {
-                "constraints": _values(grounder, state.constraints),
-                "avoid": _values(grounder, state.avoid),
+                "constraints": heard.values(grounder, state.constraints),
+                "avoid": heard.values(grounder, state.avoid),
                 "asks": not state.asks_about,
                 "asks_about": state.asks_about,
                 "requests": state.requests,
@@ -124,13 +124,6 @@ def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
             ids = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
             turns.append(replace(turn, meta={**turn.meta, "rec_ids": ids}))
     return replace(dialogue, turns=tuple(turns), shift_events=())
-
-
-def _values(grounder: Grounder, codes: Iterable[int]) -> dict[str, list[str]]:
-    terms, out = grounder.catalog.vocabulary, dict[str, list[str]]()
-    for code in sorted(codes):
-        out.setdefault(terms.field[code], []).append(terms.value[code])
-    return out
 
 
 class Scored(NamedTuple):

@@ -38,13 +38,40 @@ DRAMA, COMEDY, QUILL = code("genre", "Drama"), code("genre", "Comedy"), code("ac
         ("a comedy, but not a drama film please", {COMEDY}, {DRAMA}),
         ("I don't like comedy films. I want drama films", {DRAMA}, {COMEDY}),
         ("what can you recommend?", set(), set()),
-        ("a film from 1962", set(), set()),  # years are left out
+        ("a film made after 1962", set(), set()),  # a bound is no year
+        ("not drama films. No: drama films it is", {DRAMA}, set()),  # the last word counts
+        ("swap drama films for comedy films", {COMEDY}, set()),
     ],
 )
 def test_wishes_are_heard_with_their_sign(text, wanted, unwanted):
     found = heard.hear(TEN, text)
     assert (set(found.wanted) & {DRAMA, COMEDY, QUILL}, set(found.unwanted)) == (wanted, unwanted)
     assert "1962" not in {TEN.key(c).split("=")[1] for c in found.wanted}
+
+
+def test_a_year_counts_where_that_very_year_is_meant():
+    assert TEN.keys(heard.hear(TEN, "a film from 1962").wanted) == ["year=1962"]
+    assert not heard.hear(TEN, "a film from 1962 on").wanted
+
+
+def test_wishes_are_given_up_without_being_refused():
+    listener = heard.Listener(TEN)
+    listener.listen("drama films with Ada Quill")
+    state = listener.listen("Ada Quill is not required any more")
+    assert (state.constraints, state.avoid) == ({DRAMA}, set())
+    state = listener.listen("forget the rest, a comedy film")
+    assert (state.constraints, state.avoid) == ({COMEDY}, set())
+
+
+def test_the_words_before_a_name_tell_the_role():
+    terms = TEN.catalog.vocabulary
+    both = [c for c in range(len(terms)) if terms.field[c] in ("actor", "director")]
+    names = {terms.value[c] for c in both if terms.field[c] == "actor"} & {
+        terms.value[c] for c in both if terms.field[c] == "director"
+    }
+    for name in names:
+        fields = {terms.field[c] for c in heard.hear(TEN, f"films directed by {name}").wanted}
+        assert fields == {"director"}
 
 
 def test_wishes_are_carried_replaced_and_taken_back():

@@ -1,0 +1,117 @@
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const store = `crs-annotate-${data.page}`;
+  const get = (id) => document.getElementById(id);
+  const make = (tag, text, kind) => {
+    const node = document.createElement(tag);
+    if (text !== undefined) node.textContent = text;
+    if (kind) node.className = kind;
+    return node;
+  };
+
+  /* What was answered is kept in this browser after every key. */
+  let kept = { rater: "", answers: {}, at: 0 };
+  try { kept = { ...kept, ...JSON.parse(localStorage.getItem(store) || "{}") }; } catch { /* start afresh */ }
+  const save = () => { try { localStorage.setItem(store, JSON.stringify(kept)); return true; } catch { return false; } };
+
+  /* The order of the questions is the rater's own: a hash of initials and question sorts them. */
+  const hash = (text) => {
+    let h = 2166136261;
+    for (const c of text) h = Math.imul(h ^ c.codePointAt(0), 16777619);
+    return (h ^ (h >>> 15)) >>> 0;
+  };
+  let order = [];
+  const arrange = () => {
+    order = data.questions.map((q) => [hash(kept.rater + q.id), q]).sort((a, b) => a[0] - b[0]).map((e) => e[1]);
+  };
+
+  let shownAt = performance.now();
+  const answered = () => Object.keys(kept.answers).length;
+  const draw = () => {
+    const now = order[kept.at];
+    const sides = get("sides");
+    sides.replaceChildren();
+    sides.className = now.sides.length > 1 ? "two" : "";
+    get("earlier").hidden = !now.earlier.length;
+    get("before").replaceChildren(...now.earlier.map((text) => make("li", text)));
+    now.sides.forEach((turns, place) => {
+      const side = make("section");
+      if (now.sides.length > 1) side.append(make("h2", place ? "Right" : "Left"));
+      for (const turn of turns) {
+        for (const who of ["user", "system"]) {
+          const said = make("div", undefined, `said ${who}${turn.shift && who === "user" ? " shift" : ""}`);
+          said.append(make("b", who === "system" ? "Assistant" : turn.shift ? "Person – wants something else" : "Person"));
+          said.append(document.createTextNode(turn[who]));
+          side.append(said);
+        }
+      }
+      sides.append(side);
+    });
+    [...get("scale").children].forEach((button, i) => {
+      button.setAttribute("aria-pressed", String((kept.answers[now.id] || {}).value === i + 1));
+    });
+    const n = data.questions.length;
+    get("done").style.width = `${(100 * answered()) / n}%`;
+    get("bar").setAttribute("aria-valuemax", n);
+    get("bar").setAttribute("aria-valuenow", answered());
+    get("state").textContent = `Question ${kept.at + 1} of ${n} · ${answered()} answered`
+      + (answered() === n ? " · all done: please export (E)" : "") + (save() ? "" : " · this browser keeps nothing: export before you leave");
+    window.scrollTo(0, 0);
+    shownAt = performance.now();
+  };
+  const go = (step) => { kept.at = Math.min(order.length - 1, Math.max(0, kept.at + step)); draw(); };
+  const answer = (value) => {
+    const seconds = Math.round((performance.now() - shownAt) / 100) / 10;
+    kept.answers[order[kept.at].id] = { value, seconds };
+    save();
+    go(1);
+  };
+
+  const rows = () => order.filter((q) => kept.answers[q.id]).map((q, place) => JSON.stringify({
+    item: q.id, rater: kept.rater || "anonymous", value: kept.answers[q.id].value,
+    seconds: kept.answers[q.id].seconds, place, page: data.page,
+  }));
+  const exported = () => {
+    const url = URL.createObjectURL(new Blob([rows().join("\n") + "\n"], { type: "application/x-ndjson" }));
+    const link = make("a");
+    link.href = url;
+    link.download = `labels-${(kept.rater || "anonymous").replace(/[^A-Za-z0-9-]+/g, "-")}-${data.page}.jsonl`;
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+    get("state").textContent = `${answered()} answers exported to ${link.download}`;
+  };
+
+  get("question").textContent = data.text;
+  data.scale.forEach((name, i) => {
+    const button = make("button", `${i + 1} · ${name}`);
+    button.type = "button";
+    button.addEventListener("click", () => answer(i + 1));
+    get("scale").append(button);
+  });
+  get("rater").value = kept.rater;
+  get("rater").addEventListener("change", () => {
+    const now = order[kept.at];
+    kept.rater = get("rater").value.trim();
+    arrange();
+    kept.at = answered() ? order.indexOf(now) : 0;
+    draw();
+    get("rater").blur();
+  });
+  get("export").addEventListener("click", exported);
+  document.addEventListener("keydown", (event) => {
+    if (event.target === get("rater")) { if (event.key === "Enter") get("rater").blur(); return; }
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const number = Number(event.key);
+    if (number >= 1 && number <= data.scale.length) answer(number);
+    else if (event.key === "ArrowLeft") go(-1);
+    else if (event.key === "ArrowRight" || event.key.toLowerCase() === "n") go(1);
+    else if (event.key.toLowerCase() === "e") exported();
+    else return;
+    event.preventDefault();
+  });
+  arrange();
+  draw();
+})();

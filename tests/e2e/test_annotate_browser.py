@@ -1,0 +1,84 @@
+"""The annotation page in a real browser: answered by keyboard, kept over a reload, exported, imported."""
+
+import json
+import time
+
+import pytest
+
+from crs_lib import evaluate, simulate
+from crs_lib.pages import annotate
+from crs_lib.people import labels, questions
+from tests.helpers import browser as chromium
+
+PROGRAM = chromium.executable()
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.subprocess,
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),
+    pytest.mark.slow,
+]
+RUN = "annotate-e2e"
+
+
+def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
+    simulate.simulate(
+        simulate.SimulateConfig(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8),
+        progress=False,
+    )
+    evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
+    path = annotate.write(RUN, 10)
+    given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
+    with chromium.Browser(PROGRAM) as browser:
+        browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        page = browser.page()
+        page.open(path)
+        page.click("#rater")
+        page.type("a b")
+        page.key("Enter")
+        assert page.js("document.querySelectorAll('.said').length") >= 4
+        assert page.texts(".shift b") == ["Person – wants something else"]
+        for value in given[:6]:
+            page.key(str(value))
+        page.key("ArrowLeft")  # the sixth again
+        assert page.js("document.querySelector('[aria-pressed=true]').textContent").startswith("5")
+        page.key("4")
+        page.open(path)  # what was answered is kept in the browser
+        assert page.text("#state").startswith("Question 7 of 10 · 6 answered")
+        for value in given[6:]:
+            page.key(str(value))
+        assert "10 answered · all done" in page.text("#state")
+        assert page.js("document.getElementById('done').style.width") == "100%"
+        page.key("e")
+        end = time.monotonic() + chromium.PATIENCE
+        while not (files := list(tmp_path.glob("labels-a-b-*.jsonl"))):
+            assert time.monotonic() < end, "nothing was exported"
+            time.sleep(0.05)
+        assert page.complaints() == []  # the policy stops nothing of the page's own
+        asked = [url for url in page.requests() if not url.startswith(("about:", "data:", "blob:"))]
+        assert set(asked) == {path.as_uri()}
+        page.close()
+    rows = [json.loads(line) for line in files[0].read_text().splitlines()]
+    assert [row["value"] for row in rows] == [1, 2, 3, 4, 5, 4, 4, 3, 2, 1]
+    assert {row["rater"] for row in rows} == {"a b"}
+    found = labels.findings(RUN, files, resamples=20)
+    assert len(found.labels) == 10 and len(found.correlations) > 3
+    assert set(found.labels["item"]) == set(questions.read_key(RUN)[2]["id"])
+
+
+def test_pairs_stand_side_by_side_and_fit_a_small_screen():
+    simulate.simulate(
+        simulate.SimulateConfig(run=RUN, systems=("oracle", "sticky"), n_sessions=8, n_turns=8),
+        progress=False,
+    )
+    evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
+    path = annotate.write(RUN, 4, "pairs")
+    with chromium.Browser(PROGRAM) as browser:
+        page = browser.page()
+        page.open(path)
+        assert page.texts("#sides h2") == ["Left", "Right"]
+        page.size(390, 800)
+        assert page.js("document.documentElement.scrollWidth <= innerWidth")
+        page.key("3")
+        assert "1 answered" in page.text("#state")
+        assert page.complaints() == []
+        page.close()
