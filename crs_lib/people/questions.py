@@ -40,8 +40,8 @@ SCALES: dict[str, tuple[str, tuple[str, ...]]] = {
 class Question:
     """One question: its blinded id, what the page shows, and what only the key holds.
 
-    ``earlier`` is what the person said before the stretches; ``sides`` are these, one or two; ``systems`` who speaks in each. ``shift`` is the shift's
-    turn, ``turns`` those of which the metrics are taken.
+    ``sides`` are the stretches shown, one or two, ``earlier`` what the person said before; ``systems`` who
+    speaks in each. ``shift`` is the shift's turn, ``turns`` those of which the metrics are taken.
     """
 
     id: str

@@ -56,7 +56,7 @@ def test_the_page_allows_its_own_script_and_nothing_else(run):
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
     hostile = questions.Question(
-        "x", (({"user": "</script><b>", "system": "s", "shift": True},),), ("a",), "1", 1, (1,)
+        "x", (), (({"user": "</script><b>", "system": "s", "shift": True},),), ("a",), "1", 1, (1,)
     )
     assert "</script><b>" not in annotate.page([hostile], "single")
 
