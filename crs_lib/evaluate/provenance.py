@@ -2,7 +2,7 @@
 
 import importlib.metadata
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from crs_lib.metrics.conventions import Convention
@@ -24,6 +24,9 @@ class Provenance:
     def columns(self) -> dict[str, str]:
         """The columns by name."""
         return asdict(self)
+
+
+NAMES = tuple(field.name for field in fields(Provenance))
 
 
 def of(

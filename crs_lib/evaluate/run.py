@@ -6,7 +6,7 @@ A run holds the scores of any number of conventions: those of ``default`` in its
 
 import importlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from crs_lib.core.config import Config, Field, RunName, settings_of
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.evaluate import arms
+from crs_lib.evaluate import arms, provenance
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import (
     ConventionName,
@@ -221,18 +221,39 @@ def scored(run: str, convention: str = "") -> RunTables:
     return RunTables(*(read(run, table, convention) for table in ("turns", "results", "model_metrics")))
 
 
-def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
+def read(run: str, table: str, convention: str = "", columns: Sequence[str] | None = None) -> pd.DataFrame:
     """A table of an evaluated run: "turns", "shifts", "results" or "model_metrics".
 
-    The convention is that of :func:`convention_of`. Raises InputError for another table, RunError if the run
-    has not been evaluated, not under this convention, or if its dialogues are newer than its scores.
+    The convention is that of :func:`convention_of`. With ``columns`` only these are read;
+    :func:`pieces` reads a large table part by part. Raises InputError for another table or an unknown column,
+    RunError if the run has not been evaluated, not under this convention, or if its dialogues are newer than
+    its scores.
     """
+    path, contract = _place(run, table, convention)
+    return tables.read_table(path, contract, columns=columns, repeated=provenance.NAMES)
+
+
+def pieces(
+    run: str, table: str, columns: Sequence[str] | None = None, convention: str = "", rows: int = 100_000
+) -> Iterator[pd.DataFrame]:
+    """The rows of "turns" or "shifts" in frames of at most ``rows``, memory flat; raises as :func:`read`.
+
+    The turns of a session stand together, and may be divided between two frames.
+    """
+    path, _ = _place(run, table, convention)
+    if path.suffix != ".parquet":
+        raise InputError(f"{path.name} is no Parquet file; read it whole, or some of its columns")
+    yield from tables.read_pieces(path, columns, rows)
+
+
+def _place(run: str, table: str, convention: str) -> tuple[Path, tables.Contract]:
+    """The file of a table, and the table's contract."""
     if table not in _FILES:
         raise InputError(f"no table {table!r}; give one of {', '.join(_FILES)}")
     name = convention_of(run, convention)
     made, found = entry(run, name), _FILES[table]
     place = next((file for file in made["outputs"] if Path(file).name == found[0]), found[0])
-    return tables.read_table(paths.run_folder(simulate.STUDY, run) / place, found[1])
+    return paths.run_folder(simulate.STUDY, run) / place, found[1]
 
 
 def conventions_of(run: str) -> list[str]:

@@ -81,7 +81,7 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
     ``target`` gives the path of a file's name. Returns the flat session table. Raises InputError where
     there is nothing to score.
     """
-    sessions: list[dict[str, Any]] = []
+    sessions = tables.Rows()
     shifts: list[pd.DataFrame] = []
     columns = origin.columns()
 
@@ -89,8 +89,9 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
         while part := list(itertools.islice(scored, CHUNK)):
             for scores in part:
                 lines.write(tables.dumps(scores.session | columns) + "\n")
-                sessions.append({k: v for k, v in scores.session.items() if not isinstance(v, dict)})
-            shifts.append(pd.DataFrame([row for scores in part for row in scores.shifts]))
+                sessions.add({k: v for k, v in scores.session.items() if not isinstance(v, dict)})
+            if rows := [row for scores in part for row in scores.shifts]:
+                shifts.append(pd.DataFrame(rows))
             if rows := [row for scores in part for row in scores.turns]:
                 yield _turn_frame(rows).assign(**columns)
 
@@ -98,10 +99,9 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
         tables.write_parquet(target("turns.parquet"), frames())
         if not sessions:
             raise InputError("there is no dialogue to score; is the log empty?")
-    found = [frame for frame in shifts if len(frame)]
-    frame = pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=shift_columns())
+    frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=shift_columns())
     tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
-    return pd.DataFrame(sessions)
+    return sessions.frame()
 
 
 def _turn_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -107,7 +107,8 @@ def check(run: str) -> Path:
 
     Raises InputError where the run lacks a control policy, RunError where it has not been evaluated.
     """
-    values = session_values(evaluate.read(run, "turns"), evaluate.read(run, "results"))
+    columns = ["model", "session_id", "since_shift", *base.scored_names(base.TURN)]
+    values = session_values(evaluate.read(run, "turns", columns=columns), evaluate.read(run, "results"))
     rule = runs.finished(simulate.STUDY, run, "evaluate", "04_evaluate")
     inputs = {"results": rule["outputs"]["results.jsonl"]}
     with runs.stage(simulate.STUDY, run, "gate", {"margin": MARGIN}, inputs, fixed=False) as stage:

@@ -91,7 +91,6 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from crs_lib.core import tables
-from crs_lib.core.errors import RunError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:
@@ -185,3 +184,42 @@ def test_a_folder_that_cannot_be_made_is_named_without_a_traceback(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunError, match=r"could not write x.jsonl: .*; nothing changed"):
         tables.write_jsonl(tmp_path / "file" / "sub" / "x.jsonl", [{"a": 1}])
+
+
+def test_a_table_is_read_in_pieces_and_in_columns(tmp_path):
+    frame = pd.DataFrame(
+        {"model": ["m"] * 7, "session_id": list("aabbccd"), "turn": [1, 2, 1, 2, 1, 2, 1], "long": ["same"] * 7, "x": range(7)}
+    )  # fmt: skip
+    path = tmp_path / "t.parquet"
+    tables.write_parquet(path, frame)
+    parts = list(tables.read_pieces(path, rows=3))
+    assert [len(part) for part in parts] == [3, 3, 1]
+    pd.testing.assert_frame_equal(pd.concat(parts, ignore_index=True), frame)
+    assert [list(part) for part in tables.read_pieces(path, ["x", "turn"], 5)] == [["x", "turn"]] * 2
+    whole = tables.read_table(path, tables.TURNS, repeated=("long", "absent"))
+    assert whole["long"].tolist() == ["same"] * 7
+    assert whole["long"].memory_usage(index=False) < frame["long"].memory_usage(index=False)
+    pd.testing.assert_frame_equal(whole.astype({"long": "str"}), frame)
+    assert tables.read_table(path, tables.TURNS, columns=["x"])["x"].tolist() == list(range(7))
+    with pytest.raises(InputError, match=r"t.parquet has no columns \['y'\]; it has \['model'"):
+        tables.read_table(path, tables.TURNS, columns=["y"])
+    with pytest.raises(InputError, match=r"has no columns \['y'\]"):
+        list(tables.read_pieces(path, ["y"]))
+    with pytest.raises(RunError, match=r"no u.parquet in .*make it with: this"):
+        list(tables.read_pieces(tmp_path / "u.parquet", make_it="this"))
+
+
+def test_lines_are_read_column_by_column_and_what_a_row_lacks_is_missing(tmp_path):
+    path = tmp_path / "results.jsonl"
+    rows = [
+        {"model": "m", "session_id": "1", "tas": 0.5, "weights": "w"},
+        {"model": "m", "session_id": "2", "weights": "w", "late": None},
+        {"model": "m", "session_id": "3", "tas": None, "weights": "w", "late": 3},
+    ]
+    tables.write_jsonl(path, rows)
+    found = tables.read_table(path, tables.RESULTS, repeated=("weights",))
+    pd.testing.assert_frame_equal(found.astype({"weights": "str"}), pd.DataFrame(rows))
+    assert tables.read_table(path, tables.RESULTS, columns=["late"])["late"].tolist()[2] == 3
+    with pytest.raises(InputError, match="two rows for"):
+        tables.write_jsonl(path, [rows[0], rows[0]])
+        tables.read_table(path, tables.RESULTS, columns=["tas"])

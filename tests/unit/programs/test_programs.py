@@ -349,3 +349,41 @@ def test_a_stated_state_is_scored_against_the_wishes_in_force(world):
         right = pair.turn % 2 and wishes.get("genre") == "Comedy"
         assert row["state_joint"] == float(bool(right) and len(wishes) == 1)
         assert row["state_f1"] == pytest.approx(2 / (1 + len(wishes)) if right else 0.0)
+
+
+@pytest.mark.subprocess
+def test_a_sweep_of_ten_systems_continues_and_asks_no_finished_session_again(tmp_path, capsys, module):
+    module(MINE.replace("FAILS", "99"))
+    plain, seen = script(tmp_path, "plain.sh", SHELL), tmp_path / "seen.jsonl"
+    down = [True]
+
+    def answer(request):
+        if down[0] and request["session"] == "00002":
+            return 404, "not now"
+        return 200, {"reply": "See Metropolis."}
+
+    with ProgramServer(answer) as server:
+        programs = [server.url, f"exec:{plain} {seen}", "python:mine_of_test:Mine"]
+        ours = ["oracle", "tracker", "amnesiac", "sticky", "popular", "random", "bm25"]
+        record = {
+            "notebooks": ["03_simulate"], "grid": {"seed": [7]}, "run": "ten",
+            "parameters": {"systems": [*programs, *ours], "n_sessions": 3, "n_turns": 4},
+        }  # fmt: skip
+        (tmp_path / "ten.yaml").write_text(json.dumps(record))
+        words = ["simulate", "--sweep", str(tmp_path / "ten.yaml")]
+        assert main(words) == 2
+        assert "1 of 30 sessions failed; the first is session 2 of 'http://" in capsys.readouterr().err
+        before = len(server.requests), len(seen.read_text().splitlines())
+        assert before == (2 * 4 + 1, 3 * 4)
+        down[0] = False
+        assert main(words) == 0
+        assert (len(server.requests), len(seen.read_text().splitlines())) == (9 + 4, 12)
+    talks = [(talk.model_name, talk.session_id) for talk in simulate.dialogues("ten")]
+    assert talks == [(name, f"{n:05d}") for name in (*programs, *ours) for n in range(3)]
+    users = {}
+    for talk in simulate.dialogues("ten"):
+        users.setdefault(talk.session_id, set()).add(talk.turns[0].text)
+    assert all(len(openings) == 1 for openings in users.values())
+    assert main(["estimate", "--sweep", str(tmp_path / "ten.yaml"), "--log", "ten"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[-4] for line in shown if "crs" in line] == ["12"] * 3
