@@ -81,12 +81,17 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
     for kind, look in _LOOKS.items():
         alike = sorted(name for name in names if name.startswith(f"{kind}:"))
         for place, name in enumerate(alike, start=kind in _PLAIN):
-            found[name] = look._replace(marker=(look.marker, *_MARKERS)[place % 9])
+            found[name] = look._replace(marker=_shapes(look.marker)[place % 8])
     for place, name in enumerate(sorted(set(names) - set(found))):
         turn = place // len(_COLOURS)
         line = ("-", (0, (4, 1.5)), (0, (1, 1)))[turn % 3]
         found[name] = Look(_COLOURS[place % 8], _MARKERS[(place + turn) % 8], line)
     return {name: found[name] for name in names}
+
+
+def _shapes(first: str) -> tuple[str, ...]:
+    """Markers that begin with a given one, eight or more and all different."""
+    return (first, *(marker for marker in _MARKERS if marker != first), "p")
 
 
 def short(metric: str) -> str:

@@ -255,29 +255,90 @@ def _after_change(turn: TurnRecord) -> bool:
     return turn.change is not None and (turn.since_shift or 0) < turn.rule.window
 
 
+class Parts(NamedTuple):
+    """The films of each level of gain, and how many constraints of a part of all they meet together."""
+
+    counts: tuple[int, ...]
+    met: tuple[float, ...]
+
+    def attained(self, k: int) -> float:
+        """The number of the part's constraints that ``k`` films of the largest gain meet on average."""
+        total, left = 0.0, k
+        for count, met in zip(reversed(self.counts), reversed(self.met), strict=True):
+            if taken := min(left, count):
+                total += taken * met / count
+                left -= taken
+        return total
+
+
+def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], Parts]:
+    """The parts of the catalogue for constraints, exclusions, and a part of the constraints."""
+    catalog = background.catalog
+
+    def count(key: tuple[Key, frozenset[int]]) -> Parts:
+        (wanted, excluded), part = key
+        levels = background.once(_levels)[wanted, excluded].counts
+        items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
+        mine = sum(np.isin(items, catalog.items_with(code)).astype(float) for code in part)
+        kept = catalog.recommendable[items]
+        total = float(np.sum(mine * kept))
+        for code in excluded:
+            kept &= ~np.isin(items, catalog.items_with(code))
+        sums = np.bincount(met[kept], weights=(mine * np.ones(len(items)))[kept], minlength=len(levels))
+        sums[0] = total - sums[1:].sum()
+        return Parts(levels, tuple(sums.tolist()))
+
+    return Remembered(count)
+
+
+_LEAST = 0.1  # a part is measured where a list of the largest gain meets so much more of it than chance does
+
+
+def part_met(turn: TurnRecord, part: frozenset[int]) -> float:
+    """(x − chance)/(attained − chance): how far the films of a reply meet a part of the constraints in force.
+
+    x is the mean share of the part that they meet; ``attained`` is that of a list of the largest gain and the
+    same length, averaged over ties: 1 is as much of the part as the whole of the wishes allows, 0 is chance.
+    NaN where the part is empty, where ``attained`` is less than .1 above chance, and where neither films are
+    shown nor asked for.
+    """
+    if not part or not (turn.items or turn.asked):
+        return math.nan
+    facts, k = turn.background.catalog.fact_sets, max(1, len(turn.items))
+    counts, met = (
+        list(column) for column in turn.background.once(_parts)[(turn.constraints, turn.exclusions), part]
+    )
+    for item in turn.recent if turn.others else ():
+        there = level(facts[item], turn.constraints, turn.exclusions)
+        mine = len(facts[item] & part)
+        counts[there], met[there] = counts[there] - 1, met[there] - mine
+        counts[0], met[0] = counts[0] + 1, met[0] + mine
+    scale = k * len(part)
+    chance = sum(met) / sum(counts) / len(part)
+    attained = Parts(tuple(counts), tuple(met)).attained(k) / scale
+    shown = sum(len(facts[item] & part) for item in set(turn.items)) / scale
+    return (shown - chance) / (attained - chance) if attained - chance >= _LEAST else math.nan
+
+
 @metric(
-    "uptake", "uptake", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, place=31,
+    "uptake", "uptake", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT, place=31,
     shown_in={"component_radar": 11},
 )  # fmt: skip
 def uptake(turn: TurnRecord) -> float:
-    """Gain of the constraints that the last shift added, at most 1; 0 is chance.
+    """How far the constraints that the last shift added are met; see :func:`part_met`.
 
-    NaN outside of the replies after a shift that the convention's window holds, and where nothing was added.
+    NaN outside of the replies after a shift that the convention's window holds.
     """
-    if turn.change is None or not _after_change(turn):
-        return math.nan
-    return gain_of(turn, turn.change.added, frozenset())
+    return part_met(turn, turn.change.added) if turn.change and _after_change(turn) else math.nan
 
 
 @metric(
-    "retention", "retention", TURN, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, place=33,
+    "retention", "retention", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT, place=33,
     shown_in={"component_radar": 13},
 )  # fmt: skip
 def retention(turn: TurnRecord) -> float:
-    """Gain of the constraints that the last shift kept, at most 1; 0 is chance. NaN as :func:`uptake`."""
-    if turn.change is None or not _after_change(turn):
-        return math.nan
-    return gain_of(turn, turn.change.kept, frozenset())
+    """How far the constraints that the last shift kept are met; see :func:`part_met`, :func:`uptake`."""
+    return part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
 
 
 class Old(NamedTuple):

@@ -50,11 +50,13 @@ def frames(systems=FEW):
                     "hallucinated_concepts": [f"year={1990 + turn}"],
                 }
                 since = None if last is None else turn - last
-                turns.append(key | {"turn": turn, **row, "since_shift": since, **words})
+                parts = {name: float(draw.random()) for name in ("uptake", "release", "retention")}
+                turns.append(key | {"turn": turn, **row, "since_shift": since, **words, **parts})
             for shift in SHIFTS:
                 delay = np.nan if model == "echo" else float(draw.integers(0, 3))
                 row = {"turn": shift, "type": TYPES[(session + shift) % 3], "watched": 4, "delay_item": delay}
-                shifts.append(key | row | {"recovered_item": bool(delay < 2)})
+                arms = {n: float(draw.random()) for n in ("fresh_gain", "history_cost", "placebo_cost")}
+                shifts.append(key | row | arms | {"recovered_item": bool(delay < 2)})
     turn_table, shift_table = pd.DataFrame(turns), pd.DataFrame(shifts)
     turn_table["since_shift"] = turn_table["since_shift"].astype("Int64")
     keys = ["model", "session_id"]
