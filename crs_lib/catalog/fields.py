@@ -46,12 +46,11 @@ PLOT_QUESTION = FilmQuestion(
     act="question_plot",
     rank=4,
     asks=(
-        "What is $title about?",
-        "{What happens in|What's the premise of|Can you sketch} $title?",
-        "{Tell me a bit more about|Say more about|Give me an idea of} $title, {please|would you}.",
-        "{How would you describe|How would you sum up} $title {in a sentence|in short|briefly}?",
-        "$title {sounds interesting|might do|could be it}. What should I expect?",
-        "{I don't know|I've never heard of|I haven't seen} $title. What is it like?",
+        "{What is|What's} $title about?",
+        "{What happens in|What's the story of|What's the plot of} $title?",
+        "{Can you tell me|Tell me} {more|a bit more|something} about $title{?|, please?}",
+        "$title {sounds interesting|sounds good}. {What is it about|What's it about}?",
+        "{I don't know|I've never heard of|I haven't seen} $title. {What is it about|What is it like}?",
     ),
     asks_b=(
         "{Got a short summary of|Mind giving me the gist of} $title?",
@@ -60,7 +59,7 @@ PLOT_QUESTION = FilmQuestion(
     ),
     cues=(
         "about", "happens", "premise", "describe", "sum", "sketch", "expect", "bit", "more", "idea", "like",
-        "summary", "gist", "goes", "plot",
+        "summary", "gist", "goes", "plot", "story",
     ),
     answers=("$title: $values", "{About|On} $title: $values"),
 )  # fmt: skip
@@ -173,11 +172,11 @@ FIELDS: dict[str, Field] = {
             question=FilmQuestion(
                 act="question_mood", rank=5, most=3,
                 asks=(
-                    "{What mood|What sort of mood|What tone} does $title have?",
-                    "Is $title {light or heavy|slow or brisk|more gentle or more tense}?",
-                    "{How long ago|When} was $title made?",
-                    "{What kind|What sort} of {story|thing} is $title?",
-                    "{Which shelf would $title stand on|Where would you file $title}?",
+                    "{What kind|What sort} of {movie|film|story} is $title?",
+                    "{When was $title made|When did $title come out|How old is $title}?",
+                    "What year is $title from?",
+                    "{Is $title|Do you know if $title is} {light or heavy|more serious or more light}?",
+                    "{What genre is $title|Which genre is that, $title}?",
                 ),
                 asks_b=(
                     "{Would you call $title|Is $title rather} {cheerful or grim|calm or wild}?",
@@ -186,7 +185,7 @@ FIELDS: dict[str, Field] = {
                 ),
                 cues=(
                     "mood", "tone", "light", "slow", "gentle", "kind", "sort", "shelf", "file", "cheerful",
-                    "calm", "label",
+                    "calm", "label", "genre", "serious",
                 ),
                 answers=("$title is {usually|mostly} filed under $values.",),
             ),
@@ -202,18 +201,18 @@ FIELDS: dict[str, Field] = {
             question=FilmQuestion(
                 act="question_cast", rank=1, most=3, instead="director",
                 asks=(
-                    "Who {is in|appears in|acts in|stars in} $title?",
-                    "{Can you tell me|Do you know|Remind me} who plays in $title?",
-                    "{Which actors|What cast} {does $title have|are in $title}?",
-                    "Is there anybody I'd know in $title?",
-                    "{I'm curious|Tell me}: who {leads|carries} $title?",
+                    "{Who is in|Who's in|Who stars in|Who plays in} $title?",
+                    "{Can you tell me|Do you know} who {plays in|stars in|is in} $title?",
+                    "{Which actors|What actors} are in $title?",
+                    "{I haven't seen|I don't know} $title. {Who is in it|Who stars in it|Who plays in it}?",
+                    "Is there {anybody|anyone} I'd know in $title?",
                 ),
                 asks_b=(
                     "Anybody famous in $title?",
                     "{Would I recognise|Do I know} any of the faces in $title?",
                     "$title, {who's in that one|who has the main part there}?",
                 ),
-                cues=("who", "actors", "cast", "plays", "anybody", "faces"),
+                cues=("who", "actors", "cast", "plays", "anybody", "anyone", "faces"),
                 answers=(
                     "$title {has|features} $values.",
                     "{In $title you see|The cast of $title includes} $values.",
@@ -237,9 +236,10 @@ FIELDS: dict[str, Field] = {
                 act="question_maker", rank=2,
                 asks=(
                     "Who {made|directed} $title?",
-                    "{Do you know|Can you say|Remind me} who was behind $title?",
-                    "{Who wrote|Whose script is} $title?",
-                    "$title {sounds promising|rings a bell|caught my attention}. Who directed it?",
+                    "{Do you know|Can you tell me} who {directed|made} $title?",
+                    "{Who wrote|Do you know who wrote} $title?",
+                    "$title {sounds good|sounds familiar}. Who directed it?",
+                    "{Who is|Who's} the director of $title?",
                 ),
                 asks_b=(
                     "{Whose work is|Who shot} $title?",
