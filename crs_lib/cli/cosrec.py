@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib.core import paths
-from crs_lib.cosrec.catalogue import OUTPUTS, Settings, build
+from crs_lib.cosrec.catalogue import Settings, build
+from crs_lib.cosrec.catalogue_files import OUTPUTS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

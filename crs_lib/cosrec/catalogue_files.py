@@ -239,8 +239,8 @@ def write_output(out: Path, parts: Sequence[Path]) -> None:
     if not out.name.endswith(".parquet"):
         with writer(out) as write:
             for path in parts:
-                with path.open("rb") as file:
-                    while block := file.read(1 << 20):
+                with path.open("rb") as part:
+                    while block := part.read(1 << 20):
                         write(block)
         return
     import pyarrow as pa

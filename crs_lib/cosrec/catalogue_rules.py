@@ -48,12 +48,8 @@ class Product(NamedTuple):
     body: bytes
 
 
-class Review(NamedTuple):
-    """A kept review. ``body`` is its JSON; empty where only its rating counts (legacy)."""
-
-    timestamp: int
-    rating: int
-    body: bytes
+# A kept review: timestamp, rating, and JSON, which is empty where only the rating counts (legacy).
+Review = tuple[int, int, bytes]
 
 
 class Encoders(NamedTuple):
@@ -198,17 +194,13 @@ def _record(body: dict[str, Any], encode: Encoders) -> bytes:
         return encode.record(_sound(body))
 
 
-def has_no_escape(line: bytes) -> bool:
-    """Whether a JSON line holds no escape: then no text in it has a control character or a surrogate."""
-    return b"\\" not in line
-
-
 def review(
     row: Any, rules: Rules, encode: Encoders, plain: bool = False
 ) -> Review | tuple[str, Review | None]:
     """The kept review, or the first reason against it, with the rating that legacy counts all the same.
 
-    ``plain`` says that :func:`has_no_escape` holds of its line, which saves time and changes nothing.
+    ``plain`` says that its JSON line holds no backslash, so that no text in it has a control character or a
+    surrogate; it saves time and changes nothing.
 
     The caller has checked the id: ``asin`` and ``not in catalogue`` come before everything else. Older
     dumps call two fields ``sort_timestamp`` and ``helpful_votes``; ours reads them too.
@@ -223,7 +215,7 @@ def review(
     if not (type(stars) is float or (type(stars) is int and not legacy)) or not 1 <= stars <= 5:
         return "rating", None
     rating = round(stars + 0.001)
-    counted = Review(time, rating, b"") if legacy else None
+    counted = (time, rating, b"") if legacy else None
     title, text, helpful = row.title, row.text, row.helpful_vote
     if not isinstance(title, str) or not title:
         return "title", counted
@@ -254,9 +246,9 @@ def review(
             return "language", None
     fields = (user, time, row.verified_purchase, kept_title, kept_text, rating, helpful)
     try:
-        return Review(time, rating, encode.review(*fields))
+        return time, rating, encode.review(*fields)
     except UnicodeEncodeError:  # a lone surrogate in the user's name
-        return Review(time, rating, encode.review(*_sound(list(fields))))
+        return time, rating, encode.review(*_sound(list(fields)))
 
 
 def _sound(value: Any) -> Any:

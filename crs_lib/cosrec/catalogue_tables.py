@@ -6,6 +6,7 @@ the rows writes the finished lines. DuckDB sorts on disk where a range exceeds i
 itself as done with a small JSON file that appears last; a killed task is done again.
 """
 
+import gc
 import hashlib
 import heapq
 import json
@@ -23,7 +24,7 @@ from typing import IO, Any, NamedTuple
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec.catalogue_files import DamagedError, Watched, decoder, read_records
-from crs_lib.cosrec.catalogue_rules import Rules, encoders, has_no_escape, product, review
+from crs_lib.cosrec.catalogue_rules import Rules, encoders, product, review
 
 META_FIELDS = (
     "parent_asin", "title", "description", "features", "details", "categories", "rating_number",
@@ -38,6 +39,7 @@ MEMORY = "128MB"  # of DuckDB in one process; larger sorts go to disk
 _ROWS = 8_192  # records of a batch, and of a row group: a range of keys reads few row groups besides its own
 _TABLE = 256 * 2**20  # bytes of a table: sorted with MEMORY, whatever the size of the category
 _SAMPLE = 20_000  # records that the bounds of the ranges are taken from
+_SOME = 100  # reviews that are written at once
 _SHOWN = 300  # characters of a quarantined line that are kept
 _LARGEST = 2**63 - 1
 
@@ -74,11 +76,12 @@ class Job(NamedTuple):
         return [(n, path) for kind in KINDS for n, name in places for path in self.tables(kind, name)]
 
 
-Row = tuple[str, int, int, int, bytes]  # key, time, rating, rank, body
+Row = tuple[str, int, int, int, bytes]  # a record as it is written: all of the following but its table
+JoinedRow = tuple[bytes, int, int, int, bytes, int]
 
 
 class Record(NamedTuple):
-    """A row of the tables as the join reads it: a product (time -1, rating 0) or one of its reviews.
+    """A record as the join reads it: a product (time -1, rating 0) or one of its reviews.
 
     ``rank`` orders what ``key`` and ``time`` leave equal: a product's number of ratings; with the legacy
     rules the place in the file. ``body`` is JSON, empty for a review of which only the rating counts.
@@ -198,6 +201,19 @@ def _sort(table: Path) -> None:
     aside.replace(table)
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """The cyclic garbage collector paused: rows of plain values make no cycles."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@_uncollected()
 def read_category(job: Job, source: Source, progress: Progress | None = None) -> None:
     """Make the tables of a category's kept products and reviews, those that are not finished yet."""
     prefix = f"{source.name}\t" if job.rules.legacy else ""  # legacy joins within a category only
@@ -227,7 +243,7 @@ def _reviews(
     job: Job, file: _CategoryFile, prefix: str, known: Container[str], progress: Progress | None
 ) -> Iterator[Row]:
     counts, encode, rules, legacy = file.counts, encoders(), job.rules, job.rules.legacy
-    read = kept = 0
+    read = kept = unknown = 0
     for line, row in file.lines(REVIEW_FIELDS, progress):
         read += 1
         asin = row.parent_asin
@@ -236,9 +252,9 @@ def _reviews(
             continue
         key = prefix + asin if legacy else asin.upper()
         if key not in known:
-            counts["dropped: not in catalogue"] += 1
+            unknown += 1
             continue
-        found = review(row, rules, encode, has_no_escape(line))
+        found = review(row, rules, encode, b"\\" not in line)
         if len(found) == 2:
             counts[f"dropped: {found[0]}"] += 1
             if found[1] is None:
@@ -248,7 +264,7 @@ def _reviews(
             kept += 1
         time, rating, body = found
         yield key, time, rating, read if legacy else 0, body
-    counts.update(read=read, kept=kept)
+    counts.update({"read": read, "kept": kept, "dropped: not in catalogue": unknown})
 
 
 _EXACT = 500_000  # keys up to this many are kept as they are, more as sorted 64-bit digests
@@ -327,9 +343,10 @@ _RECORDS = """
 SELECT key, time, rating, rank, body, file_index FROM read_parquet($1)
 WHERE key >= $2 AND ($3 IS NULL OR key < $3) ORDER BY {order}
 """
-_ORDER = {False: "key, time, rating, body", True: "key, time, rank"}  # legacy: equal times as in the file
+_ORDER = {False: "key, time, rating", True: "key, time, rank"}  # legacy: equal times as in the file
 
 
+@_uncollected()
 def join(job: Job, keys: KeyRange, progress: Progress | None = None) -> None:
     """Join one range: its products with their reviews, sorted by key, one finished JSON line each."""
     folder, name = Path(job.work) / "joined", keys.name
@@ -340,8 +357,7 @@ def join(job: Job, keys: KeyRange, progress: Progress | None = None) -> None:
     with database(folder / f"{name}.spill") as connection, (folder / name).open("wb") as file:
         found = connection.sql(query, params=[list(paths), keys.low, keys.high]).to_arrow_reader(_ROWS)
         rows = (zip(*map(_values, batch.columns), strict=True) for batch in found)
-        records = map(Record._make, chain.from_iterable(rows))
-        for _, group in groupby(records, key=itemgetter(0)):
+        for _, group in groupby(chain.from_iterable(rows), key=itemgetter(0)):
             same, reviews = _products_and_reviews(group)
             if same:  # else two keys share a digest, and the one without a product ends here
                 counts["duplicate products"] += len(same) - 1
@@ -356,17 +372,17 @@ def _values(column: Any) -> list[Any]:
     """A column's values; texts as UTF-8, which is what goes out."""
     import pyarrow as pa
 
-    return column.cast(pa.binary()).to_pylist() if pa.types.is_string(column.type) else column.to_pylist()
+    if pa.types.is_string(column.type):
+        return list(column.cast(pa.binary()).to_pylist())
+    return list(column.to_numpy().tolist())
 
 
-def _products_and_reviews(
-    group: Iterator[Record],
-) -> tuple[list[Record], Iterator[Record]]:
-    products = []
-    for record in group:
-        if record.time >= 0:
-            return products, chain((record,), group)
-        products.append(record)
+def _products_and_reviews(group: Iterator[JoinedRow]) -> tuple[list[Record], Iterator[JoinedRow]]:
+    products: list[Record] = []
+    for row in group:
+        if row[1] >= 0:
+            return products, chain((row,), group)
+        products.append(Record(*row))
     return products, iter(())
 
 
@@ -378,16 +394,18 @@ def _chosen(job: Job, same: list[Record], places: Sequence[int]) -> bytes:
     return max((record.rank, record.body) for record in same if places[record.table] == first)[1]
 
 
-def _write_line(file: IO[bytes], job: Job, body: bytes, rows: Iterator[Record], counts: Counter[str]) -> None:
+def _write_line(
+    file: IO[bytes], job: Job, body: bytes, rows: Iterator[JoinedRow], counts: Counter[str]
+) -> None:
     """Write a product's line with its reviews by time and the statistics of its ratings."""
     stars = [0] * 6
     kept = _all(rows, stars) if job.rules.legacy else _distinct(rows, stars, counts)
     shown = _most_helpful(kept, job.most_reviews, counts) if job.most_reviews else kept
     file.write(body[:-1] + b',"valid_reviews":[')
-    written = 0
-    for review_body in filter(None, shown):
-        file.write(b"," + review_body if written else review_body)
-        written += 1
+    texts, written = filter(None, shown), 0
+    while some := list(islice(texts, _SOME)):
+        file.write(b",%b" % b",".join(some) if written else b",".join(some))
+        written += len(some)
     if written:
         counts["reviews"] += written
     total = 5 if job.rules.legacy else sum(stars)
@@ -397,29 +415,27 @@ def _write_line(file: IO[bytes], job: Job, body: bytes, rows: Iterator[Record], 
     file.write(b'],"valid_ratings":%b,%b}\n' % (histogram, numbers))
 
 
-def _all(rows: Iterator[Record], stars: list[int]) -> Iterator[bytes]:
+def _all(rows: Iterator[JoinedRow], stars: list[int]) -> Iterator[bytes]:
     """The bodies of reviews, their ratings counted."""
-    for row in rows:
-        stars[row.rating] += 1
-        yield row.body
+    for _, _, rating, _, body, _ in rows:
+        stars[rating] += 1
+        yield body
 
 
-def _distinct(rows: Iterator[Record], stars: list[int], counts: Counter[str]) -> Iterator[bytes]:
-    """The bodies of sorted reviews without copies, their ratings counted.
+def _distinct(rows: Iterator[JoinedRow], stars: list[int], counts: Counter[str]) -> Iterator[bytes]:
+    """The bodies of reviews without copies, their ratings counted; of equal time and rating in order of text.
 
     Of reviews that differ in their votes alone, the one with most is kept.
     """
-    last, last_time, last_rating = b"", -1, 0
-    for _, time, rating, _, body, _ in rows:
-        if time == last_time and rating == last_rating and _before_votes(body) == _before_votes(last):
-            counts["duplicate reviews"] += 1
-            last = max(last, body, key=_votes)
-            continue
-        if last:
-            yield last
-        stars[rating] += 1
-        last, last_time, last_rating = body, time, rating
-    yield last
+    for (_, rating), same in groupby(rows, key=itemgetter(1, 2)):
+        bodies = [row[4] for row in same]
+        if len(bodies) > 1:
+            by_text = {_before_votes(body): body for body in sorted(bodies, key=_votes)}
+            if len(by_text) < len(bodies):
+                counts["duplicate reviews"] += len(bodies) - len(by_text)
+            bodies = sorted(by_text.values())
+        stars[rating] += len(bodies)
+        yield from bodies
 
 
 def _before_votes(body: bytes) -> bytes:
