@@ -29,7 +29,7 @@ def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
         if notebook == "03_simulate":
             config = SimulateConfig(**values)
             found = _of_simulation(config, catalogs)
-            if roles.stage_before(STUDY, config.folder_name, "simulate").get("status") != "finished":
+            if not _finished(config):
                 absent += client.missing(config.programs())
         elif notebook == "04_evaluate":
             found = _of_judges({**values})
@@ -42,9 +42,14 @@ def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
     preflight(asked.values())
 
 
+def _finished(config: SimulateConfig) -> bool:
+    """Whether every arm of the simulation is finished."""
+    before = (roles.stage_before(STUDY, config.folder_name(arm), "simulate") for arm in config.arms)
+    return all(entry.get("status") == "finished" for entry in before)
+
+
 def _of_simulation(config: SimulateConfig, catalogs: dict[str, Catalog]) -> Iterator[Need]:
-    before = [roles.stage_before(STUDY, config.folder_name(arm), "simulate") for arm in config.arms]
-    if not config.roles() or all(entry.get("status") == "finished" for entry in before):
+    if not config.roles() or _finished(config):
         return
     if config.catalog not in catalogs:
         catalogs[config.catalog] = sources.load(config.catalog)

@@ -107,7 +107,7 @@ class Programs:
     def _answer(
         self, spec: str, request: Mapping[str, Any], attempts: Attempts
     ) -> tuple[object, contract.Answer]:
-        return persist(attempts, lambda: self._attempt(spec, request))
+        return persist(attempts, lambda: self._attempt(spec, request), self._halted)
 
     def _attempt(self, spec: str, request: Mapping[str, Any]) -> tuple[object, contract.Answer]:
         """One request over a shared channel, or one that nobody else uses now and that a failure closes."""

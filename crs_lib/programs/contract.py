@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from crs_lib.core import outside
 from crs_lib.core.dialogue import USER
+from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.programs.failures import WrongAnswer
@@ -56,8 +58,9 @@ def request(
 def parse(text: str) -> object:
     """The JSON value of an answer; WrongAnswer where the text is none."""
     try:
-        return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        found: object = outside.loads(text, "the answer")
+        return found
+    except InputError as error:
         raise WrongAnswer(
             f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}', text=text
         ) from error
@@ -80,7 +83,9 @@ def read(answer: object) -> Answer:
         raise _wrong("'reply'", answer["reply"], "a text")
     if answer.get("version", VERSION) != VERSION:
         raise WrongAnswer(f"'version' is {_quoted(answer['version'])}, expected {VERSION} or no such field")
-    return Answer(answer["reply"], _recommended(answer.get("recommended")), _state(answer.get("state")))
+    return Answer(
+        outside.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
+    )
 
 
 def _recommended(given: object) -> tuple[str, ...] | None:
@@ -91,7 +96,7 @@ def _recommended(given: object) -> tuple[str, ...] | None:
     for place, one in enumerate(given):
         if not isinstance(one, str):
             raise _wrong(f"'recommended[{place}]'", one, "a film id or a title, as a text")
-    return tuple(given)
+    return tuple(outside.valid(one) for one in given)
 
 
 def _state(given: object) -> Mapping[str, str | list[str]] | None:
@@ -107,8 +112,8 @@ def _state(given: object) -> Mapping[str, str | list[str]] | None:
         for one in several:
             if isinstance(one, bool) or not isinstance(one, str | int):
                 raise _wrong(f"'state.{name}'", one, "a text, a whole number, null, or a list of these")
-        texts = [str(one) for one in several]
-        state[str(name)] = texts if isinstance(value, list | tuple) else texts[0]
+        texts = [outside.valid(str(one)) for one in several]
+        state[outside.valid(str(name))] = texts if isinstance(value, list | tuple) else texts[0]
     return state
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import hashes
+from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
 from crs_lib.programs.base import PROGRAMS
 from crs_lib.programs.failures import Crashed, NotStarted
@@ -25,14 +25,14 @@ def parts(argument: str) -> tuple[str, str]:
 
 
 def load(argument: str) -> type[Any]:
-    """The class, imported from the current folder or any other place of Python's path.
+    """The class, imported from the current folder, from notebooks/ or any other place of Python's path.
 
     A module whose file was changed is read again. Raises NotStarted where it cannot be imported.
     """
     module, name = parts(argument)
-    here = str(Path.cwd())
-    if here not in sys.path and "" not in sys.path:
-        sys.path.append(here)
+    for place in (Path.cwd(), paths.notebooks()):
+        if str(place) not in sys.path:
+            sys.path.append(str(place))
     try:
         importlib.invalidate_caches()
         found = importlib.import_module(module)
@@ -42,7 +42,7 @@ def load(argument: str) -> type[Any]:
     except Exception as error:
         raise NotStarted(
             f"python:{argument}: {module} cannot be imported ({_told(error)}); it is looked for in "
-            f"{Path(here).name}/ and in Python's path"
+            f"{Path.cwd().name}/, in notebooks/ and in Python's path"
         ) from error
     made = getattr(found, name, None)
     if not isinstance(made, type):

@@ -51,10 +51,9 @@ def test_the_adapter_of_the_page_is_short_and_is_scored(here, capsys):
     assert not any(pair.system.meta["hallucinated_titles"] for talk in mine for pair in talk.pairs())
 
 
-def test_the_class_of_the_page_states_a_state_that_is_read(here, capsys, monkeypatch):
-    monkeypatch.syspath_prepend(str(here))
-    (here / "my_system_of_page.py").write_text(code("class"), encoding="utf-8")
-    assert main(["try", "python:my_system_of_page:MySystem"]) == 0
+def test_the_class_of_the_page_stands_in_notebooks_and_states_a_state_that_is_read(here, capsys):
+    assert (paths.notebooks() / "my_system.py").read_text(encoding="utf-8").endswith(code("class"))
+    assert main(["try", "python:my_system:MySystem"]) == 0
     out = capsys.readouterr().out
     wishes = re.findall(r"wishes +genre = (\w+)", out)
     states = re.findall(r"state +genre = (\w+)", out)

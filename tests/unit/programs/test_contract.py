@@ -31,6 +31,10 @@ def test_a_request_is_the_documented_object():
             {"reply": "Hi", "state": {"genre": "comedy", "year": 1994, "actor": None, "writer": ["A", "B"]}},
             Answer("Hi", None, {"genre": "comedy", "year": "1994", "writer": ["A", "B"]}),
         ),
+        (
+            {"reply": "H\ud83d\ude00\ud800\0", "state": {"genre": "\ud800"}},
+            Answer("H😀��", None, {"genre": "�"}),
+        ),
         ({"reply": "Hi", "debug": 1, "seconds": 0.3}, Answer("Hi")),
     ],
 )
