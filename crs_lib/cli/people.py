@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from crs_lib.cli import files
+from crs_lib.cli import files, options
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 
@@ -170,14 +170,9 @@ _PARTS: dict[str, tuple[str, Callable[[Namespace], Iterator[Any]]]] = {
 
 def annotate(parser: ArgumentParser) -> None:
     """``annotate --run R [--n N] [--kind single|pairs]``, and ``annotate --run R --import FILES``."""
-    from crs_lib.people.questions import KINDS
+    from crs_lib.people.questions import AskConfig
 
-    parser.add_argument("--run", default="demo", help="an evaluated run (default: demo)")
-    parser.add_argument("--n", type=int, default=60, help="questions on the page (default: 60)")
-    parser.add_argument(
-        "--kind", choices=KINDS, default=KINDS[0], help="one conversation, or two side by side"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of questions (default: 0)")
+    options.add(parser, AskConfig)
     parser.add_argument("--out", metavar="PAGE.html", help="where the page goes (default: the run's folder)")
     parser.add_argument(
         "--import", dest="files", nargs="+", metavar="FILES", help="labels that the page exported, to analyse"
@@ -195,8 +190,9 @@ def _annotate(arguments: Namespace) -> None:
         print(f"tables: {paths.shown(labels.write(arguments.run, found))}/")
         return
     from crs_lib.pages import annotate as pages
+    from crs_lib.people.questions import AskConfig
 
     out = Path(arguments.out).expanduser() if arguments.out else None
-    path = pages.write(arguments.run, arguments.n, arguments.kind, seed=arguments.seed, out=out)
+    path = pages.write(options.read(arguments, AskConfig), out)
     print(f"written: {paths.shown(path)}   open it in a browser, no server is needed")
     print(f"then: python -m crs_lib annotate --run {arguments.run} --import labels-*.jsonl")

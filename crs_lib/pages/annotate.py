@@ -13,20 +13,20 @@ from pathlib import Path
 from crs_lib.core import tables
 from crs_lib.pages.page import fill, part
 from crs_lib.people import questions
-from crs_lib.people.questions import Question
+from crs_lib.people.questions import AskConfig, Question
 
 
-def write(run: str, n: int = 60, kind: str = "single", *, seed: int = 0, out: Path | None = None) -> Path:
+def write(config: AskConfig, out: Path | None = None) -> Path:
     """Write the page and the run's key; returns the page, by default in the run's folder.
 
     Raises InputError and RunError as :func:`crs_lib.people.questions.sample`.
     """
-    asked = questions.sample(run, n, kind, seed=seed)
-    path = out or questions.folder(run) / "annotate.html"
-    questions.write_key(run, kind, asked)
+    asked = questions.sample(config)
+    path = out or questions.folder(config.run) / "annotate.html"
+    questions.write_key(config.run, config.kind, asked)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tables.write_aside(path) as file:
-        file.write(page(asked, kind))
+        file.write(page(asked, config.kind))
     return path
 
 

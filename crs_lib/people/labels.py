@@ -184,3 +184,36 @@ def save(labels: Iterable[dict[str, Any]], path: Path) -> Path:
         for label in labels:
             file.write(json.dumps(label) + "\n")
     return path
+
+
+def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
+    """The exported files that a pattern names (``labels/*.jsonl``); without one, labels of scripted raters.
+
+    Raises InputError where the pattern names no file.
+    """
+    if not pattern:
+        return [save(scripted(run, n_raters), questions.folder(run) / f"labels-{SCRIPTED}.jsonl")]
+    given = Path(pattern).expanduser()
+    found = sorted(given.parent.glob(given.name))
+    if not found:
+        raise InputError(f"no file {pattern!r}; export labels with the page's button or the key E")
+    return found
+
+
+def by_system(run: str, found: Findings) -> pd.DataFrame:
+    """Mean label of every system with its 95 % interval over scenarios, the highest first.
+
+    Raises InputError for pairs, whose labels compare two systems.
+    """
+    kind, _, asked = questions.read_key(run)
+    if kind != "single":
+        raise InputError("labels of pairs compare two systems; a mean by system needs --kind single")
+    systems = asked.set_index("id")["systems"].map(lambda names: names[0])
+    scenario = asked.set_index("id")["session_id"]
+    rows = found.labels.assign(
+        system=found.labels["item"].map(systems), scenario=found.labels["item"].map(scenario)
+    )
+    means = stats.cluster_bootstrap(rows.astype({"value": float}), seed=0)
+    return means.sort_values("mean", ascending=False, ignore_index=True)[
+        ["system", "mean", "low", "high", "n"]
+    ]

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import pandas as pd
 
 from crs_lib import evaluate, simulate
 from crs_lib.core import paths, rng, tables
+from crs_lib.core.config import Config, Field, RunName, Seed
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.metrics import base
 
-KINDS = ("single", "pairs")
 BEFORE, AFTER = 2, 3  # turns shown before a shift, and from the shift on
 KEY, FOLDER = "key.json", "annotation"
 SCALES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -53,13 +53,22 @@ class Question:
     turns: tuple[int, ...]
 
 
-def sample(run: str, n: int, kind: str = "single", *, seed: int = 0) -> list[Question]:
-    """``n`` questions about an evaluated run, balanced over systems and scenarios, in random order.
+@dataclass(frozen=True)
+class AskConfig(Config):
+    """The effective settings of a page of questions, checked."""
 
-    Raises InputError for another kind or a run that is too small, RunError as :func:`evaluate.read`.
+    run: Annotated[RunName, Field(description="an evaluated run")] = "demo"
+    n: Annotated[int, Field(ge=1, le=5000, description="questions on the page")] = 60
+    kind: Annotated[Literal["single", "pairs"], Field(description="one conversation, or two")] = "single"
+    seed: Seed = 0
+
+
+def sample(config: AskConfig) -> list[Question]:
+    """Questions about an evaluated run, balanced over systems and scenarios, in random order.
+
+    Raises InputError for a run that is too small, RunError as :func:`evaluate.read`.
     """
-    if kind not in KINDS:
-        raise InputError(f"kind is {kind!r}; give one of {', '.join(KINDS)}")
+    run, n, kind, seed = config.run, config.n, config.kind, config.seed
     shifts = evaluate.read(run, "shifts")
     talks = {(d.model_name, d.session_id): d for d in simulate.iter_dialogues(run)}
     models = list(dict.fromkeys(model for model, _ in talks))
@@ -159,3 +168,19 @@ def metric_values(run: str, kind: str, questions: pd.DataFrame) -> pd.DataFrame:
         value = means[0] if kind == "single" else means[1] - means[0]
         rows.append({"item": one.id, "session_id": one.session_id} | value.to_dict())
     return pd.DataFrame(rows)
+
+
+def balance(run: str) -> pd.DataFrame:
+    """How often each system is asked about on a run's page."""
+    _, _, asked = read_key(run)
+    counts = asked["systems"].explode().value_counts(sort=False).sort_index()
+    return counts.rename_axis("system").rename("questions").reset_index()
+
+
+def shown(question: Question) -> pd.DataFrame:
+    """A question as the page shows it, a row a turn; a second side in further columns."""
+    sides = [pd.DataFrame(list(side))[["user", "system"]] for side in question.sides]
+    names = [""] if len(sides) == 1 else ["left ", "right "]
+    frame = pd.concat([side.add_prefix(name) for side, name in zip(sides, names, strict=True)], axis=1)
+    marks = ["shift" if turn["shift"] else "" for turn in question.sides[0]]
+    return frame.assign(turn=marks + [""] * (len(frame) - len(marks)))

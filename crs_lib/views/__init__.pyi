@@ -30,7 +30,16 @@ from .statistics import (
     waiting_times,
 )
 from .tour import conversations, mean_scores
-from .validity import detector_figure, dose_figure, failed, human_ratings, orderings, show, verdicts
+from .validity import (
+    detector_figure,
+    dose_figure,
+    failed,
+    human_ratings,
+    label_figure,
+    orderings,
+    show,
+    verdicts,
+)
 
 __all__ = [
     "assumption_table",
@@ -45,6 +54,7 @@ __all__ = [
     "failed",
     "field_table",
     "human_ratings",
+    "label_figure",
     "mean_scores",
     "of_contrasts",
     "orderings",

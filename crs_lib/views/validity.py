@@ -68,6 +68,22 @@ def detector_figure(swept: pd.DataFrame) -> Any:
     return made
 
 
+def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
+    """Spearman of metrics with labels, the strongest first, with 95 % intervals."""
+    order = correlations["spearman"].abs().sort_values(ascending=False, kind="stable").index[:most]
+    shown = correlations.loc[order[::-1]]
+    made, axes = style.figure(0.8 + 0.24 * len(shown))
+    panel = axes[0][0]
+    for place, row in enumerate(shown.itertuples()):
+        style.interval(panel, place, row.low, row.high, style.INK)
+        panel.plot(row.spearman, place, "o", color=style.INK, markersize=4)
+    panel.axvline(0, color=style.FAINT, linewidth=0.8)
+    panel.set_yticks(range(len(shown)), [style.titled(name) for name in shown["metric"]])
+    panel.set(xlabel="Spearman with the mean label", xlim=(-1.05, 1.05))
+    style.note(made, f"n = {int(shown['n'].max())} questions; lines: 95 % intervals over scenarios.")
+    return made
+
+
 def human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
     """Agreement of our scores with human ratings; a note where no rated conversations were given."""
     if not dialogues:

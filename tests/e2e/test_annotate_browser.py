@@ -26,7 +26,7 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
         progress=False,
     )
     evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
-    path = annotate.write(RUN, 10)
+    path = annotate.write(questions.AskConfig(RUN, 10))
     given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
     with chromium.Browser(PROGRAM) as browser:
         browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
@@ -71,7 +71,7 @@ def test_pairs_stand_side_by_side_and_fit_a_small_screen():
         progress=False,
     )
     evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
-    path = annotate.write(RUN, 4, "pairs")
+    path = annotate.write(questions.AskConfig(RUN, 4, "pairs"))
     with chromium.Browser(PROGRAM) as browser:
         page = browser.page()
         page.open(path)

@@ -14,6 +14,11 @@ from crs_lib.pages import annotate
 from crs_lib.people import labels, questions
 
 SYSTEMS = ("oracle", "tracker", "sticky", "random")
+KINDS = ("single", "pairs")
+
+
+def ask(run, n, kind="single", seed=0):
+    return questions.sample(questions.AskConfig(run, n, kind, seed))
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +31,12 @@ def run():
     return name
 
 
-@pytest.mark.parametrize("kind", questions.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
-    asked = questions.sample(run, 12, kind)
+    asked = ask(run, 12, kind)
     assert len({one.id for one in asked}) == 12
-    assert asked == questions.sample(run, 12, kind)
-    assert asked != questions.sample(run, 12, kind, seed=1)
+    assert asked == ask(run, 12, kind)
+    assert asked != ask(run, 12, kind, 1)
     counts = pd.Series([model for one in asked for model in one.systems]).value_counts()
     assert counts.max() - counts.min() <= (2 if kind == "single" else 4)
     shown = annotate.page(asked, kind).partition('id="data">')[2].partition("</script>")[0]
@@ -46,13 +51,13 @@ def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
 
 def test_too_few_sessions_and_unknown_kinds_are_said(run):
     with pytest.raises(InputError, match="asked for 5000; simulate more"):
-        questions.sample(run, 5000)
-    with pytest.raises(InputError, match="give one of single, pairs"):
-        questions.sample(run, 3, "triples")
+        ask(run, 5000)
+    with pytest.raises(InputError, match="kind"):
+        ask(run, 3, "triples")
 
 
 def test_the_page_allows_its_own_script_and_nothing_else(run):
-    page = annotate.page(questions.sample(run, 3), "single")
+    page = annotate.page(ask(run, 3), "single")
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
     hostile = questions.Question(
