@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from crs_lib import prompts
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, stream
-from crs_lib.cosrec import budget, drafts, index, profiles, template
+from crs_lib.cosrec import budget, drafts, index, template
 from crs_lib.cosrec.collections import CatalogueProduct
 from crs_lib.cosrec.config import STUDY, TEMPLATE, GenerateConfig
 from crs_lib.llm import Message, Pool, Request
@@ -169,13 +169,13 @@ class Writer:
     def _profile(self, user: str, number: int) -> dict[str, Any]:
         """Summary and keywords of a buyer, by the model or by rule, with what was asked."""
         config = self.config
-        texts = profiles.review_texts(self.stock.reviews_of(user))
+        texts = drafts.review_texts(self.stock.reviews_of(user))
         if config.writer == TEMPLATE:
-            return profiles.by_rule(user, texts) | {"prompts": {}}
+            return drafts.profile_by_rule(user, texts) | {"prompts": {}}
 
         def fitted(name: str) -> budget.Fitted:
             for kept in range(len(texts), 0, -1):
-                prompt = self._prompt(name, reviews=profiles.numbered(texts[:kept]))
+                prompt = self._prompt(name, reviews=drafts.numbered(texts[:kept]))
                 needs = _tokens(prompt) + config.query_tokens
                 size = next((size for size in config.contexts if needs <= size), None)
                 if size is not None:
@@ -188,8 +188,8 @@ class Writer:
             value, facts = self._until(name, config.writer, made, config.query_tokens, number, user, read)
             return value, {**facts, "left_out": list(made.left_out)}
 
-        summary, first = ask("user_summary", profiles.read_summary)
-        keywords, second = ask("user_keywords", profiles.read_keywords)
+        summary, first = ask("user_summary", drafts.read_summary)
+        keywords, second = ask("user_keywords", drafts.read_keywords)
         return {
             "user": user, "summary": summary, "keywords": keywords, "reviews": len(texts),
             "writer": config.writer, "prompts": {"user_summary": first, "user_keywords": second},

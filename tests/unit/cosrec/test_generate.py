@@ -13,7 +13,7 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
-from crs_lib.cosrec import budget, corpus, drafts, profiles, template
+from crs_lib.cosrec import budget, corpus, drafts, template
 from crs_lib.cosrec.collections import (
     CatalogueProduct,
     Passage,
@@ -282,18 +282,18 @@ def test_profiles_by_rule_say_what_the_reviews_speak_of() -> None:
         "Light! Half the weight of my old one.",
         "It broke. Not sturdy.",
     ]
-    found = profiles.by_rule("A", texts)
+    found = drafts.profile_by_rule("A", texts)
     assert found["keywords"] == ["light", "durable", "good value", "compact"]
     assert found["summary"] == "This buyer cares about: light, durable, good value, compact."
-    assert profiles.by_rule("A", ["Xyzzy."])["keywords"] == ["quality"]
+    assert drafts.profile_by_rule("A", ["Xyzzy."])["keywords"] == ["quality"]
     with pytest.raises(InputError, match="no reviews"):
-        profiles.by_rule("A", [])
+        drafts.profile_by_rule("A", [])
 
 
 @pytest.mark.parametrize("reply", ["light; cheap", "{}", "{a} {b}", "}a{"])
 def test_keywords_that_cannot_be_read(reply: str) -> None:
     with pytest.raises(InputError, match="one pair of braces"):
-        profiles.read_keywords(reply)
+        drafts.read_keywords(reply)
 
 
 def test_template_keeps_its_rules_without_passages() -> None:
