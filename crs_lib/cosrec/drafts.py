@@ -1,4 +1,4 @@
-"""Replies of models as data: a conversation, repaired where that is safe and judged by rules; a buyer's profile."""
+"""Model replies as data: a conversation, repaired where safe and judged by rules; a buyer's profile."""
 
 import re
 from collections.abc import Mapping, Sequence
