@@ -7,16 +7,38 @@ from crs_lib.core import paths
 
 
 def gate(parser: ArgumentParser) -> None:
-    """``gate [--run NAME] [--catalog FILE] [--sessions N] [--turns N] [--seed N] [--convention NAME]``."""
+    """``gate [--run NAME] [--catalog FILE] [--sessions N] [--seed N] [--develop | --confirm] …``."""
     from crs_lib.trust.gate import GateConfig
 
     options.add(parser, GateConfig)
+    parser.add_argument(
+        "--develop", action="store_true", help="test the protocol's demands on its development seeds"
+    )
+    parser.add_argument(
+        "--confirm", action="store_true", help="test them once on its confirmation seeds, and log the verdict"
+    )
     parser.set_defaults(do=_gate)
+
+
+def _protocol(arguments: Namespace) -> None:
+    from crs_lib.trust import protocol
+    from crs_lib.trust.gate import GateConfig
+
+    name = f"{arguments.run}-protocol" if arguments.run != GateConfig().run else "protocol"
+    config = protocol.ProtocolConfig(name, arguments.catalog, int(arguments.workers))
+    found = (protocol.confirm if arguments.confirm else protocol.run)(config)
+    shown = found.assign(p_holm=found["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"])
+    print(shown.round(3).to_string(index=False, na_rep="-"))
+    print(f"\n{protocol.verdicts(found)[['metric', 'held', 'asked']].to_string(index=False)}")
+    print(f"\nprotocol {found['protocol'].iloc[0][:16]}, {paths.shown(protocol.read().path)}")
 
 
 def _gate(arguments: Namespace) -> None:
     from crs_lib.trust import gate as gates
 
+    if arguments.develop or arguments.confirm:
+        _protocol(arguments)
+        return
     folder = gates.run(options.read(arguments, gates.GateConfig), progress=False)
     found = gates.read(arguments.run)
     shown = found.assign(orderings=found["passed"].astype(str) + " of " + found["asked"].astype(str))
@@ -26,6 +48,30 @@ def _gate(arguments: Namespace) -> None:
     for name, mark in gates.unlike(gates.marks(arguments.run)).items():
         print(f"\n{name}: tables say {mark or 'fit to rank'!r}, this run says otherwise")
     print(f"\ntables: {paths.shown(folder / gates.TESTS)}, {gates.VERDICTS}, {gates.DOSE_TABLE}")
+
+
+def redteam(parser: ArgumentParser) -> None:
+    """``redteam [--metric NAME] [--budget N] [--sessions N]``: how far scores can be gamed."""
+    from crs_lib.trust.redteam import RedteamConfig
+
+    options.add(parser, RedteamConfig)
+    parser.add_argument("--metric", metavar="NAME", help="show this metric alone; all are searched alike")
+    parser.set_defaults(do=_redteam)
+
+
+def _redteam(arguments: Namespace) -> None:
+    from crs_lib.metrics import base
+    from crs_lib.trust import redteam as search
+
+    if arguments.metric:
+        base.get(arguments.metric)
+    config = options.read(arguments, search.RedteamConfig)
+    found = search.run(config)
+    if arguments.metric:
+        found = found[found["metric"] == arguments.metric]
+    shown = found.drop(columns=["budget", "seed"]).round(3)
+    print(shown.to_string(index=False, na_rep="-"))
+    print(f"\n{config.budget} policies, {config.n_sessions} scenarios; {search.TABLE} in run {config.run!r}")
 
 
 def sensitivity(parser: ArgumentParser) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import words
-from crs_lib.metrics.base import HIGHER, LOWER, SHIFT, TURN, metric
+from crs_lib.metrics.base import HIGHER, LOWER, SHIFT, TURN, fact, metric
 from crs_lib.metrics.inputs import Background, ShiftRecord, TurnRecord, mean_defined
 
 _SOURCE = "chance-corrected normalised cumulative gain (docs/metrics.md, section 4)"
@@ -154,6 +154,12 @@ def precise(turn: TurnRecord) -> float:
     if not turn.constraints or not turn.items:
         return math.nan
     return sum(_perfect(turn, item) for item in turn.items) / len(turn.items)
+
+
+@fact("new_and_fits", TURN, place=26.5)
+def new_and_fits(turn: TurnRecord) -> bool:
+    """Whether a film is shown that meets everything and was not shown before in the session."""
+    return bool(turn.constraints) and any(_perfect(turn, i) for i in turn.items if i not in turn.seen)
 
 
 @metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, place=28, headline=4)

@@ -134,7 +134,7 @@ def stage(
         if fixed and before:
             _refuse_other(run, name, before, given, dict(inputs or {}))
         work = Stage(study, run, name, folder, given)
-        manifest.update(study=study, run=run, code=_code(), packages=dict(_versions()))
+        manifest.update(study=study, run=run, code=code_version(), packages=dict(_versions()))
         entry = {"parameters": given, "inputs": dict(inputs or {}), "counts": work.counts, "started": _now()}
         manifest.setdefault("stages", {})[name] = entry
         _write(manifest, work, status="running")
@@ -194,7 +194,7 @@ def _versions() -> Mapping[str, str]:
     return found
 
 
-def _code() -> dict[str, Any]:
+def code_version() -> dict[str, Any]:
     """Git commit and dirty flag of the repository; empty outside git."""
     try:
         commit = _git("rev-parse", "HEAD").strip()
