@@ -31,7 +31,7 @@ class AgentReply(NamedTuple):
     text: str
 
 
-class Agent:
+class RoutingAgent:
     """Routes a turn, rewrites it, asks the modules, and puts their best hit into words."""
 
     def __init__(

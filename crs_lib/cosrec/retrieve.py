@@ -8,7 +8,7 @@ from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import corpus, index
-from crs_lib.cosrec.agent import Agent, Routes
+from crs_lib.cosrec.agent import Routes, RoutingAgent
 from crs_lib.cosrec.config import STUDY, RetrieveConfig
 from crs_lib.cosrec.intents import MODELS, training
 from crs_lib.retrieval.trec import Run, read_run, write_run
@@ -16,7 +16,7 @@ from crs_lib.retrieval.trec import Run, read_run, write_run
 STAGE = "retrieve"
 
 
-def agents(config: RetrieveConfig) -> dict[str, Agent]:
+def agents(config: RetrieveConfig) -> dict[str, RoutingAgent]:
     """The systems by name, over the collections of the config's source; the router learns from the crowd."""
     folder = corpus.locate(config.source)
     stock = index.opened(folder, config.index, config.k1, config.b)
@@ -29,7 +29,7 @@ def agents(config: RetrieveConfig) -> dict[str, Agent]:
         for spec in config.retrievers
     }
     return {
-        system.name: Agent(router, stock, *searches[system.retriever], system.rewriter)
+        system.name: RoutingAgent(router, stock, *searches[system.retriever], system.rewriter)
         for system in config.systems()
     }
 

@@ -26,7 +26,7 @@ _SPEAKERS = {
 }  # fmt: skip
 
 
-class Origin(NamedTuple):
+class RecordOrigin(NamedTuple):
     """The origin of a record: its place for error texts, its file's stem, and names for a record without.
 
     ``system`` and ``session`` stand in for names that the record lacks; a lacking name is an error where they
@@ -44,10 +44,10 @@ class Form(NamedTuple):
 
     name: str
     fits: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Mapping[str, Any], Origin], Dialogue]
+    read: Callable[[Mapping[str, Any], RecordOrigin], Dialogue]
 
 
-def dialogue_of(record: object, origin: Origin) -> Dialogue:
+def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
     """One parsed record as a dialogue.
 
     Raises InputError beginning with the place for a form that is none of those known, a key that is missing
@@ -77,7 +77,7 @@ def _context(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return _first(inner, "context") if isinstance(inner, Mapping) else {}
 
 
-def _thesis(record: Mapping[str, Any], origin: Origin) -> Dialogue:
+def _thesis(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
     """The thesis's form; model and session may come from the file's name ``<model>_session_…<number>``."""
     from_name, where = _FILE_NAME.fullmatch(origin.stem), origin.where
     found = dict(record)
@@ -141,7 +141,7 @@ class _Said(NamedTuple):
     rest: dict[str, Any]
 
 
-def _dialoguekit(record: Mapping[str, Any], origin: Origin) -> Dialogue:
+def _dialoguekit(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
     session = record.get("conversation_id", record.get("conversation ID", record.get("session_id")))
     agent = record.get("agent", record.get("agent_id"))
     model = agent.get("id") if isinstance(agent, Mapping) else agent
@@ -150,7 +150,7 @@ def _dialoguekit(record: Mapping[str, Any], origin: Origin) -> Dialogue:
     return _adapted(record, "dialoguekit", said, known, (model, session), origin)
 
 
-def _arena(record: Mapping[str, Any], origin: Origin) -> Dialogue:
+def _arena(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
     session = record.get("conv_id")
     model = record.get("model_name") or str(session or "").rpartition("_")[0]
     known = {"conv_id", "model_name", "dialogue"}
@@ -158,7 +158,7 @@ def _arena(record: Mapping[str, Any], origin: Origin) -> Dialogue:
     return _adapted(record, "arena", said, known, (model, session), origin)
 
 
-def _ievalm(record: Mapping[str, Any], origin: Origin) -> Dialogue:
+def _ievalm(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
     """Ranked items stay with their reply as ``rec_items``; the text says which of them the user saw."""
     inner = record.get("simulator_dialog")
     context = inner.get("context") if isinstance(inner, Mapping) else None
@@ -175,7 +175,7 @@ def _stem(name: str) -> str:
     return name.removesuffix(".json")
 
 
-def _simulated(record: Mapping[str, Any], origin: Origin) -> Dialogue:
+def _simulated(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
     """The session is the conversation's number among those with the same simulated users."""
     session = record.get("session_id", record.get("index"))
     if isinstance(users := record.get("users"), str) and users and session is not None:
@@ -199,7 +199,7 @@ def _adapted(
     given: _Utterances,
     known: set[str],
     names: tuple[object, object],
-    origin: Origin,
+    origin: RecordOrigin,
 ) -> Dialogue:
     """A foreign record in our form, by the rules that this module states; ``names``: system and session."""
     model, session = names

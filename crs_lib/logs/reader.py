@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, cast
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.logs.forms import Origin, conversations_of, dialogue_of
+from crs_lib.logs.forms import RecordOrigin, conversations_of, dialogue_of
 
 _KINDS = (".json", ".jsonl", ".json.gz", ".jsonl.gz")
 _OWN = "dialogues.jsonl"
@@ -72,7 +72,7 @@ def read(path: str | Path) -> Iterator[Dialogue]:
         for where, record in _records(file):
             if isinstance(record, InputError):
                 raise record
-            dialogue = dialogue_of(record, Origin(where, _stem(file)))
+            dialogue = dialogue_of(record, RecordOrigin(where, _stem(file)))
             key = session_key(dialogue)
             if key in seen:
                 raise InputError(_twice(where, key, seen[key]))
@@ -101,7 +101,7 @@ def readable(
     for file in files(path):
         stem, own = _stem(file), dict[str, str]()
         for number, (where, record, alone) in enumerate(_with_company(_records(file))):
-            origin = Origin(where, stem, system, stem if alone else f"{number:05d}")
+            origin = RecordOrigin(where, stem, system, stem if alone else f"{number:05d}")
             try:
                 if isinstance(record, InputError):
                     raise record

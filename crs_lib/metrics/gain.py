@@ -261,7 +261,7 @@ def _after_change(turn: TurnRecord) -> bool:
     return turn.change is not None and (turn.since_shift or 0) < turn.rule.window
 
 
-class Parts(NamedTuple):
+class GainLevels(NamedTuple):
     """The films of each level of gain, and how many constraints of a part of all they meet together."""
 
     counts: tuple[int, ...]
@@ -277,11 +277,11 @@ class Parts(NamedTuple):
         return total
 
 
-def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], Parts]:
+def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], GainLevels]:
     """The parts of the catalogue for constraints, exclusions, and a part of the constraints."""
     catalog = background.catalog
 
-    def count(key: tuple[Key, frozenset[int]]) -> Parts:
+    def count(key: tuple[Key, frozenset[int]]) -> GainLevels:
         (wanted, excluded), part = key
         levels = background.once(_levels)[wanted, excluded].counts
         items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
@@ -292,7 +292,7 @@ def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], Par
             kept &= ~np.isin(items, catalog.items_with(code))
         sums = np.bincount(met[kept], weights=(mine * np.ones(len(items)))[kept], minlength=len(levels))
         sums[0] = total - sums[1:].sum()
-        return Parts(levels, tuple(sums.tolist()))
+        return GainLevels(levels, tuple(sums.tolist()))
 
     return Remembered(count)
 
@@ -321,7 +321,7 @@ def part_met(turn: TurnRecord, part: frozenset[int]) -> float:
         counts[0], met[0] = counts[0] + 1, met[0] + mine
     scale = k * len(part)
     chance = sum(met) / sum(counts) / len(part)
-    attained = Parts(tuple(counts), tuple(met)).attained(k) / scale
+    attained = GainLevels(tuple(counts), tuple(met)).attained(k) / scale
     shown = sum(len(facts[item] & part) for item in set(turn.items)) / scale
     return (shown - chance) / (attained - chance) if attained - chance >= _LEAST else math.nan
 

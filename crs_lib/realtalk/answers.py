@@ -40,7 +40,7 @@ _NO = re.compile(
 
 
 @dataclass(frozen=True)
-class Answer:
+class ChatAnswer:
     """The answer to a question: its text (None where nothing was found), the ids it rests on, its form.
 
     ``days`` are the first and last day meant (ISO), where the answer is one of time. ``form`` is
@@ -60,7 +60,7 @@ class Answer:
 
 def extract(
     index: ChatIndex, plan: QueryPlan, selected: Sequence[int], channels: Mapping[str, NDArray[np.float32]]
-) -> Answer:
+) -> ChatAnswer:
     """The answer that the selected messages bear, best first; an abstention where they bear none.
 
     Nothing is found where no message is selected, or where none of them shares a content word with the
@@ -69,7 +69,7 @@ def extract(
     shared = [len(set(plan.terms) & set(index.tokens[place])) for place in selected]
     near = max((float(channels["tokens"][place]) for place in selected), default=0.0)
     if not selected or (not any(shared) and near < _FAR.get(index.main, 0.35)):
-        return Answer(None, why="no message shares a word with the question or comes near it")
+        return ChatAnswer(None, why="no message shares a word with the question or comes near it")
     if plan.kind == "when":
         found = _when(index, plan, selected)
         if found:
@@ -79,10 +79,10 @@ def extract(
         return _yes_no(index, plan, selected[0])
     texts = [_part(index, plan, place) for place in best]
     kept = list(dict.fromkeys(text for text in texts if text))
-    return Answer(", ".join(kept) or None, tuple(index.chat.ids(best)))
+    return ChatAnswer(", ".join(kept) or None, tuple(index.chat.ids(best)))
 
 
-def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> Answer | None:
+def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> ChatAnswer | None:
     """The day that the best message speaks of, else the day on which it was written."""
     for place in selected[:2]:
         message = index.chat.messages[place]
@@ -96,7 +96,7 @@ def _when(index: ChatIndex, plan: QueryPlan, selected: Sequence[int]) -> Answer 
             start = end = message.time.date()
         else:
             continue
-        return Answer(
+        return ChatAnswer(
             spoken(start, end), tuple(index.chat.ids([place])), (start.isoformat(), end.isoformat())
         )
     return None
@@ -118,10 +118,10 @@ def spoken(start: dt.date, end: dt.date) -> str:
     return f"between {start.day} {start:%B} and {end.day} {end:%B %Y}"
 
 
-def _yes_no(index: ChatIndex, plan: QueryPlan, place: int) -> Answer:
+def _yes_no(index: ChatIndex, plan: QueryPlan, place: int) -> ChatAnswer:
     said = _clauses(index, plan, place)
     no = bool(said and _NO.search(said[0]))
-    return Answer("no" if no else "yes", tuple(index.chat.ids([place])))
+    return ChatAnswer("no" if no else "yes", tuple(index.chat.ids([place])))
 
 
 def _part(index: ChatIndex, plan: QueryPlan, place: int) -> str:

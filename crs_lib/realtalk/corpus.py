@@ -42,7 +42,7 @@ class ChatMessage:
 
 
 @dataclass(frozen=True)
-class Question:
+class ChatQuestion:
     """A question with its answer and raw evidence strings: annotation, never shown to the pipeline.
 
     ``index`` is the place in the file's list, ``category`` 0 where the file gives none.
@@ -74,7 +74,7 @@ class Chat:
     schema: str
     speakers: tuple[str, ...]
     messages: tuple[ChatMessage, ...]
-    questions: tuple[Question, ...]
+    questions: tuple[ChatQuestion, ...]
     quirks: tuple[FileQuirk, ...] = field(default=())
 
     @cached_property
@@ -235,9 +235,9 @@ def _message(
     )
 
 
-def _questions(entries: Any, quirks: list[FileQuirk]) -> list[Question]:
+def _questions(entries: Any, quirks: list[FileQuirk]) -> list[ChatQuestion]:
     """The questions of a chat; a list without any is a chat to predict for."""
-    out: list[Question] = []
+    out: list[ChatQuestion] = []
     for i, entry in enumerate(entries if isinstance(entries, list) else []):
         text = entry.get("question") if isinstance(entry, Mapping) else None
         if not isinstance(text, str) or not text.strip():
@@ -245,7 +245,7 @@ def _questions(entries: Any, quirks: list[FileQuirk]) -> list[Question]:
             continue
         answer = entry.get("answer", entry.get("adversarial_answer"))
         out.append(
-            Question(
+            ChatQuestion(
                 i, text, None if answer is None else str(answer),
                 _evidence(entry.get("evidence"), f"qa[{i}]", quirks),
                 _category(entry.get("category"), f"qa[{i}]", quirks),

@@ -171,8 +171,8 @@ class LLMForm:
         if not isinstance(text, str):
             raise UnusableReplyError("the generator gave no text")
         if reply.get("found") is False or not text.strip():
-            return {"answer": answers.Answer(None, form="written", why="the model found no answer")}
-        told = answers.Answer(shorten(text.strip(), 300), ids, ruled["answer"].days, "written")
+            return {"answer": answers.ChatAnswer(None, form="written", why="the model found no answer")}
+        told = answers.ChatAnswer(shorten(text.strip(), 300), ids, ruled["answer"].days, "written")
         return {"answer": told, "phases": self._told(index, state, ruled["phases"])}
 
     def _told(self, index: ChatIndex, state: AgentState, told: list[phases.Phase]) -> list[phases.Phase]:

@@ -137,7 +137,7 @@ class AgentState(TypedDict, total=False):
     selected: list[int]
     narrative: list[int]
     phases: list[phases.Phase]
-    answer: answers.Answer
+    answer: answers.ChatAnswer
     trace: list[dict[str, Any]]
     seconds: dict[str, float]
 
@@ -159,7 +159,7 @@ class Result:
     selected: tuple[int, ...]
     narrative: tuple[int, ...]
     phases: tuple[phases.Phase, ...]
-    answer: answers.Answer
+    answer: answers.ChatAnswer
     rounds: int
     trace: tuple[dict[str, Any], ...]
     seconds: dict[str, float]

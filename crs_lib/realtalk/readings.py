@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk.corpus import Chat, Question
+from crs_lib.realtalk.corpus import Chat, ChatQuestion
 
 STRICT, VALID, REPAIRED = "strict", "valid", "repaired"
 READINGS = (STRICT, VALID, REPAIRED)
@@ -24,7 +24,7 @@ class Evidence(NamedTuple):
     unresolved: tuple[str, ...]
 
 
-def evidence(chat: Chat, question: Question, reading: str = VALID) -> Evidence:
+def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> Evidence:
     """The gold messages of a question.
 
     ``strict``: a string counts only if it is one existing id (the public benchmark's rule). ``valid``:

@@ -21,7 +21,7 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.logs import quirks as log_quirks
-from crs_lib.logs.forms import Origin, dialogue_of
+from crs_lib.logs.forms import RecordOrigin, dialogue_of
 from crs_lib.logs.reader import SessionKey, session_key
 
 Record = dict[str, Any]
@@ -169,7 +169,7 @@ def test_what_was_adapted_can_be_stored_and_read_again(tmp_path: Path) -> None:
 def test_no_word_is_lost_in_merging(speakers: list[str]) -> None:
     entries = [{"participant": s, "utterance": f"w{i}"} for i, s in enumerate(speakers)]
     record = {"conversation_id": "c", "agent": "bot", "conversation": entries}
-    dialogue = dialogue_of(record, Origin("here"))
+    dialogue = dialogue_of(record, RecordOrigin("here"))
     kept = [
         *dialogue.extra.get("opening", []),
         *(w for turn in dialogue.turns for w in turn.text.split("\n")),
