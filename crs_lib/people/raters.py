@@ -15,7 +15,7 @@ import pandas as pd
 from crs_lib import datasets, stats
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.logs.forms import Origin, dialogue_of
+from crs_lib.logs.forms import RecordOrigin, dialogue_of
 from crs_lib.people import agreement
 from crs_lib.people.agreement import OVERALL, RATING
 
@@ -61,7 +61,7 @@ def abredial(table: str = TURNS, folder: Path | None = None) -> Rated:
     frame = pd.DataFrame(found, columns=["conv_id", "item", "rater", "construct", "value"])
     means = frame.groupby(["item", "construct"])["value"].mean().to_dict()
     dialogues = [
-        dialogue_of(_record(name, given[0], means), Origin(path.name)) for name, given in talks.items()
+        dialogue_of(_record(name, given[0], means), RecordOrigin(path.name)) for name, given in talks.items()
     ]
     return Rated(dialogues, frame)
 
