@@ -12,12 +12,13 @@ import pandas as pd
 
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
-from crs_lib.core import paths, tables
+from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
 
 SAMPLE = "sample"
 
 
+@outside.reader("a catalogue")
 def load(source: str | Path = SAMPLE) -> Catalog:
     """Load a catalogue: ``sample`` (ours), a JSON file, or a Parquet file.
 
@@ -36,30 +37,27 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     return _from_parquet(path) if path.suffix == ".parquet" else _from_json(path, path.name)
 
 
+@outside.reader("a catalogue")
 def raw(source: str | Path) -> bytes:
     """The bytes of a catalogue in the OpenDialKG form; empty for the sample and for any other form."""
     path = _path(source)
     if str(source) == SAMPLE or path.suffix != ".json" or not path.is_file():
         return b""
     content = path.read_bytes()
-    return b"" if keyed_by_id(json.loads(content)) else content
+    data = outside.loads(content, path.name)
+    return b"" if not isinstance(data, dict) or keyed_by_id(data) else content
 
 
 def _path(source: str | Path) -> Path:
     path = paths.given(source)
-    return path if path.is_absolute() or path.exists() else paths.ROOT / path
+    return path if path.is_absolute() or path.exists() else paths.home() / path
 
 
 def _from_json(path: Path, name: str) -> Catalog:
     try:
-        data = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_object)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path.name} is not UTF-8 text ({error.reason}); save it as UTF-8") from error
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path.name} is not JSON (line {error.lineno}, column {error.colno}: {error.msg}); "
-            "expected an object title -> record"
-        ) from error
+        data = outside.loads(outside.read_text(path), path.name, pairs=_object)
+    except InputError as error:
+        raise InputError(f"{error}; expected an object title -> record") from error
     if not isinstance(data, dict) or not data:
         raise InputError(f"{path.name} must hold an object title -> record with at least one film")
     pairs = data.pairs if isinstance(data, _Repeated) else list(data.items())

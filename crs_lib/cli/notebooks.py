@@ -4,12 +4,11 @@ import functools
 import importlib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from crs_lib import notebooks
 from crs_lib.cli import files
-from crs_lib.core import paths
+from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
 
@@ -49,14 +48,15 @@ def given_values(notebook: str, pairs: list[list[str]], file: str | None) -> dic
     return values
 
 
+@outside.reader("parameters")
 def _yaml(file: str) -> dict[str, Any]:
     import yaml
 
     try:
-        values = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        values = yaml.safe_load(outside.read_text(paths.given(file)))
+    except (InputError, yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"could not read parameters from {file!r}: {error}") from error
-    if not isinstance(values, dict):
+    if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise InputError(f"{file!r} must map names of parameters to values, one 'name: value' a line")
     return values
 

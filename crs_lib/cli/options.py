@@ -7,14 +7,15 @@
     config = options.read(arguments, GateConfig)
 """
 
-import json
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import MISSING
 from typing import Any, TypeVar
 
+from crs_lib.core import outside
 from crs_lib.core.config import Config, Setting, settings_of
+from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 
 C = TypeVar("C", bound=Config)
@@ -66,8 +67,8 @@ def typed(config: type[Config], name: str, value: Any) -> Any:
     if setting.several:
         return [_number(part.strip(), setting.items) for part in value.split(",") if part.strip()]
     if Mapping in setting.kinds:
-        with suppress(json.JSONDecodeError):
-            return json.loads(value or "{}")
+        with suppress(InputError):
+            return outside.loads(value or "{}", name)
     return _number(value, setting.kinds)
 
 

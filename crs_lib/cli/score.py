@@ -74,14 +74,15 @@ def score(log: str, config: ScoringConfig, out: Path, *, workers: int = 1) -> pd
         config = replace(config, inputs={**config.inputs, **weights}, calls=str(out))
     ready = config.make()
     try:
-        scored = score_tables.stream(logs.read(log), ready.scorer, config, workers)
-        sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
+        with tables.together():
+            scored = score_tables.stream(logs.read(log), ready.scorer, config, workers)
+            sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
+            frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+            tables.write_csv(out / "model_metrics.csv", frame)
     finally:
         if isinstance(ready.scorer, AskedScorer):
             ready.scorer.close()
             calls.export_all(out)
-    frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
-    tables.write_csv(out / "model_metrics.csv", frame)
     return frame
 
 

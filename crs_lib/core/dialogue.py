@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from crs_lib.core import bounds
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 
@@ -147,6 +148,8 @@ def _turn(entry: object, index: int, where: str) -> Turn:
             f"{where}: turn {index + 1} is spoken by {entry.get('speaker')!r}, expected {expected}; "
             "USER and SYSTEM must alternate, USER first"
         )
+    if len(entry["text"]) > 10_000:
+        bounds.check("turn_characters", len(entry["text"]), f"{where}: turn {index + 1} has")
     meta = {key: value for key, value in entry.items() if key not in ("speaker", "text")}
     return Turn(speaker, entry["text"], meta)
 

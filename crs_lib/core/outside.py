@@ -39,11 +39,18 @@ def valid(text: str) -> str:
     return text.replace("\0", "\ufffd")
 
 
-def loads(text: str | bytes, where: str, *, unique: bool = False) -> Any:
+Pairs = Callable[[list[tuple[str, Any]]], Any]
+
+
+def loads(
+    text: str | bytes, where: str, *, unique: bool = False, pairs: Pairs | None = None, mend: bool = True
+) -> Any:
     """A JSON value, its texts valid (:func:`valid`). ``where`` is what an error calls its place.
 
     Raises InputError for what is no JSON, objects and lists more than 200 deep, whole numbers beyond 64 bits,
     more bytes than the limit ``json_bytes``, and, with ``unique``, a key that stands twice in an object.
+    ``pairs`` makes an object of its keys and values, as ``object_pairs_hook`` of ``json`` does. Without
+    ``mend`` lone surrogates stay, for a caller who reports them.
     """
     bounds.check("json_bytes", len(text), f"{where}: it has")
     if isinstance(text, bytes):
@@ -51,18 +58,18 @@ def loads(text: str | bytes, where: str, *, unique: bool = False) -> Any:
             text = text.decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"{where}: not UTF-8 text ({error.reason}); save it as UTF-8") from error
-    if not unique and "\\u0000" not in text and not _LONG_NUMBER.search(text):
+    if not unique and pairs is None and "\\u0000" not in text and not _LONG_NUMBER.search(text):
         from pydantic_core import from_json
 
         try:
             return from_json(text)
         except (ValueError, TypeError):  # surrogates, or an error that json words better
             pass
-    return _slowly(text, where, unique)
+    return _slowly(text, where, unique, pairs, valid if mend else str)
 
 
-def _slowly(text: str, where: str, unique: bool) -> Any:
-    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+def _slowly(text: str, where: str, unique: bool, pairs: Pairs | None, made: Callable[[str], str]) -> Any:
+    def once(found: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(found)
         if len(made) < len(found):
             seen: set[str] = set()
@@ -79,31 +86,37 @@ def _slowly(text: str, where: str, unique: bool) -> Any:
         )
 
     try:
-        value = json.loads(text, parse_int=whole, object_pairs_hook=pairs if unique else None)
-        return _mended(value, DEPTH)
+        value = json.loads(text, parse_int=whole, object_pairs_hook=once if unique else pairs)
+        return _mended(value, DEPTH, made)
     except InputError:
         raise
     except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error.msg}, column {error.colno})") from error
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise InputError(f"{where}: not JSON ({error.msg}, {line}column {error.colno})") from error
     except RecursionError as error:
         raise InputError(
-            f"{where}: objects and lists are nested more than {DEPTH} deep; is it damaged?"
+            f"{where}: not JSON that can be held (objects and lists nested more than {DEPTH} deep)"
         ) from error
     except ValueError as error:
         raise InputError(f"{where}: not JSON ({error})") from error
 
 
-def _mended(value: Any, depth: int) -> Any:
-    """The value with valid texts; RecursionError where it is deeper than ``depth``."""
+def _mended(value: Any, depth: int, made: Callable[[str], str]) -> Any:
+    """The value with its texts ``made`` valid; RecursionError where it is deeper than ``depth``."""
     if isinstance(value, str):
-        return valid(value)
+        return made(value)
     if not isinstance(value, dict | list):
         return value
     if depth == 0:
         raise RecursionError
     if isinstance(value, list):
-        return [_mended(item, depth - 1) for item in value]
-    return {valid(key): _mended(item, depth - 1) for key, item in value.items()}
+        value[:] = [_mended(item, depth - 1, made) for item in value]
+        return value
+    for key in list(value):
+        value[key] = _mended(value[key], depth - 1, made)
+    if all(made(key) == key for key in value):
+        return value
+    return {made(key): item for key, item in value.items()}
 
 
 def read_text(path: Path, encoding: str = "utf-8-sig") -> str:
@@ -203,19 +216,24 @@ def reader(what: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
             @functools.wraps(function)
             def reads(*given: P.args, **named: P.kwargs) -> Any:
-                with Faults(what, given[0] if given else ""):
+                with Faults(what, _thing(given)):
                     yield from function(*given, **named)
         else:
 
             @functools.wraps(function)
             def reads(*given: P.args, **named: P.kwargs) -> Any:
-                with Faults(what, given[0] if given else ""):
+                with Faults(what, _thing(given)):
                     return function(*given, **named)
 
         READERS[f"{function.__module__}.{function.__qualname__}"] = reads
         return cast(Callable[P, T], reads)
 
     return mark
+
+
+def _thing(given: tuple[object, ...]) -> object:
+    """The first argument that can name what is read."""
+    return next((one for one in given if isinstance(one, Path | str)), "")
 
 
 class Faults:

@@ -1,4 +1,8 @@
-"""Every folder of the project; CRS_DATA, CRS_RESULTS, CRS_FIGURES and CRS_MIRROR set other ones."""
+"""Every folder of the project; CRS_DATA, CRS_RESULTS, CRS_FIGURES and CRS_MIRROR set other ones.
+
+In a checkout the folders lie in the repository. A package that was installed from a wheel brings notebooks
+and samples along, and writes into the folder where the command is started.
+"""
 
 import os
 import re
@@ -8,7 +12,18 @@ from pathlib import Path
 
 from crs_lib.core.errors import InputError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[2]  # the repository; of an installed package, where packages lie
+_SHIPPED = Path(__file__).resolve().parents[1] / "shipped"
+
+
+def installed() -> bool:
+    """Whether the package was installed from a wheel: there is no repository around it."""
+    return _SHIPPED.is_dir()
+
+
+def home() -> Path:
+    """The folder that relative places count from: the repository, or where an installed package is used."""
+    return Path.cwd() if installed() else ROOT
 
 
 def _folder(variable: str, default: Path) -> Path:
@@ -44,13 +59,13 @@ def apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 
 def data() -> Path:
-    """Folder of the data files; ``CRS_DATA`` or ``data/`` in the repository."""
-    return _folder("CRS_DATA", ROOT / "data")
+    """Folder of the data files; ``CRS_DATA`` or ``data/`` (:func:`home`)."""
+    return _folder("CRS_DATA", home() / "data")
 
 
 def samples() -> Path:
-    """Folder of the small, self-made, committed samples (always the repository's own)."""
-    return ROOT / "data" / "samples"
+    """Folder of the small, self-made, committed samples (always the package's own)."""
+    return _SHIPPED / "samples" if installed() else ROOT / "data" / "samples"
 
 
 def external() -> Path:
@@ -65,18 +80,18 @@ def mirror() -> Path | None:
 
 
 def results() -> Path:
-    """Folder of the runs; ``CRS_RESULTS`` or ``results/`` in the repository."""
-    return _folder("CRS_RESULTS", ROOT / "results")
+    """Folder of the runs; ``CRS_RESULTS`` or ``results/`` (:func:`home`)."""
+    return _folder("CRS_RESULTS", home() / "results")
 
 
 def figures() -> Path:
     """Folder that ``python -m crs_lib figures`` writes to; ``CRS_FIGURES`` or ``figures/``."""
-    return _folder("CRS_FIGURES", ROOT / "figures")
+    return _folder("CRS_FIGURES", home() / "figures")
 
 
 def notebooks() -> Path:
     """Folder of the committed notebooks."""
-    return ROOT / "notebooks"
+    return _SHIPPED / "notebooks" if installed() else ROOT / "notebooks"
 
 
 def run_name(run: str) -> str:
@@ -110,6 +125,6 @@ def slug(name: str) -> str:
 def shown(path: Path) -> str:
     """The path for messages: relative to the repository if it lies inside, else as it is."""
     try:
-        return path.resolve().relative_to(ROOT).as_posix()
+        return path.resolve().relative_to(home().resolve()).as_posix()
     except ValueError:
         return path.as_posix()

@@ -6,12 +6,14 @@ import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import pandas as pd
 
+from crs_lib.core import outside
 from crs_lib.core.errors import InputError, RunError
 
 
@@ -44,8 +46,10 @@ MODEL_METRICS = Contract("model_metrics.csv", ("model", "metric", "mean"), ("mod
 def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
     """A file that appears under its name only when it is whole: written aside, synced, renamed.
 
-    On any error the aside file is removed and what stood under the name before is untouched.
+    On any error the aside file is removed and what stood under the name before is untouched. Within
+    :func:`together` the name changes at its end.
     """
+    waiting = _WAITING.get()
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.part")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
@@ -54,12 +58,43 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        aside.replace(path)
+        if waiting is None:
+            aside.replace(path)
+        else:
+            waiting.append((aside, path))
     except OSError as error:
         raise RunError(f"could not write {path.name}: {error.strerror or error}; nothing changed") from error
     finally:
-        with suppress(OSError):  # a folder that could not be made holds nothing to remove
-            aside.unlink(missing_ok=True)
+        if waiting is None or (aside, path) not in waiting:
+            with suppress(OSError):  # a folder that could not be made holds nothing to remove
+                aside.unlink(missing_ok=True)
+
+
+_WAITING: ContextVar[list[tuple[Path, Path]] | None] = ContextVar(
+    "files that wait for their names", default=None
+)
+
+
+@contextmanager
+def together() -> Iterator[None]:
+    """Within, no file that is written replaces another until all are complete; on an error none does."""
+    if _WAITING.get() is not None:
+        yield
+        return
+    waiting: list[tuple[Path, Path]] = []
+    token = _WAITING.set(waiting)
+    try:
+        yield
+        for aside, path in waiting:
+            try:
+                aside.replace(path)
+            except OSError as error:
+                raise RunError(f"could not write {path.name}: {error.strerror or error}") from error
+    finally:
+        _WAITING.reset(token)
+        for aside, _ in waiting:
+            with suppress(OSError):
+                aside.unlink(missing_ok=True)
 
 
 def finite(value: Any) -> Any:
@@ -96,16 +131,12 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any] | str]) -> int:
     return count
 
 
+@outside.reader("JSON lines")
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON-lines file, one by one; InputError names the line that is broken."""
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path.name}, line {number}: not JSON ({error.msg})") from error
+    with outside.open_text(path) as file:
+        for number, line in outside.lines(file, path.name):
+            record = outside.loads(line, f"{path.name}, line {number}")
             if not isinstance(record, dict):
                 raise InputError(f"{path.name}, line {number}: expected an object")
             yield record
@@ -124,7 +155,10 @@ def write_csv(path: Path, frame: pd.DataFrame) -> None:
 
 
 def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> int:
-    """Write one Parquet file atomically, from a frame or from frames of equal columns; returns rows."""
+    """Write one Parquet file atomically, from a frame or from frames of equal columns; returns rows.
+
+    Raises InputError where there is no frame at all: an empty file is no table.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -141,9 +175,12 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
         finally:
             if writer:
                 writer.close()
+        if not writer:
+            raise InputError(f"there is nothing to write into {path.name}; nothing changed")
     return rows
 
 
+@outside.reader("a table")
 def read_table(
     path: Path,
     contract: Contract,

@@ -1,12 +1,11 @@
 """Load CoSRec: typed, checked, and unrepaired; what is odd but readable is left to the quirk report."""
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from crs_lib.core import hashes, paths
+from crs_lib.core import hashes, outside, paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec.records import (
     ASPECTS,
@@ -159,27 +158,9 @@ def _lines(path: Path) -> Iterator[tuple[str, str, Any]]:
 
 def _record(where: str, line: bytes) -> Any:
     try:
-        record = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_unique)
-        if b"\\ud" in line.lower():  # half a pair of surrogates is no text: nothing could be written
-            json.dumps(record, ensure_ascii=False).encode("utf-8")
-    except json.JSONDecodeError as error:
-        raise InputError(f"{where}: not JSON ({error.msg})") from error
-    except (UnicodeDecodeError, UnicodeEncodeError) as error:
+        return outside.loads(line.decode("utf-8-sig"), where, unique=True)
+    except UnicodeDecodeError as error:
         raise InputError(f"{where}: not UTF-8 text ({error.reason})") from error
-    except RecursionError as error:
-        raise InputError(f"{where}: nested too deeply") from error
-    except KeyError as error:
-        raise InputError(f"{where}: the key {error} stands twice in one object") from error
-    return record
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise KeyError(key)
-        found[key] = value
-    return found
 
 
 def _items(where: str, value: Any) -> list[Any]:

@@ -1,12 +1,11 @@
 """Make conversations: a run's records, its corpus files, and the log of all calls to models."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crs_lib import runs
-from crs_lib.core import paths, tables
+from crs_lib.core import outside, tables
 from crs_lib.cosrec import corpus, index
 from crs_lib.cosrec.config import STUDY, GenerateConfig
 from crs_lib.cosrec.writing import Writer
@@ -39,7 +38,7 @@ def generate(config: GenerateConfig, *, progress: bool = True) -> Path:
             if config.models():
                 work.counts["calls"] = export_all(work.folder)
         batch.check(ledger, keys)
-        records = [json.loads(body) for body in ledger.bodies(keys)]
+        records = [outside.loads(body, "a body of the ledger") for body in ledger.bodies(keys)]
         _export(work, records)
     return work.folder
 
@@ -129,5 +128,5 @@ def _weights(config: GenerateConfig) -> dict[str, str]:
 
 def read_generated(run: str) -> list[dict[str, Any]]:
     """The records of a finished run; RunError with the command that makes it."""
-    runs.finished(STUDY, run, STAGE, "12_cosrec_generate")
-    return list(tables.read_jsonl(paths.run_folder(STUDY, run) / "generated.jsonl"))
+    path = runs.output(STUDY, run, STAGE, "12_cosrec_generate", "generated.jsonl")
+    return list(tables.read_jsonl(path))

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import hashes, paths
+from crs_lib.core import hashes, outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words_of_many
 from crs_lib.cosrec import collections
@@ -107,7 +107,7 @@ class Records(Mapping[str, T]):
         _, arrays = load_arrays(folder, _RECORDS, ["starts"], mapped=True)
         self._starts, self._read = arrays["starts"], read
         self._bytes = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
-        self.ids: list[str] = json.loads((folder / "ids.json").read_text(encoding="utf-8"))
+        self.ids: list[str] = outside.read_json(folder / "ids.json")
         self._rows = {name: row for row, name in enumerate(self.ids)}
 
     def __getitem__(self, name: str) -> T:

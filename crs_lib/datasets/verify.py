@@ -1,14 +1,13 @@
 """Compare external files with their checksums: the registry's, or those recorded on the first download."""
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib.core import hashes, paths
-from crs_lib.core.errors import RunError
+from crs_lib.core import hashes, outside, paths
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.datasets.base import Dataset
 
 OK, DIFFERS, MISSING, ABSENT = "ok", "differs", "missing", "absent"
@@ -29,8 +28,8 @@ def record(dataset: Dataset) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        found = outside.read_json(path)
+    except InputError as error:
         raise RunError(f"{paths.shown(path)} is damaged ({error}); remove it and fetch again") from error
     return found if isinstance(found, dict) else {}
 

@@ -165,16 +165,17 @@ def evaluate(config: EvaluateConfig) -> Path:
                 unscored(row["model"], row["session_id"], scoring.rule.name, ready.metrics, row["error"])
                 for row in simulate.failed_sessions(config.run)
             ]
-            sessions = score_tables.write(itertools.chain(scored, lost), target, ready.provenance)
+            with tables.together():
+                sessions = score_tables.write(itertools.chain(scored, lost), target, ready.provenance)
+                table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+                if judged:
+                    table = score_tables.with_judges(
+                        table, judging.headline(judging.score_table(config.run)), sessions
+                    )
+                tables.write_csv(target("model_metrics.csv"), table)
         finally:
             if scoring.asks:
                 _end_calls(ready, out)
-        table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
-        if judged:
-            table = score_tables.with_judges(
-                table, judging.headline(judging.score_table(config.run)), sessions
-            )
-        tables.write_csv(target("model_metrics.csv"), table)
         stage.counts |= {"sessions": len(sessions), "models": sessions["model"].nunique()}
         stage.counts |= {"failed": len(lost)} if lost else {}
     return out
@@ -194,7 +195,8 @@ def _catalog(config: EvaluateConfig) -> str:
     """The catalogue that the convention reads: the run's, in the thesis's form where the run has it."""
     folder = paths.run_folder(simulate.STUDY, config.run)
     raw = folder / simulate.RAW_CATALOG
-    return str(raw if config.rule.catalog == "thesis" and raw.is_file() else folder / "catalog.parquet")
+    name = raw.name if config.rule.catalog == "thesis" and raw.is_file() else "catalog.parquet"
+    return str(runs.output(simulate.STUDY, config.run, "catalog", "03_simulate", name))
 
 
 def stage_of(convention: str) -> str:
@@ -253,7 +255,7 @@ def _place(run: str, table: str, convention: str) -> tuple[Path, tables.Contract
     name = convention_of(run, convention)
     made, found = entry(run, name), _FILES[table]
     place = next((file for file in made["outputs"] if Path(file).name == found[0]), found[0])
-    return paths.run_folder(simulate.STUDY, run) / place, found[1]
+    return runs.output(simulate.STUDY, run, stage_of(name), "04_evaluate", place), found[1]
 
 
 def conventions_of(run: str) -> list[str]:
@@ -308,7 +310,7 @@ def entry(run: str, convention: str = "") -> dict[str, Any]:
 def catalog_of(run: str) -> Catalog:
     """The catalogue that a run was made with, frozen in its folder."""
     runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
-    return sources.load(paths.run_folder(simulate.STUDY, run) / "catalog.parquet")
+    return sources.load(runs.output(simulate.STUDY, run, "catalog", "03_simulate", "catalog.parquet"))
 
 
 def long(results: pd.DataFrame, metrics: Iterable[str]) -> pd.DataFrame:

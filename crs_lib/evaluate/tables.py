@@ -95,12 +95,17 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
             if rows := [row for scores in part for row in scores.turns]:
                 yield _turn_frame(rows).assign(**columns)
 
-    with tables.write_aside(target("results.jsonl")) as lines:
-        tables.write_parquet(target("turns.parquet"), frames())
-        if not sessions:
-            raise InputError("there is no dialogue to score; is the log empty?")
-    frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=shift_columns())
-    tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
+    with tables.together():
+        with tables.write_aside(target("results.jsonl")) as lines:
+            made = frames()
+            first = next(made, None)
+            if not sessions:
+                raise InputError("there is no dialogue to score; is the log empty?")
+            if first is None:
+                raise InputError("no dialogue has a turn and a reply to it; there is nothing to score")
+            tables.write_parquet(target("turns.parquet"), itertools.chain([first], made))
+        frame = pd.concat(shifts, ignore_index=True) if shifts else pd.DataFrame(columns=shift_columns())
+        tables.write_parquet(target("shifts.parquet"), frame.assign(**columns))
     return sessions.frame()
 
 

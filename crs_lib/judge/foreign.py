@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import logs, runs, simulate
-from crs_lib.core import paths, tables
+from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.judge.rating import check_score
 from crs_lib.judge.records import COLUMNS, SCORES, STAGE, flag_counts
@@ -36,6 +36,7 @@ def validate(records: Iterable[Mapping[str, Any]], judge: str = "given") -> pd.D
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 
+@outside.reader("judge scores")
 def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "thesis") -> pd.DataFrame:
     """Every score of judge CSV files, checked against the scale: a row for session and construct.
 

@@ -1,6 +1,5 @@
 """The rating of one dialogue: a judge scores every construct; a score that cannot be read is missing."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import BaseModel, Field, create_model
 
-from crs_lib.core import rng
+from crs_lib.core import outside, rng
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -77,8 +76,8 @@ def check_score(value: Any, construct: str) -> CheckedScore:
 def read_reply(text: str, group: Sequence[str]) -> dict[str, CheckedScore]:
     """The score of each construct in a judge's reply; ``unreadable`` where it is not the JSON asked for."""
     try:
-        record = json.loads(text)
-    except (json.JSONDecodeError, RecursionError):
+        record = outside.loads(text, "the reply")
+    except InputError:
         record = None
     found = {}
     for name in group:

@@ -30,6 +30,8 @@ def read_records(run: str) -> list[dict[str, Any]]:
     entry = stage_before(simulate.STUDY, run, STAGE)
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
+    if entry["status"] == "finished":
+        runs.as_written(simulate.STUDY, run, entry, SCORES, f"python -m crs_lib judge {run} --judges MODEL")
     return list(tables.read_jsonl(paths.run_folder(simulate.STUDY, run) / SCORES))
 
 

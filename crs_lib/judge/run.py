@@ -1,13 +1,12 @@
 """Judges over a finished run: resumable, every score on record, what is missing counted."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
-from crs_lib.core import paths, tables
+from crs_lib.core import outside, paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
 from crs_lib.core.hashes import fingerprint
@@ -52,6 +51,7 @@ def judge_run(
     if not config.judges:
         return folder
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    runs.output(simulate.STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
     before = stage_before(simulate.STUDY, run, STAGE)
     weights = _weights(config, inputs["dialogues"], before)
@@ -128,12 +128,13 @@ class DialogueLine(NamedTuple):
     session_id: str
 
 
+@outside.reader("the dialogues of a run")
 def dialogue_lines(path: Path) -> Iterator[DialogueLine]:
     """The place of every dialogue of a file, in order."""
     with path.open("rb") as file:
         offset = 0
         for line in file:
-            record = json.loads(line)
+            record = outside.loads(line, path.name)
             yield DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
             offset += len(line)
 
@@ -199,7 +200,7 @@ def combined(
         judges.setdefault((canary, line), []).append(spec)
     for canary, line in sorted(judges, key=lambda one: (bool(one[0]), one[1], one[0])):
         mine = [keys[Judgement(line, spec, canary)] for spec in judges[canary, line]]
-        parts = [json.loads(body) for body in ledger.bodies(mine)]
+        parts = [outside.loads(body, "a judgement in the ledger") for body in ledger.bodies(mine)]
         scores = [row for part in parts for row in part["scores"]]
         yield {
             "model": judging.lines[line].model, "session_id": judging.lines[line].session_id,
@@ -241,7 +242,7 @@ class JudgementMaker:
         """The dialogue, spoilt if asked; None where it cannot be spoilt in this way."""
         with self.path.open("rb") as file:
             file.seek(self.lines[line].offset)
-            found = Dialogue.from_json(json.loads(file.readline()), source=self.path.name)
+            found = Dialogue.from_json(outside.loads(file.readline(), self.path.name), source=self.path.name)
         return spoiling.spoil(found, canary, self.titles, self.config.asked.seed) if canary else found
 
     def of_judge(self, spec: str) -> Iterator[Judgement]:

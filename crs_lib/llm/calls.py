@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.core import paths
+from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
 from crs_lib.core.tables import read_jsonl, write_jsonl
@@ -92,7 +92,7 @@ class Recorder:
         reader = open_wal(self.path, _TABLE, "call log")
         try:
             for (text,) in reader.execute("SELECT row FROM calls ORDER BY place, id"):
-                yield json.loads(text)
+                yield outside.loads(text, f"a row of {paths.shown(self.path)}")
         finally:
             reader.close()
 
@@ -142,6 +142,7 @@ def export_all(folder: Path) -> int:
     return export(folder.glob("llm_calls*.sqlite"), folder / "llm_calls.jsonl")
 
 
+@outside.reader("a call log")
 def usage(source: Path | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Calls, cache hits, failures, tokens, seconds and tokens a second, a row for each role and model.
 

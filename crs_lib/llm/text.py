@@ -65,7 +65,13 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     try:
         value = outside.loads(body, "the reply")
     except InputError as error:
-        reason = str(error).removeprefix("the reply: ").removeprefix("not JSON ").strip("()")
+        reason = (
+            str(error)
+            .removeprefix("the reply: ")
+            .removeprefix("not JSON ")
+            .removeprefix("that can be held ")
+            .strip("()")
+        )
         raise BadReply(f"the reply is not JSON ({reason}): {shorten(text, 120)!r}", text=text) from None
     problem = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
     if problem is not None:

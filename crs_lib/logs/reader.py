@@ -5,17 +5,15 @@ The forms are those of :mod:`crs_lib.logs.forms`; what is odd but readable is le
 reported by :func:`crs_lib.logs.quirks.quirks`.
 """
 
-import gzip
 import itertools
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from crs_lib.core import paths
+from crs_lib.core import outside, paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.logs.forms import RecordOrigin, conversations_of, dialogue_of
@@ -37,7 +35,7 @@ class SessionKey(NamedTuple):
 def session_key(dialogue: Dialogue) -> SessionKey:
     """The key of a dialogue: ``("gemma-2b", 17)`` for session "00017" of ``gemma:2b``."""
     given = dialogue.session_id
-    number = given.isascii() and given.isdigit()
+    number = given.isascii() and given.isdigit() and len(given) <= 18
     return SessionKey(paths.slug(dialogue.model_name), int(given) if number else given)
 
 
@@ -60,6 +58,7 @@ def files(path: str | Path) -> list[Path]:
     return sorted(found, key=lambda p: (_natural(p.name), p.name))
 
 
+@outside.reader("a log")
 def read(path: str | Path) -> Iterator[Dialogue]:
     """Every dialogue of a file or folder, in a fixed order, one at a time: memory does not grow with them.
 
@@ -88,6 +87,7 @@ class Broken(NamedTuple):
     reason: str
 
 
+@outside.reader("a log")
 def readable(
     path: str | Path, broken: Callable[[Broken], object], *, system: str = "unnamed"
 ) -> Iterator[Dialogue]:
@@ -105,7 +105,8 @@ def readable(
             try:
                 if isinstance(record, InputError):
                     raise record
-                dialogue = dialogue_of(record, origin)
+                with outside.Faults("a conversation", where):
+                    dialogue = dialogue_of(record, origin)
                 key = session_key(dialogue)
                 if key.model not in own and not alone and seen.get(key, file.name) != file.name:
                     own[key.model] = f"{dialogue.model_name} ({stem})"
@@ -154,12 +155,11 @@ def _natural(name: str) -> list[Any]:
 def _records(path: Path) -> Iterator[tuple[str, object]]:
     """Each parsed record of a file with what an error calls its place; an InputError for one that is none."""
     try:
-        with _open(path) as file:
+        with outside.open_text(path) as file:
             if ".jsonl" in _kind(path):
-                for number, line in enumerate(file, start=1):
-                    if line.strip():
-                        where = f"{path.name}, line {number}"
-                        yield where, _parse(line, where)
+                for number, line in outside.lines(file, path.name):
+                    where = f"{path.name}, line {number}"
+                    yield where, _parse(line, where)
             else:
                 parsed = _parse(file.read(), path.name)
                 content = [parsed] if isinstance(parsed, InputError) else conversations_of(parsed)
@@ -168,21 +168,15 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
                     yield f"{path.name}, entry {number}" if many else path.name, record
     except UnicodeDecodeError as error:
         yield path.name, InputError(f"{path.name}: not UTF-8 text ({error.reason}); save it as UTF-8")
+    except InputError as error:
+        yield path.name, error
     except (OSError, EOFError, zlib.error) as error:
         yield path.name, InputError(f"{path.name}: cannot be read ({error}); is the file whole?")
-
-
-def _open(path: Path) -> IO[str]:
-    if path.name.endswith(".gz"):
-        return cast(IO[str], gzip.open(path, "rt", encoding="utf-8-sig"))
-    return path.open(encoding="utf-8-sig")
 
 
 def _parse(text: str, where: str) -> object:
     """The parsed text, or the InputError that says why it is none."""
     try:
-        return json.loads(text)
-    except json.JSONDecodeError as error:
-        return InputError(f"{where}: not JSON ({error.msg}, column {error.colno})")
-    except RecursionError:
-        return InputError(f"{where}: not a log (nested too deeply)")
+        return outside.loads(text, where, unique=True)
+    except InputError as error:
+        return error

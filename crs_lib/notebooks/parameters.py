@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from crs_lib.core import outside
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 
@@ -171,8 +172,8 @@ def from_text(parameter: Parameter, text: str) -> Any:
             parameter, [from_text(inner, part.strip()) for part in text.split(",") if part.strip()]
         )
     try:
-        value = json.loads(text.lower() if parameter.kind == "bool" else text)
-    except json.JSONDecodeError:
+        value = outside.loads(text.lower() if parameter.kind == "bool" else text, parameter.name)
+    except InputError:
         value = text
     return checked(parameter, value)
 

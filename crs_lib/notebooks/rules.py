@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from crs_lib.core import outside
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
 
@@ -30,13 +31,14 @@ _VOLATILE = {
 }
 
 
+@outside.reader("a notebook")
 def load(path: Path) -> Any:
     """The notebook as nbformat reads it (format 4); InputError where the file is none."""
     import nbformat
 
-    text = path.read_text(encoding="utf-8")
+    text = outside.read_text(path)
     try:
-        record = json.loads(text)
+        record = outside.loads(text, path.name)
         usable = record["nbformat"] == 4 and all(
             isinstance(cell["source"], str | list) for cell in record["cells"]
         )

@@ -11,6 +11,8 @@ A parameter goes to every notebook that takes it; ``04_evaluate.llm`` goes to th
 """
 
 import itertools
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from crs_lib.core import paths
+from crs_lib.core import bounds, outside, paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.notebooks import parameters as notebook_parameters
@@ -27,6 +29,7 @@ from crs_lib.notebooks import runner
 from crs_lib.notebooks.parameters import Parameter
 from crs_lib.notebooks.rules import load
 
+_NAMED_ONLY = re.compile(r"(?:[^{}]|\{\w+\})*")
 _KEYS = ("notebooks", "parameters", "grid", "run")
 
 
@@ -57,6 +60,7 @@ class PlannedNotebook(NamedTuple):
     kept: bool
 
 
+@outside.reader("a sweep")
 def read(file: str | Path) -> Sweep:
     """Read and check a sweep, given as a path or as the name of a file in ``notebooks/sweeps``.
 
@@ -96,7 +100,7 @@ def _find(file: str | Path) -> Path:
 
 def _record(path: Path) -> dict[str, Any]:
     try:
-        record = yaml.safe_load(path.read_text(encoding="utf-8"))
+        record = yaml.safe_load(outside.read_text(path))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise InputError(f"{path.name} is not YAML: {error}") from error
     if not isinstance(record, dict):
@@ -118,6 +122,12 @@ def _cells(
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
             raise InputError(f"{source}: grid of {name!r} is {values!r}; expected a list of values")
+    if not _NAMED_ONLY.fullmatch(pattern):
+        raise InputError(
+            f"{source}: 'run' is {pattern[:80]!r}; in braces write names of parameters alone, e.g. "
+            '"study-{seed}"'
+        )
+    bounds.check("sweep_cells", math.prod(map(len, grid.values())), f"{source}: the grid has")
     seen: dict[str, dict[str, Any]] = {}
     for combination in itertools.product(*grid.values()):
         point = dict(zip(grid, combination, strict=True))

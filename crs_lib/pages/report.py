@@ -19,7 +19,7 @@ from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.pages.page import Link, Mean, fill, part, table
+from crs_lib.pages.page import Link, Mean, fill, hashes, part, table
 from crs_lib.stats.plan import Plan
 from crs_lib.views import figure_tables, statistics
 from crs_lib.views import movies as views
@@ -45,6 +45,7 @@ def write(run: str, plan: str = "movies", convention: str = "") -> Path:
     sections = report.sections()
     page = fill(part("report.html"), {
         "css": part("report.css"),
+        "styles": hashes(part("report.css")),
         "run": html.escape(run),
         "lead": report.lead(),
         "contents": "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections),

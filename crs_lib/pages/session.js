@@ -8,6 +8,7 @@ const crsSession = (() => {
     for (const [name, value] of Object.entries(props || {})) {
       if (value === null || value === undefined || value === false) continue;
       if (name === "class") node.className = value;
+      else if (name === "style") node.style.cssText = value; // a style attribute would need 'unsafe-inline'
       else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
       else node.setAttribute(name, value === true ? "" : value);
     }

@@ -248,5 +248,13 @@ const crsTrace = (() => {
     recall();
   }
 
-  return { index: (data) => { index = data; }, page: keep, start };
+  // The list of sessions lies beside the page; only a script that the page itself made may load another one.
+  function browse() {
+    const script = document.createElement("script");
+    script.src = "data/index.js";
+    script.onload = script.onerror = start;
+    document.head.append(script);
+  }
+
+  return { index: (data) => { index = data; }, page: keep, start, browse };
 })();

@@ -19,7 +19,7 @@ from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import conventions
 from crs_lib.pages.files import RunFiles, ScoredSession
 from crs_lib.pages.index import Index
-from crs_lib.pages.page import fill, part
+from crs_lib.pages.page import fill, hashes, part
 from crs_lib.pages.session import SessionView, script
 from crs_lib.score.scorer import Scorer
 
@@ -38,7 +38,7 @@ def write(run: str, convention: str = "", *, page_size: int = PAGE_SIZE) -> Path
         try:
             (aside / "data").mkdir(parents=True)
             _write_data(files, aside / "data", page_size)
-            page = _page(run, "browse", '<script src="data/index.js"></script>')
+            page = _page(run, "browse", "crsTrace.browse();")
             (aside / "index.html").write_text(page, encoding="utf-8", newline="\n")
             _replace(aside, files.scores / "trace")
         except OSError as error:
@@ -97,9 +97,10 @@ def _films(sessions: Iterable[Mapping[str, Any]], view: SessionView) -> dict[str
 
 
 def _page(run: str, mode: str, data: str) -> str:
+    css, js = part("trace.css"), part("session.js") + part("trace.js")
     return fill(part("trace.html"), {
-        "run": html.escape(run), "mode": mode, "css": part("trace.css"),
-        "js": part("session.js") + part("trace.js"), "data": data,
+        "run": html.escape(run), "mode": mode, "css": css, "js": js, "data": data, "styles": hashes(css),
+        "scripts": hashes(js, data),
     })  # fmt: skip
 
 
@@ -140,7 +141,7 @@ def show(run: str, model: str, session: str | int, *, height: int = 640) -> Sess
     calls = script("crsTrace.index", index.data()) + script(
         "crsTrace.page", 0, {"sessions": [record], "films": _films([record], view)}
     )
-    page = _page(run, "single", f"<script>{calls.decode('utf-8')}</script>")
+    page = _page(run, "single", f"{calls.decode('utf-8')}crsTrace.start();")
     return SessionPage(model, record["id"], len(record["turns"]), page, height)
 
 

@@ -1,12 +1,11 @@
 """ARC cases: questions whose answer is a story in phases; a file format of our own, checked and derived."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import tables
+from crs_lib.core import outside, tables
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import readings
 from crs_lib.realtalk.corpus import Chat
@@ -37,16 +36,14 @@ class Arc:
         return {"name": self.name, "chat": self.chat, "question": self.question, "phases": phases}
 
 
+@outside.reader("ARC cases")
 def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
     """The cases of a file; raises InputError listing everything that is wrong with it.
 
     A ``.jsonl`` file has one case a line, and what is wrong is named by line; any other file is one object
     ``{"format": "crs-arc-1", "cases": [...]}``. See :func:`check` for a case.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path.name} cannot be read as ARC cases ({error})") from error
+    text = outside.read_text(path)
     problems: list[str] = []
     cases = list(_lines(text, problems)) if path.suffix == ".jsonl" else _whole(text, path.name)
     for where, case in cases:
@@ -58,8 +55,8 @@ def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
 
 def _whole(text: str, name: str) -> list[tuple[str, Any]]:
     try:
-        record = json.loads(text)
-    except json.JSONDecodeError as error:
+        record = outside.loads(text, name)
+    except InputError as error:
         raise InputError(f"{name} cannot be read as ARC cases ({error})") from error
     given = record.get("cases") if isinstance(record, dict) else None
     if not isinstance(given, list) or record.get("format") != FORMAT:
@@ -71,9 +68,9 @@ def _lines(text: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:
-                yield f"line {number}", json.loads(line)
-            except json.JSONDecodeError as error:
-                problems.append(f"line {number} is no JSON ({error.msg}, column {error.colno})")
+                yield f"line {number}", outside.loads(line, f"line {number}")
+            except InputError as error:
+                problems.append(str(error).replace(": not JSON", " is no JSON"))
 
 
 def check(case: Any, chats: Sequence[Chat], where: str = "case") -> list[str]:

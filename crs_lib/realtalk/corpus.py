@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from crs_lib.core import paths
+from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
 
 REALTALK, LOCOMO = "realtalk", "locomo"
@@ -101,6 +101,7 @@ class Chat:
         return [self.messages[i].id for i in positions]
 
 
+@outside.reader("a chat")
 def read_chat(path: Path) -> Chat:
     """One chat of either schema; recognised by LoCoMo's ``conversation`` key.
 
@@ -110,8 +111,8 @@ def read_chat(path: Path) -> Chat:
     (a cut emoji) by U+FFFD.
     """
     try:
-        record = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        record = outside.loads(outside.read_text(path), path.name, mend=False)
+    except InputError as error:
         raise InputError(
             f"{path.name} cannot be read as a chat ({error}); expected one JSON object"
         ) from error

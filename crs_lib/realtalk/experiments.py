@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from crs_lib.core import paths, tables
-from crs_lib.core.errors import RunError
+from crs_lib.core import outside, paths, tables
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.realtalk import corpus
 from crs_lib.realtalk.config import STUDY, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
@@ -126,8 +126,8 @@ def _evaluations() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
     found = []
     for path in sorted((paths.results() / STUDY).glob("*/manifest.json")):
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
+            manifest = outside.read_object(path)
+        except InputError as error:
             raise RunError(f"{paths.shown(path)} is damaged ({error}); restore it or remove it") from error
         entry = manifest.get("stages", {}).get("evaluate", {})
         if entry.get("status") == "finished":

@@ -3,7 +3,6 @@
 import pandas as pd
 
 from crs_lib import runs
-from crs_lib.core import paths
 from crs_lib.realtalk.config import STUDY
 
 FILES = {"attribution": "attribution.csv", "intervals": "intervals.csv"}
@@ -11,8 +10,7 @@ FILES = {"attribution": "attribution.csv", "intervals": "intervals.csv"}
 
 def read(run: str, table: str) -> pd.DataFrame:
     """A table by the name that the registry of figures gives it; RunError for a run without evaluation."""
-    runs.finished(STUDY, run, "evaluate", "23_realtalk_evaluate")
-    frame = pd.read_csv(paths.run_folder(STUDY, run) / FILES[table])
+    frame = pd.read_csv(runs.output(STUDY, run, "evaluate", "23_realtalk_evaluate", FILES[table]))
     if table == "attribution":
         return attribution(frame)
     return frame.assign(n_questions=int(frame["n"].max()) if len(frame) else 0)

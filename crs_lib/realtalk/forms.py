@@ -3,7 +3,6 @@
 The selector shows the model every id of every candidate segment, in windows that fit its context.
 """
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from crs_lib import prompts
+from crs_lib.core import outside
+from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.realtalk import answers, channels, phases, plan
 from crs_lib.realtalk.index import ChatIndex
@@ -206,8 +207,8 @@ class LLMForm:
                 _LOG.warning("no language model (%s); the rules go on without it", error)
             raise UnusableReplyError(f"the {role} got no reply ({error})") from error
         try:
-            found = json.loads(reply.text)
-        except json.JSONDecodeError:
+            found = outside.loads(reply.text, "the reply")
+        except InputError:
             found = None
         if not isinstance(found, dict):
             raise UnusableReplyError(f"the {role}'s reply is no JSON object")

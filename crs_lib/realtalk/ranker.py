@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import paths, tables
+from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk.features import NAMES
 from crs_lib.retrieval import dense
@@ -197,7 +197,7 @@ def learn(groups: Sequence[TrainingQuestion], origin: str, folder: Path | None =
 
 def _read(path: Path, origin: str) -> Learned:
     """A ranker from its file; read even when just made, so that the first run is the second's equal."""
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = outside.read_object(path)
     return Learned(_linear_of(record["linear"]), record["models"], origin)
 
 

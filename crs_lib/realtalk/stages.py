@@ -133,7 +133,7 @@ def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
     found = chats(config)
     if experiments.is_test(found) and not config.final:
         experiments.refuse()
-    source = paths.run_folder(STUDY, config.run) / "predictions.jsonl"
+    source = runs.output(STUDY, config.run, "query", "22_realtalk_query", "predictions.jsonl")
     told = predictions.read(source, found)
     shown = score(told, found, config)
     inputs = {"predictions.jsonl": hashes.sha256(source), **_inputs(found)}

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core import outside
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.hits import Top, top_k
 from crs_lib.retrieval.store import load_arrays, save_folder
@@ -193,7 +194,7 @@ class BM25:
         """
         facts, arrays = load_arrays(folder, _FORMAT, ("starts", "documents", "weights"), mapped=mapped)
         index = cls(facts["k1"], facts["b"], facts["idf"])
-        terms = json.loads((folder / "terms.json").read_text(encoding="utf-8"))
+        terms = outside.read_json(folder / "terms.json")
         index.vocabulary = {term: i for i, term in enumerate(terms)}
         index.starts, index.documents, index.weights = (
             arrays[name] for name in ("starts", "documents", "weights")

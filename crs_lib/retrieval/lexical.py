@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+from crs_lib.core import outside
 from crs_lib.core.errors import RunError
 from crs_lib.core.text import batches, words, words_of_many
 from crs_lib.retrieval.base import RETRIEVERS
@@ -48,8 +49,8 @@ class Lexical:
         """Read it back, postings memory-mapped; RunError where there is no such index."""
         made = cls()
         made.index = BM25.load(folder)
-        made.ids = json.loads((folder / "ids.json").read_text(encoding="utf-8"))
-        made.max_words = json.loads((folder / "query.json").read_text(encoding="utf-8"))
+        made.ids = outside.read_json(folder / "ids.json")
+        made.max_words = outside.read_json(folder / "query.json")
         if len(made.ids) != len(made.index):
             raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")
         return made

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core import outside
 from crs_lib.core.errors import InputError, RunError
 
 HEADER = "index.json"
@@ -61,26 +62,27 @@ def save_folder(
 
 def _kind(folder: Path) -> str | None:
     try:
-        header = json.loads((folder / HEADER).read_text(encoding="utf-8"))
-    except (OSError, json.JSONDecodeError):
+        header = outside.read_json(folder / HEADER)
+    except InputError:
         return None
     kind = header.get("kind") if isinstance(header, dict) else None
     return kind if isinstance(kind, str) else None
 
 
+@outside.reader("an index")
 def load_arrays(
     folder: Path, kind: str, names: Sequence[str], *, mapped: bool
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of an index folder; RunError where it is missing, damaged or of another kind."""
     if _kind(folder) != kind:
         raise RunError(f"no index of kind {kind!r} in {folder.name!r}; build and save it first")
-    facts: dict[str, Any] = json.loads((folder / HEADER).read_text(encoding="utf-8"))
+    facts = outside.read_object(folder / HEADER)
     arrays = {}
     for name in names:
         path = folder / f"{name}.npy"
         try:
             mode: Literal["r"] | None = "r" if mapped and path.stat().st_size > 256 else None
             arrays[name] = np.load(path, mmap_mode=mode, allow_pickle=False)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError) as error:
             raise RunError(f"{path.name} of the index {folder.name!r} cannot be read: {error}") from error
     return facts, arrays

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from crs_lib.core import outside
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.base import RETRIEVERS
 from crs_lib.retrieval.dense import ENCODERS, Floats, sentence_vectors
@@ -83,7 +84,7 @@ class Dense:
 
 
 def _ids(folder: Path, rows: int) -> list[str]:
-    ids: list[str] = json.loads((folder / "ids.json").read_text(encoding="utf-8"))
+    ids: list[str] = outside.read_json(folder / "ids.json")
     if len(ids) != rows:
         raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")
     return ids

@@ -1,10 +1,23 @@
-from .folder import Stage, code_version, finished, only_one, read_manifest, stage
+from .folder import (
+    Stage,
+    as_written,
+    code_version,
+    finished,
+    manifest_at,
+    only_one,
+    output,
+    read_manifest,
+    stage,
+)
 
 __all__ = [
     "Stage",
+    "as_written",
     "code_version",
     "finished",
+    "manifest_at",
     "only_one",
+    "output",
     "read_manifest",
     "stage",
 ]

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import paths, tables
-from crs_lib.core.errors import RunError
+from crs_lib.core import outside, paths, tables
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import sha256
 from crs_lib.runs.ledger import Ledger
 
@@ -88,13 +88,35 @@ class Stage:
 
 
 def read_manifest(study: str, run: str) -> dict[str, Any]:
-    """The manifest of a run; an empty dict for a run without one."""
+    """The manifest of a run; an empty dict for a run without one, RunError for a damaged one."""
     path = paths.run_folder(study, run) / "manifest.json"
-    if not path.exists():
-        return {}
+    return manifest_at(path) if path.exists() else {}
+
+
+_ENTRY: Mapping[str, type] = {
+    "parameters": dict,
+    "inputs": dict,
+    "outputs": dict,
+    "counts": dict,
+    "status": str,
+}
+
+
+def manifest_at(path: Path) -> dict[str, Any]:
+    """The manifest in a file, its stages with the parts that later ones read; RunError for a damaged one."""
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
+        record = outside.read_object(path)
+        stages = record.get("stages", {})
+        if not isinstance(stages, dict) or not all(isinstance(entry, dict) for entry in stages.values()):
+            raise InputError("'stages' must be an object of objects")
+        for name, entry in stages.items():
+            for part, kind in _ENTRY.items():
+                if not isinstance(entry.setdefault(part, kind()), kind):
+                    raise InputError(f"{part!r} of stage {name!r} is {outside.kind_of(entry[part])}")
+            digests = [*entry["inputs"].items(), *entry["outputs"].items()]
+            if not all(isinstance(digest, str) for _, digest in digests):
+                raise InputError(f"a digest of stage {name!r} is no text")
+    except InputError as error:
         raise RunError(f"{paths.shown(path)} is damaged ({error}); restore it or remove it") from error
     return record
 
@@ -108,6 +130,38 @@ def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
             f"make it with: python -m crs_lib run {notebook} -p run {run}"
         )
     return entry
+
+
+def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
+    """A file that a finished stage wrote, as it wrote it.
+
+    Raises RunError with the command that makes the file anew where it is gone or holds something else than
+    the manifest says.
+    """
+    entry = finished(study, run, stage, notebook)
+    return as_written(study, run, entry, name, f"python -m crs_lib run {notebook} -p run {run}")
+
+
+def as_written(study: str, run: str, entry: Mapping[str, Any], name: str, command: str) -> Path:
+    """A file of the stage whose manifest entry this is; RunError naming the ``command`` as :func:`output`."""
+    path, digest = paths.run_folder(study, run) / name, entry["outputs"].get(name, "")
+    wrong = "is gone" if not path.is_file() else "is not as it was written" if _digest(path) != digest else ""
+    if wrong:
+        raise RunError(
+            f"{name} of run {run!r} {wrong}; make it anew, with the run's own parameters: {command}"
+        )
+    return path
+
+
+def _digest(path: Path) -> str:
+    facts = path.stat()
+    return _digest_of(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
+
+
+@functools.lru_cache(maxsize=256)
+def _digest_of(path: Path, *_: int) -> str:
+    """The digest of a file, read once for as long as its size, time and number stay."""
+    return sha256(path)
 
 
 @contextmanager
@@ -195,7 +249,9 @@ def _versions() -> Mapping[str, str]:
 
 
 def code_version() -> dict[str, Any]:
-    """Git commit and dirty flag of the repository; empty outside git."""
+    """Git commit and dirty flag of the repository; empty outside git and for an installed package."""
+    if paths.installed():
+        return {}
     try:
         commit = _git("rev-parse", "HEAD").strip()
         dirty = bool(_git("status", "--porcelain", "--untracked-files=no").strip())

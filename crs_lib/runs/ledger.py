@@ -142,9 +142,20 @@ class Ledger:
                 "SELECT body, hash FROM sessions WHERE system = ? AND session = ? AND status = 'done'",
                 key,
             ).fetchone()
-            if row is None or hashlib.sha256(row[0]).hexdigest() != row[1]:
-                raise RunError(f"session {key.session} of {key.system!r} is missing or damaged in the ledger")
-            yield unpack(row[0])
+            body = row[0] if row else None
+            if not isinstance(body, bytes) or hashlib.sha256(body).hexdigest() != row[1]:
+                raise RunError(self._lost(key))
+            try:
+                yield unpack(body)
+            except (zlib.error, ValueError) as error:
+                raise RunError(self._lost(key)) from error
+
+    def _lost(self, key: Key) -> str:
+        return (
+            f"session {key.session} of {key.system!r} is missing or damaged in the ledger "
+            f"{paths.shown(self.path)}; "
+            "move that file away and start the same command again: the sessions are made anew"
+        )
 
     def _query(self, statement: str) -> list[Any]:
         try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib import prompts
+from crs_lib.core import outside
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
@@ -87,7 +88,7 @@ class Asker:
             requests = [_request(prompt, text, schema, values) for text in part]
             for text, answer in zip(part, self._llm.gather(requests), strict=True):
                 if not isinstance(answer, LLMError):
-                    found[text] = json.loads(answer.text)
+                    found[text] = outside.loads(answer.text, "the reply")
                 elif answer.remedy in ("other seed", "more room") or answer.kind == "prompt too long":
                     self._unusable[text] = answer
                 else:

@@ -6,9 +6,8 @@ from pathlib import Path
 import pandas as pd
 
 from crs_lib import runs
-from crs_lib.core import paths, tables
+from crs_lib.core import outside, paths, tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import RunError
 from crs_lib.simulate.config import STUDY
 
 FAILED = "failed_sessions.csv"
@@ -20,12 +19,14 @@ def run_folder(run: str) -> Path:
     return paths.run_folder(STUDY, run)
 
 
+@outside.reader("the failed sessions of a run")
 def failed_sessions(run: str) -> list[dict[str, str]]:
     """The sessions that a finished run is without: model, session_id and error of each; often none."""
     made = runs.finished(STUDY, run, "simulate", "03_simulate")
     if FAILED not in made["outputs"]:
         return []
-    frame = pd.read_csv(paths.run_folder(STUDY, run) / FAILED, dtype=str, keep_default_na=False)
+    path = runs.output(STUDY, run, "simulate", "03_simulate", FAILED)
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     return [dict(zip(frame.columns, row, strict=True)) for row in frame.itertuples(index=False)]
 
 
@@ -34,12 +35,9 @@ def dialogues(run: str) -> list[Dialogue]:
     return list(iter_dialogues(run))
 
 
+@outside.reader("the dialogues of a run")
 def iter_dialogues(run: str) -> Iterator[Dialogue]:
     """The finished dialogues of a run one by one, memory flat."""
-    runs.finished(STUDY, run, "simulate", "03_simulate")
-    path = paths.run_folder(STUDY, run) / "dialogues.jsonl"
-    if not path.exists():
-        again = f"python -m crs_lib run 03_simulate -p run {run}"
-        raise RunError(f"{path.name} is gone from run {run!r}; export it again with: {again}")
+    path = runs.output(STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
     for record in tables.read_jsonl(path):
         yield Dialogue.from_json(record, source=path.name)

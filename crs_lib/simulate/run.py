@@ -9,7 +9,9 @@ import pandas as pd
 from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import tables
+from crs_lib.core import outside, tables
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import calls
 from crs_lib.llm.calls import Recorder
 from crs_lib.llm.pool import LOG, drain_scratch
@@ -81,13 +83,25 @@ def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key]) -> None:
     asked = set(keys)
     failed = {key: error for key, error in ledger.failures() if key in asked}
     done = [key for key in keys if key not in failed]
-    tables.write_jsonl(stage.path("dialogues.jsonl"), ledger.bodies(done))
+    tables.write_jsonl(stage.path("dialogues.jsonl"), map(_dialogue, done, ledger.bodies(done)))
     if failed:
         rows = [(key.system, f"{key.session:05d}", error) for key, error in failed.items()]
         tables.write_csv(stage.path(FAILED), pd.DataFrame(rows, columns=["model", "session_id", "error"]))
     else:
         (stage.folder / FAILED).unlink(missing_ok=True)
     stage.counts |= {"sessions": len(done), "systems": len({key.system for key in keys})}
+
+
+def _dialogue(key: Key, body: str) -> str:
+    """The body of a session; RunError where it is no dialogue, whatever its hash says."""
+    try:
+        Dialogue.from_json(outside.loads(body, "the body"), source="the ledger")
+    except (InputError, AttributeError, TypeError) as error:
+        raise RunError(
+            f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error}); move the "
+            "ledger away and start the same command again: the sessions are made anew"
+        ) from error
+    return body
 
 
 def _given(maker: Maker) -> Callable[[], Maker]:

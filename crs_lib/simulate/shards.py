@@ -1,6 +1,5 @@
 """Parts of a run that were made apart, put together: no engine, no shared disk, only folders."""
 
-import json
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,7 +40,7 @@ def read(folder: Path) -> Shard:
     path = folder / "manifest.json"
     if not path.is_file():
         raise RunError(f"{paths.shown(folder)} holds no run; give the folders of the shards")
-    entry = json.loads(path.read_text(encoding="utf-8")).get("stages", {}).get("simulate", {})
+    entry = runs.manifest_at(path).get("stages", {}).get("simulate", {})
     part = str(entry.get("parameters", {}).get("shard", ""))
     if not part:
         raise RunError(f"{paths.shown(folder)} is no shard: it was made without --shard k/N")

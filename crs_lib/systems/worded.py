@@ -4,7 +4,6 @@ The tracker keeps the constraints and offers candidates; the model chooses among
 recommended films are read from the ids in a structured reply, or from the titles in a plain text.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -15,7 +14,7 @@ from crs_lib import prompts
 from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import Clause
-from crs_lib.core import rng
+from crs_lib.core import outside, rng
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
@@ -71,7 +70,7 @@ def read(grounder: Grounder, answer: str, context: ReplyContext, *, structured: 
     In plain text every catalogue title counts as recommended, but for films that the user's latest
     words name and that were not offered: those are answers to a question. Structured, the ids count.
     """
-    record = json.loads(answer) if structured else {"reply": answer}
+    record = outside.loads(answer, "the reply") if structured else {"reply": answer}
     text = str(record["reply"]).strip()
     mentions = grounder.titles(text, prefer=context.offered)
     found = tuple(dict.fromkeys(mention.item for mention in mentions))

@@ -5,7 +5,6 @@ told in docs/metrics.md, section 8: "fiction" is cut out of the middle of words,
 two spellings of one genre, and a query without an answer turns silently into the union of its parts.
 """
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
@@ -16,7 +15,7 @@ import numpy as np
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import paths
+from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.score.concepts import ConceptSpace
 
@@ -76,6 +75,7 @@ class ThesisCatalog:
                         self.shown[name].setdefault(key, value)
 
     @classmethod
+    @outside.reader("a catalogue")
     def load(cls, path: str | Path) -> "ThesisCatalog":
         """Read a JSON file ``title -> record``, "sample" for the embedded one, or a run's Parquet file.
 
@@ -86,8 +86,8 @@ class ThesisCatalog:
             return cls.of(sources.load(path))
         place = paths.samples() / "movies.json" if str(path) == sources.SAMPLE else paths.given(path)
         try:
-            data = json.loads(place.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            data = outside.read_json(place)
+        except InputError as error:
             raise InputError(
                 f"{place.name} cannot be read as a catalogue ({error}); give a JSON file title -> record, "
                 "e.g. the thesis's own: python -m crs_lib data get opendialkg-movies"

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import paths, rng, tables
+from crs_lib.core import outside, paths, rng, tables
 from crs_lib.core.errors import InputError
 from crs_lib.thesis.topic_words import FUNCTION_WORDS, MOST, lemma, pieces, singular, token_of, tokens
 
@@ -61,6 +61,7 @@ class TopicModel:
         self._numbers = _Numbers(self.number)
 
     @classmethod
+    @outside.reader("a topic model")
     def load(cls, folder: str | Path) -> "TopicModel":
         """Read a model's folder; InputError names what is missing and the command that makes a model."""
         place = paths.given(folder)

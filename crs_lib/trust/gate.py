@@ -14,7 +14,7 @@ import pandas as pd
 
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
-from crs_lib.core import paths, tables
+from crs_lib.core import tables
 from crs_lib.core.config import Config, Field, RunName, Seed
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.choose import ConventionName
@@ -247,7 +247,9 @@ def read(run: str, table: str = "metrics") -> pd.DataFrame:
     entry = runs.read_manifest(simulate.STUDY, run).get("stages", {}).get("gate", {})
     if entry.get("status") != "finished":
         raise RunError(f"no finished gate in run {run!r}; make it with: python -m crs_lib gate --run {run}")
-    return tables.read_table(paths.run_folder(simulate.STUDY, run) / files[table].name, files[table])
+    again = f"python -m crs_lib gate --run {run}"
+    path = runs.as_written(simulate.STUDY, run, entry, files[table].name, again)
+    return tables.read_table(path, files[table])
 
 
 def marks(run: str = "gate") -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import metrics
-from crs_lib.core import paths
+from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.figures.movies_pairs import PREFIX, with_judges
 from crs_lib.figures.movies_time import waiting
@@ -58,7 +58,7 @@ def plan_for(
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise InputError(f"no analysis plan {name!r}; give one of {known}, or add {path.name}")
-    plan = read_plan(yaml.safe_load(path.read_text(encoding="utf-8")))
+    plan = read_plan(yaml.safe_load(outside.read_text(path)))
     plan = _with_outcomes(plan, convention, scores)
     usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
     if usable or len(systems) < 2:

@@ -112,7 +112,6 @@ def test_annotations(tmp_path: Path) -> None:
         (annotated([{"type": "search"}]), "line 1: queries must be texts, found None"),
         (annotated([{"query": "q"}]), "line 1: intent type None"),
         (annotated(["search"]), "line 1: an intent must be an object, found str"),
-        ({"conversations": '{"C_1": "U: \\ud83d"}\n'}, "line 1: not UTF-8 text .surrogates"),
         ({"qrels": "C_1_0_0\t0\td\t3\n"}, "grade 3 of 'd' under 'C_1_0_0'; they go from 0 to 2"),
         ({"qrels": "C_1_0_0\t0\td\t-1\n"}, "grade -1 of 'd'"),
         ({"qrels": "C_1\t0\td\t1\n"}, "topic 'C_1' has not the form"),

@@ -205,8 +205,7 @@ def test_a_key_that_is_asked_for_must_be_there() -> None:
         LLM("ollama:tiny", send_key=True)
 
 
-def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setenv("CRS_MOST_TURN_CHARACTERS", "2000000")
+def test_hostile_text_passes_through_and_is_bounded_in_the_log(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "calls.sqlite")
     server = OllamaServer(faults=Faults(["noise"]))
     with server, LLM("ollama:tiny", host=server.url, recorder=recorder) as llm:

@@ -89,7 +89,7 @@ POISON = {
     "another model": (openai(model="other"), "other model"),
     "filtered": (openai(stop="content_filter"), "filtered"),
     "refused": ({"choices": [{"message": {"content": None, "refusal": "I cannot."}}]}, "filtered"),
-    "too long": (openai("x" * 200_001), "bad reply"), "10 MB": (openai("x" * 10_000_000), "bad reply"),
+    "too long": (openai("x" * 2_000_001), "bad reply"), "10 MB": (openai("x" * 10_000_000), "bad reply"),
     "without end": (openai("x" * 2**24), "garbled"),
 }  # fmt: skip
 

@@ -134,7 +134,7 @@ def test_a_failed_export_is_made_good_by_the_next_start(results, do):
     (folder / "dialogues.jsonl").unlink()
     with pytest.raises(
         RunError,
-        match=r"dialogues.jsonl is gone from run 'r'; export it again with: python -m crs_lib run 03_simulate -p run r",
+        match=r"dialogues.jsonl of run 'r' is gone; make it anew, with the run's own parameters: python -m crs_lib run 03_simulate -p run r",
     ):
         simulate.dialogues("r")
     do()
