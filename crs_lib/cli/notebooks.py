@@ -4,6 +4,7 @@ import functools
 import importlib
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from crs_lib import notebooks

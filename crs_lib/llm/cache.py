@@ -61,7 +61,10 @@ class Cache:
         self._pid = 0
 
     def get(self, address: str) -> Reply | None:
-        """The stored reply, marked as a hit, with 0 seconds and attempts; None for none or a damaged one."""
+        """The stored reply, marked as a hit, with 0 seconds and attempts; None for none.
+
+        A damaged one is removed.
+        """
         rows = self._do("SELECT reply FROM replies WHERE key = ?", (address,))
         if not rows:
             return None
@@ -69,7 +72,8 @@ class Cache:
             given = json.loads(rows[0][0])
             stored = {name: given[name] for name in _KEPT if name in given}
             return _REPLY.validate_python({**stored, "seconds": 0.0, "cache_hit": True, "attempts": 0})
-        except (ValueError, TypeError, RecursionError):  # ValidationError is a ValueError
+        except (ValueError, TypeError, RecursionError):  # damaged; pydantic's error is a ValueError
+            self.drop(address)
             return None
 
     def drop(self, address: str) -> None:

@@ -140,8 +140,9 @@ class LLM:
         kept = self.cache.get(address)
         if kept is not None and _usable(kept, request):
             return kept
+        if kept is not None:
+            self.cache.drop(address)
         reply = self._asked(request, digest)
-        self.cache.drop(address)  # what was there could not be used
         self.cache.put(address, reply)
         return reply
 
@@ -169,7 +170,8 @@ class LLM:
 def _usable(kept: Reply, request: Request) -> bool:
     """Whether a stored reply keeps what is asked of a new one."""
     try:
-        return outside.valid(kept.text) == kept.text == checked(kept.text, kept.stop, request.schema)
+        same = kept.text if kept.calls else checked(kept.text, kept.stop, request.schema)
+        return outside.valid(kept.text) == kept.text == same
     except LLMError:
         return False
 

@@ -1,5 +1,6 @@
 """``ollama:<model>``: the chat endpoint of one or several Ollama servers, through the ollama client."""
 
+import json
 import os
 import sys
 import threading
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 import httpx
 
+from crs_lib.core import outside
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
@@ -132,7 +134,7 @@ class Ollama:
             last.done, last.done_reason or "stop", count(last.prompt_eval_count), count(last.eval_count),
             str(last.model or ""),
             tuple(
-                ToolCall(str(call.function.name), dict(call.function.arguments))
+                ToolCall(outside.valid(str(call.function.name)), _arguments(call.function.arguments))
                 for part in parts for call in part.message.tool_calls or ()
             ),
         )  # fmt: skip
@@ -184,6 +186,14 @@ class Ollama:
             raise Garbled(
                 f"{shown(address)} answered with something that is no Ollama reply ({told})"
             ) from error
+
+
+def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a tool call, their texts valid; Garbled for what cannot be held."""
+    try:
+        return dict(outside.loads(json.dumps(dict(given)), "the arguments of a call"))
+    except InputError as error:
+        raise Garbled(str(error)) from error
 
 
 class _Answer(NamedTuple):

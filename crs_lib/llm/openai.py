@@ -249,10 +249,10 @@ def _told(message: Message) -> dict[str, Any]:
 
 def _call(told: _ToolCall) -> ToolCall:
     """A tool call of an answer; its arguments come as a JSON text, which may be broken."""
-    name, call_id, written = told.function.name, told.id or "", told.function.arguments
+    name, call_id, written = outside.valid(told.function.name), told.id or "", told.function.arguments or {}
     try:
-        arguments = json.loads(written or "{}") if isinstance(written, str) else written or {}
-    except (json.JSONDecodeError, RecursionError) as error:
+        arguments = outside.loads(written if isinstance(written, str) else json.dumps(written or {}), name)
+    except InputError as error:
         return ToolCall(name, {}, call_id, f"the arguments are not JSON ({error})")
     if not isinstance(arguments, dict):
         return ToolCall(name, {}, call_id, "the arguments are no JSON object")
