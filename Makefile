@@ -53,10 +53,11 @@ check: lint  ## daily work: lint, the unit tests that start no process, one note
 	$(PY) -m pytest tests/unit -q -n 2 --dist loadfile -m "not slow and not subprocess and not external"
 	$(PY) -m pytest $(NBVAL) -q notebooks/01_catalog.ipynb
 
-lint: $(VENV)/dev.stamp  ## ruff, formatting, types
+lint: $(VENV)/dev.stamp  ## ruff, formatting, types, the licences of all dependencies
 	$(PY) -m ruff check
 	$(PY) -m ruff format --check
 	$(PY) -m mypy
+	@$(PY) -m tests.helpers.licences
 
 docs: $(VENV)/docs.stamp  ## the documentation site, build/site: texts, notebooks, API
 	NO_MKDOCS_2_WARNING=1 $(PY) docs/site/build.py

@@ -164,22 +164,26 @@ THESIS: Mapping[str, Any] = {
 
 def thesis(parser: ArgumentParser) -> None:
     """``thesis``: the notebooks 01 to 06 on the sample catalogue, the figures, the pages, the leaderboard."""
-    parser.set_defaults(do=lambda _: _thesis())
+    parser.add_argument(
+        "--sessions", type=int, default=THESIS["n_sessions"], help="of each system (default: 50)"
+    )
+    parser.add_argument("--turns", type=int, default=THESIS["n_turns"], help="of each session (default: 20)")
+    parser.set_defaults(do=lambda given: _thesis(given.sessions, given.turns))
 
 
-def _thesis() -> None:
+def _thesis(sessions: int, turns: int) -> None:
     from crs_lib import evaluate
     from crs_lib.metrics.base import DAGGER_NOTE
     from crs_lib.pages import report, trace
     from crs_lib.trust import sensitivity
     from crs_lib.views import movies as views
 
-    run_name = THESIS["run"]
+    run_name, asked = THESIS["run"], {**THESIS, "n_sessions": sessions, "n_turns": turns}
     for notebook in notebooks.committed():
         if "01" <= notebook.stem[:2] <= "06":
             takes = {parameter.name for parameter in notebooks.parameters_of(notebook)}
             print(f"{notebook.stem} …", flush=True)
-            notebooks.run(notebook, {name: value for name, value in THESIS.items() if name in takes})
+            notebooks.run(notebook, {name: value for name, value in asked.items() if name in takes})
     print("sensitivity, figures, pages …", flush=True)
     sensitivity.make(sensitivity.SensitivityConfig(run_name))
     draw("movies", run_name)

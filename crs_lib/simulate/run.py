@@ -83,7 +83,7 @@ def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key]) -> None:
     asked = set(keys)
     failed = {key: error for key, error in ledger.failures() if key in asked}
     done = [key for key in keys if key not in failed]
-    tables.write_jsonl(stage.path("dialogues.jsonl"), map(_dialogue, done, ledger.bodies(done)))
+    tables.write_jsonl(stage.path("dialogues.jsonl"), map(_dialogues, done, ledger.bodies(done)))
     if failed:
         rows = [(key.system, f"{key.session:05d}", error) for key, error in failed.items()]
         tables.write_csv(stage.path(FAILED), pd.DataFrame(rows, columns=["model", "session_id", "error"]))
@@ -92,10 +92,11 @@ def export(stage: runs.Stage, ledger: Ledger, keys: Sequence[Key]) -> None:
     stage.counts |= {"sessions": len(done), "systems": len({key.system for key in keys})}
 
 
-def _dialogue(key: Key, body: str) -> str:
-    """The body of a session; RunError where it is no dialogue, whatever its hash says."""
+def _dialogues(key: Key, body: str) -> str:
+    """The body of a session; RunError where a line of it is no dialogue, whatever its hash says."""
     try:
-        Dialogue.from_json(outside.loads(body, "the body"), source="the ledger")
+        for line in filter(None, body.split("\n")):
+            Dialogue.from_json(outside.loads(line, "the body"), source="the ledger")
     except (InputError, AttributeError, TypeError) as error:
         raise RunError(
             f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error}); move the "

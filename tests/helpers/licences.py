@@ -1,0 +1,104 @@
+"""The licences of all dependencies, extras included; an error for one that does not fit a package under MIT.
+
+``python -m tests.helpers.licences`` lists them; ``make lint`` runs it. Read is what the installed packages say:
+their SPDX expression, else their classifiers, else the first line of their licence field.
+"""
+
+import importlib.metadata
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+# Permissive, or copyleft by file (MPL): they ask nothing of a program that only depends on them.
+FITS = re.compile(
+    r"mit(-0|-cmu)?( license)?|(new |modified |3-clause |2-clause |simplified )?bsd([- ].*)?|0bsd|"
+    r"apache([- ].*)?|isc.*|(psf|python software foundation|python)([- ].*)?|(the )?unlicense.*|zlib.*|hpnd.*|"
+    r"mpl[- ]?2\.0|mozilla public license 2\.0.*|cc0.*|public domain|bsl-1\.0|blueoak.*|ofl-1\.1|wtfpl",
+    re.IGNORECASE,
+)
+# Packages whose metadata names no licence, with the one that their repository states.
+KNOWN: Mapping[str, str] = {}
+
+
+class Licence(NamedTuple):
+    """A package with its version and the licence that it names."""
+
+    package: str
+    version: str
+    licence: str
+
+    @property
+    def fits(self) -> bool:
+        """Whether a package under MIT may depend on it: every part joined by AND, one of those joined by OR."""
+        return bool(self.licence) and fits(self.licence)
+
+
+def fits(licence: str) -> bool:
+    """Whether a licence, or an expression of several, asks nothing of a program that depends on the package."""
+    plain = re.sub(r"\s+WITH\s+\S+", "", licence).replace("(", " ( ").replace(")", " ) ")
+    parts = [part.strip(" ()") for part in re.split(r"\s+AND\s+|;", plain)]
+    return all(any(FITS.fullmatch(one.strip(" ()")) for one in re.split(r"\s+OR\s+", part)) for part in parts)
+
+
+def roots() -> list[str]:
+    """What pyproject.toml asks for, in all extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"].values()
+    return [*project["dependencies"], *(one for group in extras for one in group)]
+
+
+def licences(asked: Iterable[str]) -> list[Licence]:
+    """The packages that these requirements bring, with all that they bring in turn; installed ones only."""
+    found: dict[str, Licence] = {}
+    todo = [Requirement(text) for text in asked]
+    while todo:
+        wanted = todo.pop()
+        name = canonicalize_name(wanted.name)
+        if name in found or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+            continue
+        try:
+            package = importlib.metadata.distribution(wanted.name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        found[name] = Licence(package.metadata["Name"], package.version, _named(package.metadata, name))
+        for text in package.requires or ():
+            needs = Requirement(text)
+            extras = wanted.extras or {""}
+            if needs.marker is None or any(needs.marker.evaluate({"extra": extra}) for extra in extras):
+                todo.append(needs)
+    return sorted(found.values(), key=lambda one: one.package.lower())
+
+
+def _named(facts: "importlib.metadata.PackageMetadata", name: str) -> str:
+    classifiers = [
+        re.sub(r" \(.*\)$", "", text.rpartition(" :: ")[2])
+        for text in facts.get_all("Classifier") or []
+        if text.startswith("License ::")
+    ]
+    classifiers = [text for text in classifiers if text != "OSI Approved"]
+    field = next((line.strip() for line in (facts["License"] or "").splitlines() if line.strip()), "")
+    return facts["License-Expression"] or "; ".join(classifiers) or field or KNOWN.get(name, "")
+
+
+def main() -> int:
+    """Print the list; 1 where a package does not fit, which is named."""
+    found = licences(roots())
+    width = max(len(one.package) for one in found)
+    for one in found:
+        print(f"{one.package:<{width}}  {one.version:<16}  {one.licence or 'names no licence'}")
+    wrong = [one for one in found if not one.fits]
+    for one in wrong:
+        told = one.licence or "no licence"
+        print(f"{one.package} names {told}, which does not fit a package under MIT", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
