@@ -83,8 +83,8 @@ def _named(facts: "importlib.metadata.PackageMetadata", name: str) -> str:
         if text.startswith("License ::")
     ]
     classifiers = [text for text in classifiers if text != "OSI Approved"]
-    field = next((line.strip() for line in (facts["License"] or "").splitlines() if line.strip()), "")
-    return facts["License-Expression"] or "; ".join(classifiers) or field or KNOWN.get(name, "")
+    field = next((line.strip() for line in (facts.get("License") or "").splitlines() if line.strip()), "")
+    return facts.get("License-Expression") or "; ".join(classifiers) or field or KNOWN.get(name, "")
 
 
 def main() -> int:
