@@ -31,6 +31,7 @@ SYSTEMS = (
     "bm25:last",
 )  # fmt: skip
 PILOT, PILOT_RUN, RUN = 1000, "scale-pilot", "scale"
+CHUNK = 10  # sessions of a task
 FILES = ("ledger.sqlite", "dialogues.jsonl", "turns.parquet", "shifts.parquet", "results.jsonl")
 
 
@@ -125,7 +126,10 @@ def main(sessions: int, workers: int) -> None:
     """Pilot, forecast, run, comparison."""
     half = {stage: measured(stage, f"{PILOT_RUN}-half", PILOT // 2, 1) for stage in STAGES}
     whole = {stage: measured(stage, PILOT_RUN, PILOT, 1) for stage in STAGES}
-    start = measured("simulate", "scale-start", 2 * len(SYSTEMS), workers)
+    start = measured("simulate", "scale-start", 2 * len(SYSTEMS), workers)["cpu"]
+    cluster = measured("simulate", "scale-cluster", PILOT, workers)["cpu"]
+    each = (whole["simulate"]["cpu"] - half["simulate"]["cpu"]) / (PILOT - PILOT // 2)
+    task = max(0.0, (cluster - start - each * PILOT) / (PILOT / CHUNK))
     large = {stage: measured(stage, RUN, sessions, workers) for stage in STAGES}
     print(f"{len(SYSTEMS)} systems x {sessions // len(SYSTEMS)} scenarios x 20 turns, {workers} Dask workers")
     print(f"{'':22}{'a session':>14}{'foretold':>12}{'measured':>12}{'ratio':>8}")
@@ -134,7 +138,7 @@ def main(sessions: int, workers: int) -> None:
             slope = max(0.0, (whole[stage][unit] - half[stage][unit]) / (PILOT - PILOT // 2))
             foretold = whole[stage][unit] + slope * (sessions - PILOT)
             if (stage, unit) == ("simulate", "cpu"):  # one worker starts a second time
-                foretold = start["cpu"] * (workers + 1) / workers + slope * sessions
+                foretold = start * (workers + 1) / workers + slope * sessions + task * sessions / CHUNK
             line(
                 f"{stage}, {shown}",
                 slope * 1000,
@@ -146,7 +150,7 @@ def main(sessions: int, workers: int) -> None:
     before, after = sizes(PILOT_RUN), sizes(RUN)
     for name in FILES:
         line(f"{name}, MB", before[name] / PILOT * 1000, "kB", before[name] / PILOT * sessions, after[name])
-    print(f"starting {workers} workers: {start['cpu']:.1f} CPU s, {start['wall']:.1f} s")
+    print(f"starting {workers} workers: {start:.1f} CPU s; a task of {CHUNK} sessions: {task:.4f} CPU s")
     same(sessions)
 
 

@@ -276,7 +276,7 @@ class Rows:
 
 def _from_lines(path: Path, columns: Sequence[str] | None, repeated: Sequence[str]) -> pd.DataFrame:
     """A JSON-lines table; of values that repeat one is kept."""
-    rows, same = Rows(), {}
+    rows, same = Rows(), dict[Any, Any]()
     for row in read_jsonl(path):
         wanted = row if columns is None else {name: row.get(name) for name in columns}
         once = {name: same.setdefault(wanted[name], wanted[name]) for name in repeated if name in wanted}

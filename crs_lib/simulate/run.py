@@ -135,9 +135,9 @@ def _work(
                 if not any(models[0] in later for _, later in parts[place + 1 :]):
                     ready.release(models[0])
             else:
-                place = str(folder) if config.calls_out and not config.scheduler else ""
+                logs = str(folder) if config.calls_out and not config.scheduler else ""
                 batch.work(
-                    ledger, keys, Maker, (catalog, config, place, starts, arm), workers=config.workers,
+                    ledger, keys, Maker, (catalog, config, logs, starts, arm), workers=config.workers,
                     scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
                 )  # fmt: skip
             roles.same_weights(inputs, models, config.llm_settings)

@@ -29,7 +29,7 @@ from .statistics import (
     tidy,
     waiting_times,
 )
-from .tour import conversations, mean_scores
+from .tour import conversations, mean_scores, place_of, trial
 from .validity import (
     detector_figure,
     dose_figure,
@@ -58,6 +58,7 @@ __all__ = [
     "mean_scores",
     "of_contrasts",
     "orderings",
+    "place_of",
     "plan_for",
     "plan_table",
     "power_table",
@@ -74,6 +75,7 @@ __all__ = [
     "tidy",
     "top_concepts",
     "transcript",
+    "trial",
     "turn_table",
     "undefined_table",
     "usage",

@@ -9,6 +9,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.run import score_all
 from crs_lib.metrics.base import LOWER, get, headline
 from crs_lib.metrics.conventions import Convention
+from crs_lib.simulate import trial as trials
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
@@ -17,6 +18,44 @@ def conversations(world: World, config: SimulateConfig) -> list[Dialogue]:
     """Every session of the settings, system by system; equal to those that a run of them holds."""
     numbers = range(config.n_sessions)
     return [simulate.session(world, spec, n, config) for spec in config.systems for n in numbers]
+
+
+def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
+    """Three turns with the first system of the settings, one of them a shift of the wishes.
+
+    One row a turn: what the user said, the wishes in force, the reply, the films that were read from it, and
+    ``met``, the wishes that the best of them meets.
+    """
+    items = world.catalog.items
+    rows = []
+    for number, turn in enumerate(trials.trial(world, config), start=1):
+        films = [items[item] for item in turn.reply.items]
+        met = [sum(value in film.values[name] for name, value in turn.wishes.items()) for film in films]
+        rows.append(
+            {
+                "turn": number,
+                "user": turn.utterance,
+                "wishes": ", ".join(f"{name} = {value}" for name, value in turn.wishes.items()),
+                "reply": turn.reply.text,
+                "films": ", ".join(film.title for film in films) or "none",
+                "met": f"{max(met, default=0)} of {len(turn.wishes)}",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def place_of(system: str, scores: pd.DataFrame) -> str:
+    """A sentence: a system's first headline score and its place among the systems of :func:`mean_scores`."""
+    name = headline()[0]
+    order = scores["system"].tolist()
+    place, value = order.index(system), scores.set_index("system")[name]
+    neighbours = [
+        f"{word} {order[other]} ({value[order[other]]:.2f})"
+        for word, other in (("below", place - 1), ("above", place + 1))
+        if 0 <= other < len(order)
+    ]
+    told = f"{system} has a {get(name).short} of {value[system]:.2f}, place {place + 1} of {len(order)}"
+    return f"{told}: {', '.join(neighbours)}." if neighbours else f"{told}."
 
 
 def mean_scores(dialogues: Sequence[Dialogue], world: World, convention: Convention) -> pd.DataFrame:
