@@ -97,6 +97,10 @@ def people(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--run", default="demo", help="the run of the part views (default: demo)")
     parser.add_argument("--catalog", metavar="FILE", help="default: the data set redial-movies")
+    parser.add_argument(
+        "--llm", nargs="+", default=["local:smollm2"], metavar="SPEC", help="judges (default: local:smollm2)"
+    )
+    parser.add_argument("--n", type=int, default=24, help="conversations that a judge sees (default: 24)")
     parser.set_defaults(do=_people)
 
 
@@ -160,10 +164,23 @@ def _views(arguments: Namespace) -> Iterator[Any]:
     yield two_views.bridge(two_views.turns(simulate.iter_dialogues(arguments.run), grounder))
 
 
+def _judges(arguments: Namespace) -> Iterator[Any]:
+    import pandas as pd
+
+    from crs_lib.people import agreement, judges
+
+    dialogues = list(_log("crsarena"))
+    drawn = judges.chosen(dialogues, arguments.n)
+    folder = paths.results() / "movies" / "people"
+    found = [judges.ask(drawn, spec, folder / paths.slug(spec)) for spec in arguments.llm]
+    yield judges.beside(pd.concat(found), agreement.rate(dialogues, _grounder(arguments)))
+
+
 _PARTS: dict[str, tuple[str, Callable[[Namespace], Iterator[Any]]]] = {
     "ceilings": ("raters and scores on AB-ReDial", _ceilings),
     "success": ("success of simulated users on Concept4CRS", _success),
     "simulators": ("a published judge on UserSimCRS, by simulator", _simulators),
+    "judges": ("language models that judge what people rated", _judges),
     "views": ("a run of ours with logged and with heard state", _views),
 }
 
