@@ -11,7 +11,7 @@ from crs_lib import logs
 from crs_lib.catalog import sources
 from crs_lib.figures import style
 from crs_lib.grounding.grounder import Grounder
-from crs_lib.people import agreement
+from crs_lib.people import agreement, success
 from crs_lib.trust import gate
 
 _LINES = ("-", "--", ":", "-.")
@@ -92,6 +92,15 @@ def human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
     read = list(logs.read(dialogues))
     rows = agreement.rate(read, Grounder(sources.load(catalog)))
     return agreement.agreement(rows, agreement.SHOWN)
+
+
+def missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
+    """The replies whose success the score judges most wrongly; a note where no conversations were given."""
+    if not (dialogues and catalog):
+        hint = "no conversations that log success given: set success_dialogues and human_catalog"
+        return pd.DataFrame({"note": [hint]})
+    read = logs.readable(dialogues, lambda broken: None)
+    return success.missed(success.replies(read, Grounder(sources.load(catalog))))
 
 
 def failed(table: pd.DataFrame, metric: str) -> list[str]:
