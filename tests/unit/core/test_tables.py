@@ -91,6 +91,7 @@ FULL = """
 import resource, signal, sys
 from pathlib import Path
 from crs_lib.core import tables
+from crs_lib.core.errors import RunError
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 try:
