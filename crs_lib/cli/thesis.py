@@ -48,7 +48,7 @@ def finish(run: str, convention: str) -> None:
     """Write the tables of a scored convention, draw its figures, and print the best systems."""
     from crs_lib.views import thesis_tables as views
 
-    files = views.write(run, convention)
+    files = views.write_tables(run, convention)
     commands.draw("movies", run, convention=convention)
     print(f"\n{_shown(views.best_systems(run, convention)).to_string(index=False, na_rep='-')}")
     names = ["model_metrics.csv", *(path.name for path in files)]

@@ -1,9 +1,10 @@
-from .figure_tables import draw, usage
+from .figure_tables import draw, read, usage
 from .movies import (
     batch_table,
     coverage,
     example_wishes,
     field_table,
+    first_outcome,
     query_table,
     same_users,
     scoreboard,
@@ -29,6 +30,7 @@ from .statistics import (
     tidy,
     waiting_times,
 )
+from .thesis_tables import write_tables
 from .tour import conversations, mean_scores, place_of, trial
 from .validity import (
     detector_figure,
@@ -54,6 +56,7 @@ __all__ = [
     "example_wishes",
     "failed",
     "field_table",
+    "first_outcome",
     "human_ratings",
     "label_figure",
     "mean_scores",
@@ -65,6 +68,7 @@ __all__ = [
     "plan_table",
     "power_table",
     "query_table",
+    "read",
     "recovery_ratios",
     "recovery_tests",
     "same_users",
@@ -84,4 +88,5 @@ __all__ = [
     "verdicts",
     "waiting_times",
     "weight_table",
+    "write_tables",
 ]

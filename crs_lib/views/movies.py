@@ -11,7 +11,7 @@ from crs_lib.catalog.catalog import Catalog, Constraints
 from crs_lib.catalog.fields import FIELDS, GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.text import shorten
-from crs_lib.figures.base import convention_of
+from crs_lib.figures.base import convention_of, primary
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, headlines
 
@@ -184,6 +184,11 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     order = means.sort_values(ascending=base.get(names[0]).direction == base.LOWER, kind="stable").index
     wide = wide.loc[order].rename(columns={name: base.get(name).label for name in names})
     return wide.rename_axis(columns=None).rename_axis("system").reset_index()
+
+
+def first_outcome(model_metrics: pd.DataFrame) -> str:
+    """The outcome that leads tables of these scores: the convention's first that any system has a mean of."""
+    return primary(model_metrics)
 
 
 def _interval(row: Mapping[str, Any]) -> str:

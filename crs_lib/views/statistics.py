@@ -9,6 +9,7 @@ import pandas as pd
 from crs_lib import metrics
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
+from crs_lib.figures.base import recovered_by
 from crs_lib.figures.movies_pairs import PREFIX, with_judges
 from crs_lib.figures.movies_time import waiting
 from crs_lib.metrics import headlines
@@ -166,8 +167,8 @@ def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
     A note where there is nothing to compare. Source: :func:`crs_lib.figures.movies_time.waiting`.
     """
     strata = {"all shifts": None, "within types of shift": "type", "within scenarios": "scenario"}
-    times = _waiting(shifts)
     try:
+        times = _waiting(shifts)
         found = [logrank(times, strata=by).assign(compared=name) for name, by in strata.items()]
     except InputError as error:
         return pd.DataFrame({"note": [str(error)]})
@@ -179,7 +180,7 @@ def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
 def _waiting(shifts: pd.DataFrame) -> pd.DataFrame:
     """The times of the recovery curves with their scenario and type of shift."""
     seen = shifts[shifts["watched"] > 0]
-    return waiting(shifts).assign(type=seen["type"], scenario=seen["session_id"])
+    return waiting(shifts, recovered_by(shifts)).assign(type=seen["type"], scenario=seen["session_id"])
 
 
 def waiting_times(shifts: pd.DataFrame) -> pd.DataFrame:
@@ -189,7 +190,7 @@ def waiting_times(shifts: pd.DataFrame) -> pd.DataFrame:
     Source: as :func:`recovery_tests`; Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
     """
     try:
-        found = restricted_mean(waiting(shifts))
+        found = restricted_mean(waiting(shifts, recovered_by(shifts)))
     except InputError as error:
         return pd.DataFrame({"note": [str(error)]})
     return found[["system", "restricted_mean", "low", "high", "horizon", "n"]]

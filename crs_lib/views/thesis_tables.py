@@ -26,7 +26,7 @@ def outcomes(run: str, convention: str) -> list[str]:
     return [name for name in wanted if name in known]
 
 
-def write(run: str, convention: str = "") -> list[Path]:
+def write_tables(run: str, convention: str = "") -> list[Path]:
     """Write ``anova.csv``, ``tukey.csv``, ``headline.csv`` and ``headline.tex`` beside a convention's scores.
 
     Returns their paths. A run of one system has tests without numbers and a note. Raises RunError as
