@@ -10,22 +10,25 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib import datasets
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
 
 SAMPLE = "sample"
+THESIS, THESIS_OR_SAMPLE = "thesis", "thesis-or-sample"
 
 
 @outside.reader("a catalogue")
 def load(source: str | Path = SAMPLE) -> Catalog:
-    """Load a catalogue: ``sample`` (ours), a JSON file, or a Parquet file.
+    """Load a catalogue: ``sample`` (ours), ``thesis`` (where it is here), a JSON file, or a Parquet file.
 
     JSON is an object title -> record (the OpenDialKG form; a title may come twice, for two films) or item
     id -> record (that of iEvaLM). Raises InputError naming the file, and where it applies the record and
     the field.
     """
+    source = resolved(source)
     if str(source) == SAMPLE:
         return _from_json(paths.samples() / "movies.json", SAMPLE)
     path = _path(source)
@@ -37,9 +40,29 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     return _from_parquet(path) if path.suffix == ".parquet" else _from_json(path, path.name)
 
 
+def resolved(source: str | Path) -> str | Path:
+    """The file that a named catalogue stands for: that of ``thesis`` and of ``thesis-or-sample``.
+
+    The second is the sample where the thesis's catalogue is not here; the first raises InputError then. Any
+    other source is returned as given.
+    """
+    if str(source) not in (THESIS, THESIS_OR_SAMPLE):
+        return source
+    found = datasets.get("opendialkg-movies")
+    if place := found.in_mirror() or found.downloaded():
+        return place
+    if str(source) == THESIS_OR_SAMPLE:
+        return SAMPLE
+    raise InputError(
+        "the thesis's catalogue is not here; get it with: python -m crs_lib data get opendialkg-movies, or "
+        f"give {THESIS_OR_SAMPLE!r}"
+    )
+
+
 @outside.reader("a catalogue")
 def raw(source: str | Path) -> bytes:
     """The bytes of a catalogue in the OpenDialKG form; empty for the sample and for any other form."""
+    source = resolved(source)
     path = _path(source)
     if str(source) == SAMPLE or path.suffix != ".json" or not path.is_file():
         return b""

@@ -80,10 +80,14 @@ def sweep(parser: ArgumentParser) -> None:
 
 
 def _sweep(arguments: Namespace) -> None:
-    from crs_lib.cli import ready
+    from crs_lib.cli import ready, sweep_results
     from crs_lib.notebooks import sweeps
 
-    print(sweeps.run(arguments.file, say=print, ready=ready.check).to_string(index=False))
+    found = sweeps.read(arguments.file)
+    try:
+        print(sweeps.run(arguments.file, say=print, ready=ready.check).to_string(index=False))
+    finally:
+        sweep_results.finish(found, Path(arguments.file).stem)
 
 
 def refresh(parser: ArgumentParser) -> None:

@@ -39,11 +39,14 @@ def primary(frame: pd.DataFrame, asked: str = "") -> str:
     if asked:
         return metrics.get(asked).name
     convention = convention_of(frame)
+    usual = (*headlines.outcomes(convention), *metrics.shown_in("metric_bars"))
+    if frame.empty or not {"metric", *usual} & set(frame):
+        filled(frame, ["session_id", usual[0]])
     if "metric" in frame:
         known = set(frame.loc[frame["mean"].notna(), "metric"])
     else:
         known = {name for name in frame if frame[name].notna().any()}
-    for name in (*headlines.outcomes(convention), *metrics.shown_in("metric_bars")):
+    for name in usual:
         if name in known:
             return name
     raise NoDataError(f"the run has no outcome of convention {convention!r}")
@@ -58,11 +61,12 @@ RECOVERED = {
 
 
 def recovered_by(shifts: pd.DataFrame) -> str:
-    """The criterion of recovery that a table of shifts has under its convention; NoDataError for none."""
+    """The criterion of recovery that a table of shifts has; errors as :func:`filled` where it has none."""
     for kind in RECOVERED:
         if f"delay_{kind}" in shifts:
             return kind
-    raise NoDataError(f"convention {convention_of(shifts)!r} takes no recovery down, shift by shift")
+    filled(shifts, ["delay_item"])
+    return "item"
 
 
 def systems_of(frame: pd.DataFrame) -> list[str]:
@@ -126,10 +130,10 @@ def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
     """The words for captions: {primary}, the outcome that leads, and {recovered}, what counts as such."""
     found = {"primary": "the first score", "recovered": RECOVERED["item"]}
     for frame in frames:
-        with suppress(NoDataError):
+        with suppress(InputError):
             found["primary"] = metrics.get(primary(frame)).short
         if "watched" in frame:
-            with suppress(NoDataError):
+            with suppress(InputError):
                 found["recovered"] = RECOVERED[recovered_by(frame)]
     return found
 

@@ -1,9 +1,12 @@
-"""Diagrams of the design, drawn by code: the system, the data's way, the experiment."""
+"""Diagrams of a run, drawn from its manifest and logs: the system, the catalogue, the experiment."""
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES
+from crs_lib.figures.base import FIGURES, filled
 
 # Fills light enough for black text; in grey the words tell the kinds apart.
 _FILLS = {"data": "#D6EAF5", "code": "#FFFFFF", "truth": "#FBE5C4", "score": "#D5EEE4"}
@@ -52,123 +55,160 @@ class Board:
         self.axes.add_patch(FancyArrowPatch(path=Path(points, codes), shrinkA=0, shrinkB=0, **look))
         if text:
             (x0, y0), (x1, y1) = points[0], points[1]
-            self.text((x0 + x1) / 2, (y0 + y1) / 2 + shift, text, color=style.FAINT)
+            behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+            self.text((x0 + x1) / 2, (y0 + y1) / 2 + shift, text, color=style.FAINT, bbox=behind)
+
+
+_WIDTH = 26  # characters that a box holds in a line
 
 
 @FIGURES.register(
     "system_overview",
     place=1,
     study="movies",
-    tables=(),
-    caption="A session: a scenario fixes what the user wishes and when it changes; user and system talk turn "
-    "by turn; the log keeps the true wishes, against which concepts and recommended items are scored.",
+    tables=("roles",),
+    caption="Who takes part in this run and how it is scored: {n_systems} systems under test talk turn by "
+    "turn with the same {n_sessions} users, simulated or logged; the log keeps what the user wishes, against "
+    "which concepts and films are scored; judges read whole sessions.",
 )
-def system_overview() -> Any:
-    """Who speaks to whom in a session, and what is scored against what."""
-    board = Board(8.6)
-    board.box(
-        0.2, 6.3, 4.2, 2.0, "Catalogue", "films and their concepts\n(genre, actor, director, …)", "data"
-    )
-    board.box(5.9, 6.3, 4.2, 2.0, "Scenario", "goal, wishes, shifts,\nfixed by seed and session", "truth")
-    board.box(11.6, 6.3, 4.2, 2.0, "Log", "wishes in force, shifts\n(the ground truth)", "truth")
-    board.arrow((4.4, 7.3), (5.9, 7.3), text="anchors")
-    board.arrow((10.1, 7.3), (11.6, 7.3), text="logged")
-    board.box(5.9, 3.3, 4.2, 2.0, "Simulated user", "asks, refines, shifts;\nreads the replies")
-    board.box(0.2, 3.3, 4.2, 2.0, "System under test", "tracks wishes, retrieves,\nwords a reply")
-    board.arrow((8.0, 6.3), (8.0, 5.3))
-    board.arrow((2.3, 6.3), (2.3, 5.3))
-    board.arrow((5.9, 4.7), (4.4, 4.7), text="utterance")
-    board.arrow((4.4, 3.9), (5.9, 3.9), text="reply", shift=-0.26)
-    board.box(0.2, 0.3, 4.2, 2.0, "Grounding", "concepts in the texts,\nitems behind the titles")
-    board.box(5.9, 0.3, 4.2, 2.0, "Turn scores", "TAS = CC + CR − I\nitem TAS: S*, N, L, copying", "score")
-    board.box(
-        11.6, 0.3, 4.2, 2.0, "Session and model", "recovery after shifts,\nmeans with intervals", "score"
-    )
-    board.arrow((2.3, 3.3), (2.3, 2.3))
-    board.arrow((7.0, 3.3), (7.0, 2.8), (3.4, 2.8), (3.4, 2.3))
-    board.arrow((4.4, 1.3), (5.9, 1.3))
-    board.arrow((10.1, 1.3), (11.6, 1.3))
-    board.arrow((13.7, 6.3), (13.7, 2.3))
-    board.arrow((13.7, 2.8), (9.0, 2.8), (9.0, 2.3))
-    board.text(12.0, 3.05, "wishes in force", color=style.FAINT)
+def system_overview(roles: pd.DataFrame) -> Any:
+    """Who speaks to whom in a run, by name, and what is scored against what."""
+    filled(roles, ["role", "lines", "n_systems", "n_sessions"])
+    said = {
+        row.role: "\n".join(style.labels(str(row.lines).split("\n"), _WIDTH)) for row in roles.itertuples()
+    }
+    deep = max(2.2, 0.9 + _LINE * max(len(text.split("\n")) for text in said.values()))
+    board = Board(3 * deep + 3.5)
+    low, middle, high = 0.9, deep + 2.0, 2 * deep + 3.1
+    board.box(0.2, high, 4.6, deep, "Catalogue", said["catalogue"], "data")
+    board.box(5.7, high, 4.6, deep, "User", said["user"], "truth")
+    board.box(11.2, high, 4.6, deep, "Log", said["log"], "truth")
+    board.box(0.2, middle, 4.6, deep, "Systems under test", said["system"])
+    board.box(5.7, middle, 4.6, deep, "Conversation", "utterance and reply,\nturn by turn", "data")
+    board.box(11.2, middle, 4.6, deep, "Judges", said["judge"])
+    board.box(0.2, low, 4.6, deep, "Grounding", "concepts in the texts,\nfilms behind the titles")
+    board.box(5.7, low, 4.6, deep, "Metrics", said["metrics"], "score")
+    board.box(11.2, low, 4.6, deep, "Statistics", said["statistics"], "score")
+    half = deep / 2
+    board.arrow((4.8, high + half), (5.7, high + half))
+    board.arrow((10.3, high + half), (11.2, high + half))
+    board.arrow((2.5, high), (2.5, middle + deep))
+    board.arrow((8.0, high), (8.0, middle + deep), text="utterances", shift=0)
+    board.arrow((4.8, middle + half), (5.7, middle + half), text="replies", shift=0.3)
+    board.arrow((10.3, middle + half), (11.2, middle + half))
+    board.arrow((6.6, middle), (6.6, middle - 0.55), (2.5, middle - 0.55), (2.5, low + deep))
+    board.arrow((13.5, middle), (13.5, low + deep), text="scores", shift=0)
+    board.arrow((4.8, low + half), (5.7, low + half))
+    board.arrow((10.3, low + half), (11.2, low + half))
+    board.arrow((14.6, high), (14.6, middle + deep), text="wishes", shift=0)
+    first = roles.iloc[0]
+    style.note(board.made, f"{int(first['n_systems'])} systems, {int(first['n_sessions'])} users each.")
     return board.made
 
 
-_STAGES = (
-    ("01 Catalogue", "clean, merge,\nreport changes", "cleaning report"),
-    ("02 Grounding", "concepts in text,\nwith spans", "audit of matches"),
-    ("03 Simulate", "systems × users,\npaired by seed", "catalog.parquet\ndialogues.jsonl\nledger.sqlite"),
-    (
-        "04 Evaluate", "turns, shifts,\nsessions, models",
-        "turns.parquet\nshifts.parquet\nresults.jsonl\nmodel_metrics.csv",
-    ),
-    ("05, 06 Analyse", "tests, intervals,\nfigures, tables", "PNG, PDF,\nLaTeX tables"),
-)  # fmt: skip
+_USES = {
+    "constraint": "wished for",
+    "shift": "changes",
+    "topic": "scored in texts",
+    "question": "asked about",
+}
 
 
 @FIGURES.register(
-    "dataset_pipeline",
+    "dataset_attributes",
     place=2,
     study="movies",
-    tables=(),
-    caption="Data flow one way through the notebooks: a later stage reads files of an earlier one and never "
-    "calls back; the manifest carries parameters, seeds and the hashes of all files.",
+    tables=("catalogue_fields",),
+    caption="The catalogue of this run: {n_films} films after cleaning. For each attribute the share of "
+    "films that have it, its distinct values, the labels that cleaning changed (merged, renamed, named "
+    "twice, dropped), and where it is used: as a wish, in shifts, as a topic of texts, in questions.",
 )
-def dataset_pipeline() -> Any:
-    """Stages and their files: from a catalogue to figures and tables."""
-    board = Board(7.9)
-    board.box(0.2, 6.3, 6.0, 1.3, "Source", "own sample, or OpenDialKG form", "data")
-    board.arrow((1.6, 6.3), (1.6, 5.5))
-    board.box(
-        6.6, 6.3, 9.2, 1.3, "manifest.json", "parameters, seeds, versions, hashes of all files", "truth"
-    )
-    for place, (name, what, files) in enumerate(_STAGES):
-        x = 0.2 + 3.2 * place
-        board.box(x, 3.5, 2.8, 2.0, name, what)
-        board.arrow((x + 1.4, 3.5), (x + 1.4, 2.5))
-        board.box(x, 0.3, 2.8, 2.2, "", files, "data")
-        if place:
-            board.arrow((x - 0.4, 4.5), (x, 4.5))
-        if place in (2, 3):
-            board.arrow((x + 1.4, 5.5), (x + 1.4, 6.3))
-    return board.made
-
-
-_ENDS = (
-    ("What is measured", "item TAS, its parts,\nrecovery after shifts,\nplain TAS beside them", "score"),
-    ("Within a scenario", "differences of systems:\nWilcoxon, sign flips,\nHolm, effect sizes", "code"),
-    ("Over scenarios", "means with bootstrap\nintervals, ranks,\ncritical differences", "code"),
-    ("Sanity of a score", "oracle above tracker,\ntracker above chance,\necho not rewarded", "truth"),
-)
-_CONTROLS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
+def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
+    """Coverage, values, cleaning and uses of every field of a run's catalogue."""
+    filled(catalogue_fields, ["field", "coverage", "values", "changed", *_USES])
+    rows = len(catalogue_fields)
+    made, axes = style.figure(1.1 + 0.3 * rows, 1, 3, sharey=True, width_ratios=[1.1, 1, 1.5])
+    share, size, uses = axes[0]
+    places = np.arange(rows)
+    share.barh(places, catalogue_fields["coverage"], height=0.65, color="#0072B2", alpha=0.8)
+    share.set(xlim=(0, 1), title="films that have it")
+    share.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
+    share.grid(axis="x")
+    for panel, column, x, title in (
+        (size, "values", 0.3, "values"), (size, "changed", 0.78, "labels cleaned"),
+    ):  # fmt: skip
+        panel.text(x, -1.05, title, ha="center", va="center", fontsize=style.SMALL)
+        for place, value in zip(places, catalogue_fields[column], strict=True):
+            panel.text(x, place, f"{int(value):,}", ha="center", va="center")
+    size.set(xlim=(0, 1), xticks=[])
+    for k, (column, title) in enumerate(_USES.items()):
+        uses.text(k, -1.05, title.replace(" ", "\n"), ha="center", va="center", fontsize=style.SMALL)
+        for place, used in zip(places, catalogue_fields[column], strict=True):
+            look: dict[str, Any] = {"color": style.INK} if used else {"color": style.GRID}
+            uses.plot(k, place, "o" if used else "_", markersize=5, **look)
+    uses.set(xlim=(-0.6, len(_USES) - 0.4), xticks=[])
+    for panel in (size, uses):
+        panel.spines[:].set_visible(False)
+    share.set_yticks(places, catalogue_fields["field"])
+    share.set_ylim(rows - 0.4, -1.6)
+    for panel in axes[0]:
+        panel.tick_params(axis="y", length=0)
+    share.set(ylabel="attribute", xlabel="share of films")
+    films = int(catalogue_fields["n_films"].max())
+    style.note(made, f"{films:,} films after cleaning; a dot: the attribute is used so.")
+    return made
 
 
 @FIGURES.register(
     "experimental_design",
     place=3,
     study="movies",
-    tables=(),
-    caption="The paired design: every system meets the same users, so that each scenario is its own control; "
-    "the scenario is the unit of inference. Controls with a known order show what a score rewards.",
+    tables=("shift_events",),
+    caption="The design of this run: {n_systems} systems meet the same {n_sessions} users over up to "
+    "{n_turns} turns, so that each scenario is its own control. Below: the shifts of the users' wishes by "
+    "turn and type, each scenario counted once.",
 )
-def experimental_design() -> Any:
-    """Scenarios by systems, what varies, and what is compared."""
-    board = Board(8.6)
-    types = "wishes, wording, shifts:\nrefine, switch, replace,\nrelax, contradict, return"
-    board.box(0.2, 5.7, 4.0, 2.6, "Scenario", f"seed and number fix\n{types}", "truth")
-    board.arrow((4.2, 7.0), (4.8, 7.0))
-    for place, (name, look) in enumerate(style.looks(_CONTROLS).items()):
-        x = 6.45 + 1.24 * place
-        board.text(x, 8.15 if place % 2 else 7.83, name)
-        for row in range(4):
-            board.axes.plot(x, 7.3 - 0.45 * row, look.marker, color=look.colour, ms=1.3 * look.size)
-    for row, text in enumerate(("user 1", "user 2", "…", "user n")):
-        board.text(5.4, 7.3 - 0.45 * row, text)
-    board.text(10.3, 5.45, "a row is a scenario: every system meets the same user", color=style.FAINT)
-    for place, (head, text, kind) in enumerate(_ENDS):
-        board.box(0.2 + 3.95 * place, 2.0, 3.75, 2.3, head, text, kind)
-        board.arrow((2.075 + 3.95 * place, 5.0), (2.075 + 3.95 * place, 4.3))
-    board.axes.plot([2.075, 13.925], [5.0, 5.0], color=style.INK, linewidth=1)
-    plan = "primary outcome, contrasts, families of tests, smallest effect that matters, number of scenarios"
-    board.box(0.2, 0.3, 15.6, 1.2, "Fixed beforehand", plan)
-    return board.made
+def experimental_design(shift_events: pd.DataFrame) -> Any:
+    """Systems by users by turns, and when wishes change, by type."""
+    filled(shift_events, ["type", "turn", "n", "systems", "n_systems", "n_sessions", "n_turns"])
+    first = shift_events.iloc[0]
+    systems = str(first["systems"]).split("\n")
+    shown = systems if len(systems) <= 10 else [*systems[:9], f"… {len(systems) - 9} more"]
+    made, axes = style.figure(2.9 + 0.2 * len(shown), 2, 1, height_ratios=[0.5 + 0.2 * len(shown), 2.0])
+    upper, lower = axes[:, 0]
+    for place, (name, look) in enumerate(style.looks(shown).items()):
+        for k in range(5):
+            x = k if k < 4 else 5
+            upper.plot(x, place, look.marker, color=look.colour, markersize=1.2 * look.size)
+        upper.text(4, place, "…", ha="center", va="center", color=style.FAINT)
+        upper.text(5.35, place, style.labels([name], 40)[0], va="center", fontsize=style.SMALL)
+    users = ["user 1", "user 2", "user 3", "user 4", "…", f"user {int(first['n_sessions'])}"]
+    upper.set_xticks(range(6), users)
+    upper.xaxis.tick_top()
+    upper.set(xlim=(-0.5, 9.5), ylim=(len(shown) - 0.4, -0.7), yticks=[], ylabel="systems")
+    upper.tick_params(length=0)
+    upper.spines[:].set_visible(False)
+    turns = np.arange(1, int(first["n_turns"]) + 1)
+    bottom = np.zeros(len(turns))
+    kinds = [str(kind) for kind in dict.fromkeys(shift_events["type"]) if kind]
+    for place, kind in enumerate(kinds):
+        part = shift_events[shift_events["type"] == kind].groupby("turn")["n"].sum()
+        height = part.reindex(turns, fill_value=0).to_numpy(dtype=float)
+        colour = style.CYCLE[place % len(style.CYCLE)]
+        lower.bar(turns, height, bottom=bottom, width=0.8, color=colour, label=kind, linewidth=0)
+        bottom += height
+    lower.set(xlabel="turn", ylabel="shifts", xlim=(0.4, len(turns) + 0.6))
+    for axis in (lower.xaxis, lower.yaxis):
+        axis.get_major_locator().set_params(integer=True)
+    if kinds:
+        lower.legend(ncols=min(4, len(kinds)), loc="upper center", bbox_to_anchor=(0.5, -0.28), frameon=False)
+    else:
+        lower.text(0.5, 0.5, "no shift is logged", ha="center", va="center", transform=lower.transAxes)
+        lower.set(yticks=[])
+    total = int(shift_events["n"].sum())
+    style.note(
+        made,
+        f"{int(first['n_systems'])} systems × {int(first['n_sessions'])} users × up to {len(turns)} turns; "
+        f"{total:,} shifts, every user counted once.",
+    )
+    return made

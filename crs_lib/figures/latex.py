@@ -27,7 +27,6 @@ from crs_lib.stats import (
     wilcoxon_pairs,
 )
 
-OWN_FAMILY = "judge of its own family"  # the mark that an evaluation gives
 _ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "−": r"$-$", "†": r"$\dagger$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "–": "--",
@@ -102,22 +101,20 @@ def judged(model_metrics: pd.DataFrame) -> list[str]:
     "table_judges",
     place=4,
     study="movies",
-    tables=("model_metrics",),
+    tables=("judge_means",),
     caption="Mean scores of judges by system with 95 % intervals, and in brackets the sessions with a score "
-    "of all ({sessions} per system); a star marks a system that only judges of its own family read.",
+    "of those judged ({n_sessions} per system); a star marks a system that only its own family judged.",
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
-def table_judges(model_metrics: pd.DataFrame) -> str:
+def table_judges(judge_means: pd.DataFrame) -> str:
     """Judges' constructs by system: mean with interval, sessions with a score of all."""
-    require(model_metrics, ["metric", "mean", "low", "high", "n", "n_missing", "mark"])
-    names = judged(model_metrics)
-    if not names:
-        raise NoDataError("no judge gave this run a score that can be read")
-    table = model_metrics.set_index(["model", "metric"])
+    require(judge_means, ["construct", "mean", "low", "high", "n", "n_missing", "own_family"])
+    names = list(dict.fromkeys(judge_means["construct"]))
+    table = judge_means.set_index(["model", "construct"])
     rows = []
-    for system in systems_of(model_metrics):
+    for system in systems_of(judge_means):
         cells = [table.loc[(system, name)] for name in names]
-        star = "$^*$" if any(cell["mark"] == OWN_FAMILY for cell in cells) else ""
+        star = "$^*$" if any(cell["own_family"] for cell in cells) else ""
         rows.append([f"{escape(system)}{star}", *(_of_judges(cell) for cell in cells)])
     return tabular("l" + "r" * len(names), ["system", *map(escape, names)], rows, "Scores of judges.")
 
@@ -127,16 +124,12 @@ def _of_judges(cell: pd.Series) -> str:
     return f"{within(cell['mean'], cell['low'], cell['high'])} ({given}/{asked})"
 
 
-@TABLES.register(
-    "table_headline",
-    place=5,
-    study="movies",
-    tables=("headline",),
-    caption="The best system on each outcome, its mean with 95 % interval and its lead over the second; "
-    "where the study was published, the best system and the mean there.",
-)
-def table_headline(headline: pd.DataFrame) -> str:
-    """The best system by outcome, beside the published one where there is any."""
+def headline_table(headline: pd.DataFrame) -> str:
+    """The best system on each outcome, its mean with 95 % interval and lead, beside the published best.
+
+    ``headline`` is :func:`crs_lib.views.thesis_tables.best_systems`; the published columns are left out where
+    nothing is published.
+    """
     filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
     published = bool(headline["published_best"].notna().any())
     rows = []

@@ -102,6 +102,7 @@ def _name_rows(axes: Any, order: Sequence[str]) -> None:
 )
 def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small bar chart per metric: mean by system with its interval."""
+    require(model_metrics, ["metric"])
     convention = convention_of(model_metrics)
     usual = headlines.shown(convention, "metric_bars", [*base.METRICS])
     judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]

@@ -65,7 +65,16 @@ _LOOKS = {
     "restate": Look("#3690C0", "1", (0, (3, 1))),
 }
 _PLAIN = ("oracle", "tracker")  # with or without an argument
-_COLOURS = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#8B5A2B", "#AA4499")
+CYCLE = (
+    "#332288",
+    "#882255",
+    "#44AA99",
+    "#999933",
+    "#CC6677",
+    "#117733",
+    "#8B5A2B",
+    "#AA4499",
+)  # of what has no look of its own
 _MARKERS = ("d", "<", ">", "8", "H", "o", "s", "^")
 
 
@@ -83,9 +92,9 @@ def looks(systems: Iterable[str]) -> dict[str, Look]:
         for place, name in enumerate(alike, start=kind in _PLAIN):
             found[name] = look._replace(marker=_shapes(look.marker)[place % 8])
     for place, name in enumerate(sorted(set(names) - set(found))):
-        turn = place // len(_COLOURS)
+        turn = place // len(CYCLE)
         line = ("-", (0, (4, 1.5)), (0, (1, 1)))[turn % 3]
-        found[name] = Look(_COLOURS[place % 8], _MARKERS[(place + turn) % 8], line)
+        found[name] = Look(CYCLE[place % 8], _MARKERS[(place + turn) % 8], line)
     return {name: found[name] for name in names}
 
 

@@ -6,8 +6,10 @@
     parameters: {n_sessions: 100}
     grid: {seed: [1, 2, 3]}
     run: "pattern-{seed}"
+    finish: [figures, report, trace]
 
-A parameter goes to every notebook that takes it; ``04_evaluate.llm`` goes to that notebook alone.
+``finish`` names what is made of each run when its notebooks are done. A parameter goes to every notebook that
+takes it; ``04_evaluate.llm`` goes to that notebook alone.
 """
 
 import itertools
@@ -30,7 +32,8 @@ from crs_lib.notebooks.parameters import Parameter
 from crs_lib.notebooks.rules import load
 
 _NAMED_ONLY = re.compile(r"(?:[^{}]|\{\w+\})*")
-_KEYS = ("notebooks", "parameters", "grid", "run")
+_KEYS = ("notebooks", "parameters", "grid", "run", "finish")
+FINISH = ("figures", "report", "trace")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Sweep:
     notebooks: tuple[Path, ...]
     cells: tuple[dict[str, Any], ...]
     grid: tuple[str, ...]
+    finish: tuple[str, ...] = ()
 
     @staticmethod
     def values_for(cell: Mapping[str, Any], notebook: Path) -> dict[str, Any]:
@@ -76,7 +80,7 @@ def read(file: str | Path) -> Sweep:
     if twice or "run" in {str(name).rpartition(".")[2] for name in (*parameters, *grid)}:
         raise InputError(f"{path.name}: {twice or ['run']} stands twice; a run's name has its own key 'run'")
     cells = tuple(_cells(path.name, parameters, grid, record["run"]))
-    sweep = Sweep(books, cells, tuple(grid))
+    sweep = Sweep(books, cells, tuple(grid), _finish(path.name, record))
     declared = {book: runner.parameters_of(book) for book in books}
     together = {parameter.name: parameter for known in declared.values() for parameter in known}
     owners = tuple(f"{book.stem}." for book in books)
@@ -113,6 +117,15 @@ def _record(path: Path) -> dict[str, Any]:
     if not isinstance(record.get("run"), str):
         raise InputError(f"{path.name}: 'run' must name the runs, e.g. \"pattern-{{seed}}\"")
     return record
+
+
+def _finish(source: str, record: Mapping[str, Any]) -> tuple[str, ...]:
+    given = record.get("finish") or []
+    for name in given if isinstance(given, list) else [given]:
+        if name not in FINISH:
+            hint = f"{did_you_mean(str(name), FINISH)} (known: {', '.join(FINISH)})"
+            raise InputError(f"{source}: 'finish' has {name!r}{hint}")
+    return tuple(given)
 
 
 def _cells(

@@ -14,7 +14,7 @@ from crs_lib.figures import NoDataError
 from crs_lib.metrics import headlines
 from crs_lib.stats.plan import Plan
 from crs_lib.trust import sensitivity
-from crs_lib.views import statistics, thesis_tables
+from crs_lib.views import design_tables, statistics
 
 _CALL = ("role", "model", "session_id", "tokens_in", "tokens_out", "seconds", "sent")
 
@@ -137,11 +137,6 @@ def _call_log(run: str) -> Path:
     return paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl"
 
 
-def headline(run: str, convention: str = "") -> pd.DataFrame:
-    """The best system on each outcome of the convention, beside the published one; see ``best_systems``."""
-    return thesis_tables.best_systems(run, evaluate.convention_of(run, convention))
-
-
 def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
     """Turns of our own scores; NoDataError under a convention that does not take their parts down."""
     name = evaluate.convention_of(run, convention)
@@ -151,7 +146,9 @@ def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
 
 
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
-    "headline": headline,
+    "roles": design_tables.roles,
+    "catalogue_fields": design_tables.catalogue_fields,
+    "shift_events": design_tables.shift_events,
     "judge_means": judge_means,
     "llm_calls": llm_calls,
     "power": power,

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crs_lib import datasets, evaluate, runs, simulate, stats
 from crs_lib.core import hashes, paths, tables
-from crs_lib.figures.base import TABLES
+from crs_lib.figures.latex import headline_table
 from crs_lib.metrics import base, headlines
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.views import statistics
@@ -44,7 +44,7 @@ def write_tables(run: str, convention: str = "") -> list[Path]:
     for file, table in made.items():
         tables.write_csv(folder / file, table)
     with tables.write_aside(folder / "headline.tex") as tex:
-        tex.write(TABLES.get("table_headline").make(best))
+        tex.write(headline_table(best))
     return [folder / file for file in (*made, "headline.tex")]
 
 

@@ -74,9 +74,30 @@ def frames(systems=FEW):
         "results": results,
         "model_metrics": model_metrics(results),
         **judged(systems),
+        **design(systems),
         **sensitivity(systems),
         **OTHER_STUDIES,
     }
+
+
+def design(systems):
+    """The design of a made-up run: who takes part, its catalogue, its shifts; and the best systems."""
+    size = {"n_systems": len(systems), "n_sessions": N_SESSIONS, "n_turns": N_TURNS}
+    names = ("catalogue", "user", "system", "log", "judge", "metrics", "statistics")
+    roles = [{"role": name, "lines": "\n".join(systems) if name == "system" else "some"} for name in names]
+    uses = {"constraint": True, "shift": True, "topic": True, "question": False}
+    fields = [
+        {"field": name, "coverage": 0.8, "values": 40, "changed": 3, "n_films": N_SESSIONS, **uses}
+        for name in ("genre", "actor", "year")
+    ]
+    events = [
+        {"type": kind, "turn": turn, "n": 2, "systems": "\n".join(systems), **size}
+        for kind in TYPES for turn in SHIFTS
+    ]  # fmt: skip
+    return {
+        "roles": pd.DataFrame(roles).assign(**size), "catalogue_fields": pd.DataFrame(fields),
+        "shift_events": pd.DataFrame(events),
+    }  # fmt: skip
 
 
 def judged(systems):
@@ -88,6 +109,9 @@ def judged(systems):
             "mean": 3 + place / 2,
             "low": 2.8,
             "high": 4.6,
+            "n": N_SESSIONS - 1,
+            "n_missing": 1,
+            "own_family": model == systems[0],
             "n_sessions": N_SESSIONS,
         }
         for model in systems

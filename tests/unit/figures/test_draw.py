@@ -12,9 +12,14 @@ from crs_lib.__main__ import main
 from crs_lib.trust import sensitivity
 from crs_lib.views import figure_tables
 
+DESIGN = pd.DataFrame(
+    [{"type": "switch", "turn": 4, "n": 2, "systems": "a\nb", "n_systems": 2, "n_sessions": 3, "n_turns": 6}]
+)
+ROLES = ["catalogue", "user", "system", "log", "judge", "metrics", "statistics"]
+
 
 def test_outside_a_notebook_nothing_is_shown(capsys):
-    assert figures.draw("system_overview") is None
+    assert figures.draw("experimental_design", DESIGN) is None
     assert capsys.readouterr() == ("", "")
 
 
@@ -28,21 +33,25 @@ def test_in_a_notebook_one_picture_is_shown_with_its_caption(monkeypatch):
     seen = []
     monkeypatch.setattr(IPython, "get_ipython", Shell)
     monkeypatch.setattr(IPython.display, "display", lambda data, raw: seen.append((data, raw)))
-    assert figures.draw("system_overview") is None
+    assert figures.draw("experimental_design", DESIGN) is None
     ((data, raw),) = seen
     assert raw
     assert base64.b64decode(data["image/png"]).startswith(b"\x89PNG")
-    assert data["text/plain"] == figures.caption("system_overview")
+    assert data["text/plain"] == figures.caption("experimental_design", DESIGN)
 
 
 @pytest.mark.subprocess
 def test_drawing_needs_no_window_and_no_global_state():
     code = (
-        "import sys; from crs_lib import figures; figures.draw('dataset_pipeline');"
+        "import sys; import pandas as pd; from crs_lib import figures;"
+        "figures.draw('system_overview', pd.DataFrame({'role': ROLES, 'lines': ''}).assign(n_systems=1, n_sessions=2));"
         "assert 'matplotlib.pyplot' not in sys.modules"
     )
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", "-c", code.replace("ROLES", repr(ROLES))],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
