@@ -316,8 +316,12 @@ def concept(field: str, value: str) -> str:
 
 
 def plot_keywords(text: str) -> list[str]:
-    """The content words of a plot or utterance: four letters or more, no everyday word, in order."""
-    found = (w for w in words(text) if len(w) >= 4 and w.isalpha() and w not in lexicon.COMMON_WORDS)
+    """The content words of a plot or utterance in order, each once: four letters or more, whole words.
+
+    Function words and words about films as such ("film", "story") are left out; everyday words that say what
+    a plot is about (love, death, prison) are not.
+    """
+    found = (w for w in words(text) if len(w) >= 4 and w.isalpha() and w not in lexicon.PLOT_STOP_WORDS)
     return list(dict.fromkeys(found))
 
 

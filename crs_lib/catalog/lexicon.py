@@ -177,3 +177,26 @@ COMMON_WORDS = frozenset(
     youth
     """.split()
 )
+
+# Words of four letters or more that say nothing of what a plot is about: function words, and films as such.
+PLOT_STOP_WORDS = frozenset(
+    """
+    able about above across after again against ahead alike almost alone along already also although always
+    amid among another anybody anyone anything anyway apart around aside away back became because become
+    becomes becoming been before began begin begins behind being below beneath beside besides between beyond
+    both bring brings brought came cannot certain come comes coming could despite does doing done down during
+    each either else enough ever every everybody everyone everything exactly except fairly film films find
+    finds five from gave gets getting give given gives giving goes going gone good great have having hence
+    here hers herself himself however indeed inside instead into itself just keep keeps kept kind know known
+    knows later least leave leaves left less like likely little long look looking looks lots made make makes
+    making many maybe mean meanwhile might mine more most mostly movie movies much must myself near nearly
+    need needs neither never nevertheless next nine nobody none nothing once only onto other others otherwise
+    ours over part perhaps please plot plots quite rather really same seem seems seen several shall should
+    show shows since some somebody somehow someone something sometimes somewhere soon start starts still
+    story stories such suddenly sure take taken takes taking tell tells than that their them then there
+    therefore these they thing things think thinks this those though three through throughout thus together
+    told took toward towards tries trying turn turns under unless until upon used uses using usual very want
+    wants well went were what whatever when whenever where whether which while whole whom whose will with
+    within without would year years your yours yourself
+    """.split()
+)

@@ -243,8 +243,8 @@ class Grounder:
         found = [m for m in self.audit(text) if m.field == name and not m.rejected]
         return min(found, key=lambda m: (m.start - m.end, m.start)).value if found else None
 
-    def find_plot_keywords_in_text(self, text: str, limit: int = 3) -> list[str]:
-        """The text's content words that occur in a plot, in text order, at most ``limit``."""
+    def find_plot_keywords_in_text(self, text: str, limit: int = 5) -> list[str]:
+        """The text's whole words that say what some plot is about, in text order, at most ``limit``."""
         known = self.catalog.plot_keywords
         return [word for word in fields.plot_keywords(text) if word in known][:limit]
 
