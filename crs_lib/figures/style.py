@@ -119,7 +119,8 @@ def labels(names: Sequence[str], width: int = 22) -> list[str]:
 
     The backend in front of a long model's name goes first: ``ollama:llama3:instruct`` is "llama3:instruct".
     """
-    bare = [name.partition(":")[2] or name if len(name) > width else name for name in names]
+    long = any(len(name) > width for name in names)
+    bare = [name.partition(":")[2] if long and name.count(":") > 1 else name for name in names]
     names = bare if len(set(bare)) == len(set(names)) else names
     for tail in (width // 2, width // 4, 1, 3 * width // 4):
         head = width - 1 - tail
