@@ -27,7 +27,7 @@ class Command(NamedTuple):
 COMMANDS = (
     Command("run", "run one notebook with other parameters", "crs_lib.cli.notebooks:run"),
     Command("params", "show the parameters of a notebook", "crs_lib.cli.notebooks:params"),
-    Command("sweep", "run notebooks over a grid of parameters", "crs_lib.cli.notebooks:sweep"),
+    Command("sweep", "run notebooks over a grid of parameters", "crs_lib.cli.sweep:sweep"),
     Command(
         "simulate", "simulate without a notebook: a shard, or a cluster", "crs_lib.cli.simulate:simulate"
     ),

@@ -1,4 +1,4 @@
-"""The commands about notebooks: run, params, sweep, refresh, figures, thesis."""
+"""The commands about notebooks: run, params, refresh, figures, thesis."""
 
 import functools
 import importlib
@@ -71,23 +71,6 @@ def params(parser: ArgumentParser) -> None:
 def _params(arguments: Namespace) -> None:
     name = notebooks.find(arguments.notebook).stem
     print(parameters.help_text(notebooks.parameters_of(arguments.notebook), name))
-
-
-def sweep(parser: ArgumentParser) -> None:
-    """``sweep FILE``: a grid of runs, continued where it stopped."""
-    parser.add_argument("file", help="a file, or the name of one in notebooks/sweeps")
-    parser.set_defaults(do=_sweep)
-
-
-def _sweep(arguments: Namespace) -> None:
-    from crs_lib.cli import ready, sweep_results
-    from crs_lib.notebooks import sweeps
-
-    found = sweeps.read(arguments.file)
-    try:
-        print(sweeps.run(arguments.file, say=print, ready=ready.check).to_string(index=False))
-    finally:
-        sweep_results.finish(found, Path(arguments.file).stem)
 
 
 def refresh(parser: ArgumentParser) -> None:

@@ -1,6 +1,8 @@
-"""The end of a sweep: figures and pages of each run, and one picture of the grid."""
+"""``sweep``, and its end: figures and pages of each run, and one picture of the grid."""
 
+from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,6 +14,23 @@ from crs_lib.figures import NoDataError, style
 from crs_lib.figures.movies_sweep import sweep_outcomes
 from crs_lib.metrics import headlines
 from crs_lib.notebooks.sweeps import Sweep
+
+
+def sweep(parser: ArgumentParser) -> None:
+    """``sweep FILE``: a grid of runs, continued where it stopped."""
+    parser.add_argument("file", help="a file, or the name of one in notebooks/sweeps")
+    parser.set_defaults(do=_sweep)
+
+
+def _sweep(arguments: Namespace) -> None:
+    from crs_lib.cli import ready
+    from crs_lib.notebooks import sweeps
+
+    found = sweeps.read(arguments.file)
+    try:
+        print(sweeps.run(arguments.file, say=print, ready=ready.check).to_string(index=False))
+    finally:
+        finish(found, Path(arguments.file).stem)
 
 
 def finish(sweep: Sweep, name: str) -> None:
