@@ -29,9 +29,9 @@ def twin(config: SimulateConfig) -> SimulateConfig:
 
 
 def make(config: SimulateConfig, convention: str = "default", *, progress: bool = False) -> None:
-    """Simulate and score both arms; what is finished already is kept."""
+    """Simulate the session, its twin and fresh users, and score the first two; what is finished is kept."""
+    simulate(replace(config, arms=(scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH)), progress=progress)
     for arm in (config, twin(config)):
-        simulate(arm, progress=progress)
         evaluate.evaluate(evaluate.EvaluateConfig(arm.run, convention))
 
 

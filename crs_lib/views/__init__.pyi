@@ -41,6 +41,7 @@ from .validity import (
     missed_successes,
     orderings,
     show,
+    side_by_side,
     verdicts,
 )
 
@@ -77,6 +78,7 @@ __all__ = [
     "shift_model",
     "shift_table",
     "show",
+    "side_by_side",
     "stats_frame",
     "tidy",
     "top_concepts",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import logs
+from crs_lib import evaluate, logs
 from crs_lib.catalog import sources
 from crs_lib.figures import style
 from crs_lib.grounding.grounder import Grounder
@@ -23,6 +23,20 @@ def verdicts(table: pd.DataFrame) -> pd.DataFrame:
     shown = pd.DataFrame({"metric": table["metric"], "orderings": of, "mark": table["mark"].fillna("")})
     share = table["passed"] / table["asked"].clip(lower=1)
     return shown.loc[share.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
+
+
+def side_by_side(run: str) -> pd.DataFrame:
+    """Satisfaction where nothing shifts and where wishes shift, and the two costs of history; a row a system.
+
+    ``n`` counts scenarios of the run. A run without further arms raises RunError.
+    """
+    parts = {}
+    for arm, name in (("without shifts", f"{run}-none"), ("with shifts", run)):
+        table = evaluate.read(name, "model_metrics").set_index(["metric", "model"])["mean"]
+        parts[f"S* {arm}"] = table["satisfaction_corrected"]
+    costs = {name: table[name] for name in ("history_cost", "placebo_cost")}
+    found = pd.DataFrame(parts | costs).rename_axis("system").reset_index()
+    return found.sort_values("S* without shifts", ascending=False, ignore_index=True).round(3)
 
 
 def orderings(tests: pd.DataFrame, metric: str) -> pd.DataFrame:
