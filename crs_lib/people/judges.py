@@ -1,7 +1,7 @@
 """Language models as judges of the conversations that people rated: agreement, cost, and two biases.
 
 A judge rates every conversation by itself, and says of pairs which is better, in both orders.
-Source: docs/validity.md, section 6.
+Source: docs/validity.md, section 4.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 The table of turns and the table of dialogues hold the same conversations at different lengths; each is read
 as conversations of its own. Rated turns are utterances 2, 6 and 10. Raters have no names: a rater is a row.
-Source: docs/validity.md, section 5.
+Source: docs/validity.md, section 4.
 """
 
 import csv

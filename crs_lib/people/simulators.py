@@ -1,6 +1,6 @@
 """Agreement with a published judge on simulated conversations, simulator by simulator (UserSimCRS).
 
-Does the ranking of systems survive a change of simulator? Source: docs/validity.md, section 5.
+Does the ranking of systems survive a change of simulator? Source: docs/validity.md, section 4.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """Success as a criterion: do scores say when a simulated user with a target film is served?
 
 The criterion comes from the log (Concept4CRS): the target among the ranked items of a reply (``in_list``), or
-named in its text (``in_text``). The predictors never see the target. Source: docs/validity.md, section 5.
+named in its text (``in_text``). The predictors never see the target. Source: docs/validity.md, section 4.
 """
 
 from collections import Counter, defaultdict
