@@ -133,7 +133,7 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any] | str]) -> int:
 
 @outside.reader("JSON lines")
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON-lines file, one by one; InputError names the line that is broken."""
+    """The objects of a JSON-lines file (``.gz`` too), one by one; InputError names a line that is broken."""
     with outside.open_text(path) as file:
         for number, line in outside.lines(file, path.name):
             record = outside.loads(line, f"{path.name}, line {number}")

@@ -1,5 +1,6 @@
 """One row for every call: who asked which model, what it cost, and how it ended. Never a secret."""
 
+import gzip
 import json
 import os
 import sqlite3
@@ -14,11 +15,11 @@ import pandas as pd
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
-from crs_lib.core.tables import read_jsonl, write_jsonl
+from crs_lib.core.tables import read_jsonl, write_aside, write_jsonl
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import Reply, Request
 from crs_lib.llm.cache import open_wal
-from crs_lib.llm.errors import LLMError
+from crs_lib.llm.errors import LLMError, NoTools
 
 TEXT_LIMIT = 20_000
 _TABLE = "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, place TEXT NOT NULL, row TEXT NOT NULL)"
@@ -140,6 +141,36 @@ def export(sources: Iterable[Path], target: Path) -> int:
 def export_all(folder: Path) -> int:
     """Write a run's ``llm_calls.jsonl`` from all call logs in its folder; returns the number of calls."""
     return export(folder.glob("llm_calls*.sqlite"), folder / "llm_calls.jsonl")
+
+
+# What a replay needs, and what a call cost.
+_KEPT = (
+    "session", "system", "turn", "step", "role", "model", "digest", "request", "replicate", "tokens_in",
+    "tokens_out", "seconds", "stop", "error", "text", "tool_calls",
+)  # fmt: skip
+
+
+def kept(name: str) -> Path:
+    """A call log that comes with the package: ``data/samples/calls/<name>.jsonl.gz``."""
+    return paths.samples() / "calls" / f"{name}.jsonl.gz"
+
+
+def keep(sources: Iterable[Path], target: Path) -> int:
+    """Write the answered calls of logs into one small compressed log, for ``replay:``; returns their number.
+
+    A question that was answered from the cache is left out where its answer is there. The bytes depend on the
+    rows alone.
+    """
+    rows: dict[str, dict[str, Any]] = {}
+    for record in (record for source in sources for record in read_jsonl(source)):
+        if record.get("error") in (None, NoTools.kind):
+            address = fingerprint([record["model"], record["request"], record.get("system")])
+            if address not in rows or not record.get("cache_hit"):
+                rows[address] = {name: record[name] for name in _KEPT if record.get(name) is not None}
+    lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows.values())
+    with write_aside(target, "wb") as file:
+        file.write(gzip.compress(lines.encode(), mtime=0))
+    return len(rows)
 
 
 @outside.reader("a call log")

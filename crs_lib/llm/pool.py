@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.llm.base import Reply, Request
+from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.cache import Cache
 from crs_lib.llm.calls import Recorder
 from crs_lib.llm.client import LLM
@@ -82,8 +82,12 @@ class Pool:
         return self(spec).complete(request)
 
     def width(self, specs: Iterable[str]) -> int:
-        """How many sessions at once keep all slots of these models' servers busy; at least 1."""
-        return max((self.service.at_once * len(self(spec).backend.endpoints) for spec in specs), default=1)
+        """How many sessions at once keep all slots of these models' servers busy; at least 1.
+
+        An engine in this process answers one call at a time, so its sessions come one after the other.
+        """
+        served = [spec for spec in specs if BACKENDS.get(spec).facts["kind"] != "engine"]
+        return max((self.service.at_once * len(self(spec).backend.endpoints) for spec in served), default=1)
 
     def halt(self) -> None:
         """Refuse all further calls and end pauses, so that threads which call come to an end."""

@@ -8,6 +8,7 @@ from typing import Any
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import RunError
 from crs_lib.core.tables import read_jsonl
+from crs_lib.llm import calls
 from crs_lib.llm.base import BACKENDS, Reply, Request, ToolCall
 from crs_lib.llm.errors import NoTools, NotRecorded
 
@@ -16,9 +17,10 @@ from crs_lib.llm.errors import NoTools, NotRecorded
 class Replay:
     """Answers from a run's ``llm_calls.jsonl``: ``replay:thesis``, or ``replay:realtalk/thesis``.
 
-    Without a study it is a run of ``movies``. ``replay:thesis@ollama:gemma:2b`` (or ``model``) keeps to the
-    calls of one spec, for a run in which several models were asked the same. Only whole texts are given
-    back; a call that failed, or whose text the log had to cut, counts as not recorded.
+    Without a study it is a run of ``movies``; a name that no run has may be that of a log that comes with the
+    package (``data/samples/calls``), e.g. ``replay:smollm2``. ``replay:thesis@ollama:gemma:2b`` (or
+    ``model``) keeps to the calls of one spec, for a run in which several models were asked the same. Only whole texts
+    are given back; a call that failed, or whose text the log had to cut, counts as not recorded.
     """
 
     def __init__(self, argument: str, *, model: str | None = None) -> None:
@@ -26,6 +28,8 @@ class Replay:
         place, _, named = argument.partition("@")
         study, _, run = place.rpartition("/")
         path = paths.run_folder(study or "movies", run) / "llm_calls.jsonl"
+        if not path.exists() and not study and calls.kept(run).exists():
+            path = calls.kept(run)
         if not path.exists():
             raise RunError(
                 f"no {paths.shown(path)} to replay; a run with LLM roles writes it when its stage ends"
