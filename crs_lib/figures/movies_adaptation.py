@@ -73,6 +73,8 @@ def ability_adaptation(shifts: pd.DataFrame) -> Any:
             panel.plot(*found.outline.T, color=look.colour, linewidth=0.6, alpha=0.6)
             panel.plot(*found.mean, look.marker, color=look.colour, markersize=look.size, zorder=3)
             drawn.append(name)
+    if not drawn:
+        raise NoDataError("fewer than three scenarios have a shift with a fresh user; simulate more")
     for panel, title in zip(axes[0], ("ability: gain for fresh users →", "placebo cost"), strict=True):
         panel.axhline(0, color=style.FAINT, linewidth=0.6)
         panel.set(xlabel=title, ylabel="history cost ↓")

@@ -19,8 +19,8 @@ class Replay:
 
     Without a study it is a run of ``movies``; a name that no run has may be that of a log that comes with the
     package (``data/samples/calls``), e.g. ``replay:smollm2``. ``replay:thesis@ollama:gemma:2b`` (or
-    ``model``) keeps to the calls of one spec, for a run in which several models were asked the same. Only whole texts
-    are given back; a call that failed, or whose text the log had to cut, counts as not recorded.
+    ``model``) keeps to the calls of one spec, for a run in which several models were asked the same. Only
+    whole texts are given back; a call that failed, or whose text the log had to cut, counts as not recorded.
     """
 
     def __init__(self, argument: str, *, model: str | None = None) -> None:

@@ -1,4 +1,5 @@
 from .figure_tables import draw, read, usage
+from .model_habits import call_costs, habits, worded_by
 from .movies import (
     batch_table,
     coverage,
@@ -48,6 +49,7 @@ from .validity import (
 __all__ = [
     "assumption_table",
     "batch_table",
+    "call_costs",
     "confirmatory",
     "conversations",
     "coverage",
@@ -58,6 +60,7 @@ __all__ = [
     "failed",
     "field_table",
     "first_outcome",
+    "habits",
     "human_ratings",
     "label_figure",
     "mean_scores",
@@ -90,5 +93,6 @@ __all__ = [
     "verdicts",
     "waiting_times",
     "weight_table",
+    "worded_by",
     "write_tables",
 ]

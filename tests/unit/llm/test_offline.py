@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import RunError
-from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, export
-from crs_lib.llm.errors import Busy, NotRecorded, ScriptEnded
+from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, calls, export
+from crs_lib.llm.errors import Busy, NotRecorded, Refused, ScriptEnded
 from crs_lib.llm.template import answer, candidates
 from tests.helpers.ollama_server import OllamaServer
 
@@ -98,3 +98,24 @@ def test_a_run_without_calls_cannot_be_replayed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     with pytest.raises(RunError, match=r"llm_calls\.jsonl to replay"):
         LLM("replay:nothing")
+
+
+def test_a_kept_log_is_small_complete_and_replayed_by_name(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    recorder = Recorder(tmp_path / "calls.sqlite")
+    with LLM("scripted", answers=["one", "two", Refused("no")], recorder=recorder) as llm:
+        for text in ("a", "b"):
+            llm.complete(Request.ask("crs", text, seed=1))
+        with pytest.raises(Refused):
+            llm.complete(Request.ask("crs", "c", seed=1))
+    recorder.close()
+    calls.export([tmp_path / "calls.sqlite"], tmp_path / "llm_calls.jsonl")
+    assert calls.keep([tmp_path / "llm_calls.jsonl"] * 2, calls.kept("mine")) == 2
+    first = calls.kept("mine").read_bytes()
+    calls.keep([tmp_path / "llm_calls.jsonl"], calls.kept("mine"))
+    assert calls.kept("mine").read_bytes() == first
+    replay = LLM("replay:mine")
+    assert replay.complete(Request.ask("user", "b", seed=1)).text == "two"
+    with pytest.raises(NotRecorded):
+        replay.complete(Request.ask("crs", "c", seed=1))

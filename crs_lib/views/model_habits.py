@@ -1,0 +1,66 @@
+"""What systems do with their replies, and what the calls of a model cost: small tables for notebook 08."""
+
+from collections.abc import Iterable
+
+import pandas as pd
+
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.tables import read_jsonl
+from crs_lib.llm import calls
+
+
+def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
+    """By system: films a reply, and the shares of replies without film, said before, and with unknown titles.
+
+    A row a system, in the order of the dialogues; ``unknown titles`` are titles a reply that the catalogue
+    lacks. A reply is said before where an earlier one of its session has the same words.
+    """
+    rows = []
+    for talk in dialogues:
+        heard: set[str] = set()
+        for pair in talk.pairs():
+            meta, text = pair.system.meta, " ".join(pair.system.text.split())
+            rows.append({
+                "system": talk.model_name, "replies": 1, "films": len(meta.get("rec_ids", ())),
+                "without film": not meta.get("rec_ids"), "said before": text in heard,
+                "unknown titles": len(meta.get("hallucinated_titles", ())),
+            })  # fmt: skip
+            heard.add(text)
+    grouped = pd.DataFrame(rows).groupby("system", sort=False)
+    return grouped.mean(numeric_only=False).assign(replies=grouped["replies"].sum()).astype(float).round(2)
+
+
+def call_costs(name: str) -> pd.DataFrame:
+    """A kept call log by role and system: calls, mean tokens read and written, mean seconds.
+
+    Seconds are those of the machine that made the calls. Raises InputError for a log that is damaged.
+    """
+    frame = pd.DataFrame(read_jsonl(calls.kept(name)))
+    frame = frame[frame.get("error", pd.Series(None, index=frame.index)).isna()]
+    who = frame["system"].where(frame["role"] == "crs", "").str.partition(":")[0]
+    table = frame.assign(mode=who).groupby(["role", "mode"]).agg(
+        calls=("request", "size"), tokens_in=("tokens_in", "mean"), tokens_out=("tokens_out", "mean"),
+        seconds=("seconds", "mean"),
+    )  # fmt: skip
+    return table.round({"tokens_in": 0, "tokens_out": 0, "seconds": 1}).reset_index()
+
+
+def worded_by(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
+    """Who worded the users' turns, a row for model and template: turns, share, why the model's was refused.
+
+    ``reason`` is the most frequent fault of the model's attempts at those turns; a dash where there was none.
+    """
+    rows = []
+    for talk in dialogues:
+        for pair in talk.pairs():
+            log = pair.user.user_meta
+            faults = log.get("faults") or ["–"]
+            rows.append({"worded by": str(log.get("worded_by", "template")), "reason": str(faults[0])[:60]})
+    frame = pd.DataFrame(rows)
+    table = frame.groupby("worded by").agg(turns=("reason", "size"), reason=("reason", _most_frequent))
+    return table.assign(share=(table["turns"] / len(frame)).round(2)).reset_index()
+
+
+def _most_frequent(values: "pd.Series[str]") -> str:
+    counts = values.value_counts()
+    return min(counts.index, key=lambda value: (-counts[value], value))
