@@ -61,7 +61,7 @@ def _score(arguments: Namespace) -> None:
     if n_silent:
         print(f"{n_silent} of them without a reply: 0, a system that never answers follows nothing")
     _report(broken)
-    print(f"predictions by {agreement.RECEIVED}: {paths.shown(Path(arguments.out))}")
+    print(f"predictions by {scores.RECEIVED}: {paths.shown(Path(arguments.out))}")
     if rated:
         _agreement(rated)
 
@@ -76,14 +76,14 @@ def _report(broken: list[Any]) -> None:
 
 
 def _agreement(rated: list[dict[str, Any]]) -> None:
-    from crs_lib.people import agreement
+    from crs_lib.people import agreement, scores
 
     rows = agreement.table(rated)
     found = agreement.agreement(rows, agreement.SHOWN)
     print(found.round(3).to_string(index=False, na_rep="-"))
-    whole = agreement.per_dialogue(rows, [agreement.RECEIVED])
+    whole = agreement.per_dialogue(rows, [scores.RECEIVED])
     for frame, score, rating in (
-        (rows, agreement.RECEIVED, agreement.RATING),
+        (rows, scores.RECEIVED, agreement.RATING),
         (whole, agreement.WHOLE, agreement.OVERALL),
     ):
         if frame[rating].notna().any():
@@ -124,7 +124,7 @@ def _log(name: str) -> Any:
 
 
 def _ceilings(arguments: Namespace) -> Iterator[Any]:
-    from crs_lib.people import agreement, raters
+    from crs_lib.people import agreement, raters, scores
 
     grounder = _grounder(arguments)
     for table, rating in ((raters.TURNS, agreement.RATING), (raters.DIALOGUES, agreement.OVERALL)):
@@ -133,8 +133,8 @@ def _ceilings(arguments: Namespace) -> Iterator[Any]:
         rows = agreement.rate(rated.dialogues, grounder)
         yield agreement.agreement(rows, agreement.SHOWN)
         whole = rating == agreement.OVERALL
-        frame = agreement.per_dialogue(rows, [agreement.RECEIVED]) if whole else rows
-        yield agreement.against_baselines(frame, agreement.WHOLE if whole else agreement.RECEIVED, rating)
+        frame = agreement.per_dialogue(rows, [scores.RECEIVED]) if whole else rows
+        yield agreement.against_baselines(frame, agreement.WHOLE if whole else scores.RECEIVED, rating)
 
 
 def _success(arguments: Namespace) -> Iterator[Any]:

@@ -80,7 +80,7 @@ def sample(config: AskConfig) -> list[Question]:
         [(m,) for m in models] if kind == "single" else list(combinations(models, 2))
     )
     order = [(str(session), int(turn)) for session, turn in places]
-    draw.shuffle(order)  # type: ignore[arg-type]
+    draw.shuffle(order)
     chosen: list[tuple[tuple[str, ...], str, int]] = []
     for turn_of in range(len(groups)):  # every scenario comes once before any comes twice
         for place, (session, shift) in enumerate(order):

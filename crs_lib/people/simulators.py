@@ -35,7 +35,7 @@ def judged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
 def _rows(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[dict[str, Any]]:
     for one in scores.score(dialogues, grounder):
         given = (one.dialogue.extra.get("annotations") or {}).get("scores") or {}
-        row = {"system": one.dialogue.model_name, "conv_id": one.dialogue.session_id}
+        row: dict[str, Any] = {"system": one.dialogue.model_name, "conv_id": one.dialogue.session_id}
         row["simulator"] = next((name for name in SIMULATORS if name in row["conv_id"]), "unknown")
         row |= {name: float(given[name]) if name in given else np.nan for name in JUDGE}
         paper = [reply[scores.ON_PAPER] for reply in one.rows]

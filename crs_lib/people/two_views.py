@@ -60,7 +60,7 @@ def _with_heard(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
 def _state(log: Any) -> frozenset[tuple[bool, str]]:
     """The values of a log, each with whether it is wanted."""
     return frozenset(
-        (wanted, value)
+        (wanted, str(value))
         for key, wanted in (("constraints", True), ("avoid", False))
         for given in (log.get(key) or {}).values()
         for value in ([given] if isinstance(given, str | int) else given)
