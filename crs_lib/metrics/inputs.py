@@ -197,6 +197,11 @@ class ShiftRecord(Prepared):
         return str(self.event.get("type", ""))
 
     @property
+    def explicitness(self) -> str:
+        """How the shift was voiced: "explicit", or "implicit" where a situation implies its new wish."""
+        return str(self.event.get("explicitness", "explicit"))
+
+    @property
     def rule(self) -> Convention:
         """The convention of the scoring."""
         return self.background.rule

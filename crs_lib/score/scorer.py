@@ -89,7 +89,7 @@ class Scorer:
         ]
         shift_rows = [
             who
-            | {"turn": shift.turn, "type": shift.type}
+            | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
             | {column.name: shift.once(column.compute) for column in shifts}
             for shift in session.shifts
         ]
@@ -206,7 +206,14 @@ class Scorer:
 
 def shift_columns() -> list[str]:
     """The columns of the table of shifts, in order."""
-    return ["model", "session_id", "turn", "type", *(one.name for one in base.columns(base.SHIFT))]
+    return [
+        "model",
+        "session_id",
+        "turn",
+        "type",
+        "explicitness",
+        *(one.name for one in base.columns(base.SHIFT)),
+    ]
 
 
 _COUNTS = (

@@ -17,7 +17,7 @@ from crs_lib.prompts import wording
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import roles as llm_roles
-from crs_lib.simulate import scenarios
+from crs_lib.simulate import scenarios, situations
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems.base import SYSTEMS, model_of
@@ -88,6 +88,11 @@ class SimulateConfig(Config):
     rates: Annotated[
         Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
     ] = field(default_factory=Rates)
+    explicitness: Annotated[
+        str,
+        OneOf(situations.DEGREES),
+        Field(description="whether a shift names its new wish, or a situation implies it"),
+    ] = situations.EXPLICIT
     insist: Annotated[bool, Field(description="whether users insist where replies miss their wishes")] = True
     templates: Annotated[
         str, OneOf(wording.USER_SETS), Field(description="template set of the user's words")

@@ -41,6 +41,7 @@ def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -
         ),
         templates=config.templates,
         insist=config.insist,
+        explicitness=config.explicitness,
     )
 
 

@@ -20,6 +20,7 @@ from crs_lib.catalog.fields import GOAL_FIELD, QUESTION_ACTS
 from crs_lib.core import rng
 from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
+from crs_lib.simulate import situations
 from crs_lib.simulate.shifts import (
     SHIFTS,
     PlannedShift,
@@ -30,6 +31,7 @@ from crs_lib.simulate.shifts import (
     propose,
     stand_ins,
 )
+from crs_lib.simulate.situations import Situation
 
 FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
@@ -133,7 +135,8 @@ class PlanStep:
     """One user turn of the plan: the act, the state that it leaves, and the shift if the turn shifts.
 
     ``kind`` is the type of the shift; ``planned`` is the type that was due at this turn, also where another
-    type or none happened. ``answers`` are the films that fit, ``n_answers`` in number.
+    type or none happened. ``answers`` are the films that fit, ``n_answers`` in number. ``situation`` voices a
+    new wish that is not named.
     """
 
     turn: int
@@ -145,6 +148,7 @@ class PlanStep:
     planned: str = ""
     kind: str = ""
     answers: NDArray[np.int32] | None = field(default=None, repr=False, compare=False)
+    situation: Situation | None = None
 
 
 @dataclass(frozen=True)
@@ -193,14 +197,16 @@ def plan(
     pace: Pace = USUAL,
     templates: str = "A",
     insist: bool = True,
+    explicitness: str = situations.EXPLICIT,
 ) -> Scenario:
     """The scenario of one session.
 
     Turn 1 asks for a genre, the next turns refine it to two or three constraints; shifts come at random
     turns, their types balanced over every block of sessions (:func:`type_order`); between them
     the user asks about films, asks for more, hesitates, or contradicts in words only. Every state has an
-    answer in the catalogue, and the number of answers is logged. The twin of arm "none" equals its session up
-    to the first shift and never shifts.
+    answer in the catalogue, and the number of answers is logged. ``explicitness`` says whether a shift's new
+    wish is named or implied by a situation (:mod:`situations`); the wishes are the same. The twin of arm
+    "none" equals its session up to the first shift and never shifts.
 
     Raises InputError if the catalogue has no genre with five films, or for an unknown type.
     """
@@ -227,7 +233,11 @@ def plan(
                 event = _event(catalog, turn, kind, due, state, shift)
                 state = shift.state
                 step = _step(catalog, turn, f"shift_{shift.section}", state, due)
-                steps.append(replace(step, shift=shift, event=event, kind=kind))
+                step = replace(step, shift=shift, event=event, kind=kind)
+                if explicitness != situations.EXPLICIT:
+                    chance = rng.stream(seed, "movies", session, "situation", turn)
+                    step = _said_how(step, situations.implied(shift, explicitness, templates, chance))
+                steps.append(step)
                 after_shift = True
                 continue
         if turn - 1 <= opening and (finer := _refined(catalog, state, draw)) is not None:
@@ -324,6 +334,14 @@ def _ordinary(draw: np.random.Generator, rates: Rates) -> str:
 def _step(catalog: Catalog, turn: int, act: str, state: UserState, planned: str = "") -> PlanStep:
     answers = state.answers(catalog)
     return PlanStep(turn, act, state, len(answers), planned=planned, answers=answers)
+
+
+def _said_how(step: PlanStep, situation: Situation | None) -> PlanStep:
+    """The step of a shift with its situation, if any; the event says how the shift is voiced."""
+    told: dict[str, Any] = {"explicitness": situations.IMPLICIT if situation else situations.EXPLICIT}
+    if situation:
+        told |= {"implied": {situation.field: situation.value}, "situation": situation.text}
+    return replace(step, situation=situation, event={**(step.event or {}), **told})
 
 
 def stratum(n_answers: int) -> str:

@@ -9,7 +9,7 @@ from crs_lib.llm.base import Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.simulate.users import Phrasing
+from crs_lib.simulate.users import SITUATION, Phrasing
 
 LONGEST = 600  # characters of an utterance
 ATTEMPTS = 2
@@ -39,7 +39,8 @@ def fault(grounder: Grounder, text: str, template: str, must_voice: Sequence[tup
     planned = {(m.field, m.value) for m in grounder.audit(template) if not m.rejected}
     films = {mention.item for mention in grounder.titles(text)}
     about = {mention.item for mention in grounder.titles(template)}
-    if missing := sorted({value for _, value in (planned | set(must_voice)) - named}):
+    said = {pair for pair in must_voice if pair[0] == SITUATION and pair[1] in text}
+    if missing := sorted({value for _, value in (planned | set(must_voice)) - named - said}):
         return f"it does not name {', '.join(missing)}"
     if added := sorted(value for _, value in named - planned):
         return f"it adds {', '.join(added)}"
@@ -69,7 +70,9 @@ class ModelWording:
         faults = []
         for attempt in range(ATTEMPTS):
             try:
-                text = clean(self.llms.complete(self.spec, self._request(template, turn, attempt)).text)
+                text = clean(
+                    self.llms.complete(self.spec, self._request(template, must_voice, turn, attempt)).text
+                )
             except LLMError as error:
                 if error.remedy not in ("other seed", "more room"):
                     raise
@@ -81,8 +84,11 @@ class ModelWording:
             faults.append(reason)
         return Phrasing(template, {"worded_by": "template", "fallback": True, "faults": faults})
 
-    def _request(self, template: str, turn: int, attempt: int) -> Request:
-        must_say = "\n".join(f"- {part}" for part in self._surface(template)) or "- (none)"
+    def _request(
+        self, template: str, must_voice: Sequence[tuple[str, str]], turn: int, attempt: int
+    ) -> Request:
+        said = [value for field, value in must_voice if field == SITUATION]
+        must_say = "\n".join(f"- {part}" for part in [*self._surface(template), *said]) or "- (none)"
         return Request.ask(
             "user", prompts.render("movies/user_utterance", plan=f"- {template}", must_say=must_say),
             options=self.rule.options, replicate=attempt,

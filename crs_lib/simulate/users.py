@@ -22,11 +22,20 @@ from crs_lib.prompts import wording
 from crs_lib.simulate.scenarios import OPENING, QUESTIONS, REFINEMENT, PlanStep, Scenario, stratum
 from crs_lib.simulate.shifts import SHIFTS
 
+SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
+
 
 def must_voice(step: PlanStep, act: str) -> list[tuple[str, str]]:
-    """The (field, value) pairs that the words of a turn must name; empty where the plan changes nothing."""
+    """The (field, value) pairs that the words of a turn must name; empty where the plan changes nothing.
+
+    A value that a situation implies is not named: the situation's text stands for it, under ``SITUATION``.
+    """
     if step.shift is not None:
-        return SHIFTS.create(step.kind).to_voice(step.shift)
+        needed = SHIFTS.create(step.kind).to_voice(step.shift)
+        if step.situation is None:
+            return needed
+        implied = (step.situation.field, step.situation.value)
+        return [*(pair for pair in needed if pair != implied), (SITUATION, step.situation.text)]
     if act == OPENING:
         return [*step.state.constraints.items(), *step.state.avoid.items()]
     if act == REFINEMENT:
@@ -44,7 +53,8 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
         return
     found = {match.code for match in grounder.audit(text) if not match.rejected}
     for field, value in needed:
-        if grounder.catalog.code(field, value) not in found:
+        said = value in text if field == SITUATION else grounder.catalog.code(field, value) in found
+        if not said:
             turn = f"shift {step.kind!r}" if step.shift else f"act {act!r}"
             raise RunError(
                 f"{turn} at turn {step.turn} does not voice {field} {value!r}: {shorten(text, 200)!r}; mend "
@@ -121,7 +131,7 @@ class User:
     def _act(self, step: PlanStep) -> tuple[str, str]:
         """The planned act, or a reaction where an ordinary turn leaves room for one; and its section."""
         if step.turn == 1 or step.shift is not None or step.act not in (*QUESTIONS, _FOLLOW_UP):
-            return step.act, step.act
+            return step.act, f"{step.act}_implicit" if step.situation else step.act
         last, mood = self.memory.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
         ends = self._exhausted(step)
@@ -172,6 +182,9 @@ class User:
             voiced = {step.state.focus: voiced[step.state.focus]}
         elif step.shift is not None:
             voiced = dict(step.shift.added) or voiced
+            if step.situation:
+                voiced.pop(step.situation.field)
+                slots["situation"] = step.situation.text
             slots["old"] = phrases.noun_phrase(step.shift.dropped, draw, templates)
             slots["title"] = self.catalog.items[self._before(step)].title
             if step.shift.bridge:

@@ -43,7 +43,9 @@ def voiced(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
             event = pair.user.user_meta.get("shift_event_obj")
             if not event:
                 continue
-            must = codes(grounder, event["added"] or event["dropped"])
+            must = codes(grounder, event["added"] or event["dropped"]) - codes(
+                grounder, event.get("implied") or {}
+            )
             row = {"system": dialogue.model_name, "session": dialogue.session_id, "turn": pair.turn}
             rows.append(row | {"type": event["type"], "voiced": must <= grounder.concepts(pair.user.text)})
     return pd.DataFrame(rows, columns=["system", "session", "turn", "type", "voiced"])

@@ -270,7 +270,8 @@ def _ruled(parameters: dict[str, Any], config: SensitivityConfig) -> SimulateCon
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
     kept = (
-        "n_turns", "seed", "shift_first", "shift_gap", "shift_types", "rates", "insist", "templates",
+        "n_turns", "seed", "shift_first", "shift_gap", "shift_types", "rates", "explicitness", "insist",
+        "templates",
     )  # fmt: skip
     few = min(config.sessions, int(parameters["n_sessions"]))
     return SimulateConfig(

@@ -162,6 +162,21 @@ def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     return table.rename_axis(columns=None).reset_index()
 
 
+def explicitness_table(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
+    """Scores in the replies to shifts, for shifts that name their new wish and for those that imply it.
+
+    One row a system and degree: number of shifts, and means of the gain, the uptake and the joint accuracy
+    of the state in the reply to the shift; empty without shifts.
+    """
+    keys = ["model", "session_id", "turn"]
+    names = [name for name in ("normalised_gain", "uptake", "state_joint") if name in turns]
+    both = shifts[[*keys, "explicitness"]].merge(turns[[*keys, *names]], on=keys)
+    grouped = both.groupby(["model", "explicitness"], sort=False)
+    table = grouped[names].mean(numeric_only=False).astype(float).round(2)
+    table.insert(0, "shifts", grouped.size())
+    return table.reset_index()
+
+
 def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
     """The turns with their main scores: system, session, turn, stage, and each score that the run has."""
     names = ("model", "session_id", "turn", "stage", *base.shown_in("turn_table"))

@@ -354,7 +354,7 @@ def test_a_user_with_a_model_says_the_same_to_every_system(world):
 
 def test_without_models_the_manifest_says_what_it_always_said():
     names = {"run", "catalog", "systems", "n_sessions", "n_turns", "seed", "workers", "arm", "rates"}
-    names |= {"shift_first", "shift_gap", "shift_types", "insist", "templates"}
+    names |= {"shift_first", "shift_gap", "shift_types", "insist", "templates", "explicitness"}
     assert set(SimulateConfig().parameters("shift")) == names
 
 

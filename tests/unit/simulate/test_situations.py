@@ -1,0 +1,103 @@
+"""Implicit shifts: the table of situations, how a session voices them, and what the log says."""
+
+from collections import Counter
+
+import pytest
+
+from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.core.errors import RunError
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.metrics import conventions
+from crs_lib.score.scorer import ItemsScorer
+from crs_lib.simulate import scenarios, situations, user_llm, users
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.users import SITUATION
+from crs_lib.systems.base import World
+from crs_lib.trust import checks
+
+SAMPLE = sources.load()
+WORLD = World(SAMPLE, Grounder(SAMPLE))
+TABLE = situations.situations()
+
+
+def plans(explicitness, templates="A", n=24):
+    return [
+        scenarios.plan(SAMPLE, 7, i, 20, explicitness=explicitness, templates=templates) for i in range(n)
+    ]
+
+
+def test_there_are_enough_situations_and_half_is_for_confirmation():
+    assert len(TABLE) >= 120
+    assert len({one.text for one in TABLE}) == len(TABLE)
+    uses = Counter(one.use for one in TABLE)
+    assert set(uses) == {"development", "confirmation"}
+    assert abs(uses["development"] - uses["confirmation"]) <= 3
+    assert {one.field for one in TABLE} == {"genre", "language", "year"}
+    assert all(one.why and one.text.endswith(".") for one in TABLE)
+
+
+@pytest.mark.parametrize("one", TABLE, ids=lambda one: one.text[:40])
+def test_a_situation_names_neither_its_value_nor_anything_else_of_the_catalogue(one):
+    assert SAMPLE.code(one.field, one.value) is not None
+    assert not WORLD.grounder.concepts(one.text)
+    assert not WORLD.grounder.titles(one.text)
+
+
+@pytest.mark.parametrize("templates", ["A", "B"])
+def test_the_wishes_are_the_same_and_only_the_words_differ(templates):
+    plain, implicit = plans("explicit", templates), plans("implicit", templates)
+    for one, other in zip(plain, implicit, strict=True):
+        assert [step.state for step in one.steps] == [step.state for step in other.steps]
+    steps = [step for plan in implicit for step in plan.steps if step.situation]
+    assert len(steps) >= 10
+    for step in steps:
+        pair = (step.situation.field, step.situation.value)
+        assert pair in step.shift.added.items()
+        assert step.event["explicitness"] == "implicit"
+        assert (step.event["implied"], step.event["situation"]) == (dict([pair]), step.situation.text)
+        assert step.situation.use == {"A": "development", "B": "confirmation"}[templates]
+
+
+def test_mixed_lies_between():
+    n = {how: sum(step.situation is not None for plan in plans(how) for step in plan.steps)
+         for how in situations.DEGREES}  # fmt: skip
+    assert 0 == n["explicit"] < n["mixed"] < n["implicit"]
+
+
+@pytest.mark.parametrize("templates", ["A", "B"])
+def test_sessions_with_implicit_shifts_run_are_logged_and_scored(templates):
+    config = SimulateConfig(systems=["oracle", "tracker"], explicitness="implicit", templates=templates)
+    talks = [simulate.session(WORLD, spec, n, config) for spec in config.systems for n in range(10)]
+    scorer = ItemsScorer(WORLD.grounder, conventions.get("default"))
+    rows = [row for scores in scorer.score_many(talks) for row in scores.shifts]
+    found = Counter((row["model"], row["explicitness"]) for row in rows)
+    assert min(found["oracle", "implicit"], found["oracle", "explicit"]) >= 3
+    assert found["oracle", "implicit"] == found["tracker", "implicit"]
+    hit = {spec: [row["recovery_at_0"] for row in rows if (row["model"], row["explicitness"]) == (spec, "implicit")]
+           for spec in config.systems}  # fmt: skip
+    assert sum(hit["oracle"]) > sum(hit["tracker"])  # rules that look for values hear no situation
+    for talk in talks:
+        for pair in talk.pairs():
+            event = pair.user.user_meta["shift_event_obj"]
+            if event and event["explicitness"] == "implicit":
+                assert event["situation"] in pair.user.text
+                ((field, value),) = event["implied"].items()
+                assert SAMPLE.code(field, value) not in WORLD.grounder.concepts(pair.user.text)
+    assert checks.voiced(talks, WORLD.grounder)["voiced"].all()
+
+
+def test_words_without_the_situation_are_an_error():
+    step = next(step for plan in plans("implicit") for step in plan.steps if step.situation)
+    with pytest.raises(RunError, match="does not voice situation"):
+        said = " ".join(
+            f"{value} films," for field, value in users.must_voice(step, step.act) if field != SITUATION
+        )
+        users.check_voiced(WORLD.grounder, step, step.act, said)
+
+
+def test_a_model_that_words_the_user_must_keep_the_situation():
+    text = "The kids have just come home and want to sit with us."
+    needed = [(SITUATION, text)]
+    assert user_llm.fault(WORLD.grounder, f"Oh! {text}", text, needed) == ""
+    assert "does not name" in user_llm.fault(WORLD.grounder, "Oh! The kids are back.", text, needed)
