@@ -4,7 +4,7 @@ The thesis tested with a one-way analysis of variance and Tukey's HSD, as if eve
 own. All systems meet the same users, so the paired tests hold; a note says what ignoring the pairs changes.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,6 @@ _TUKEY = (
     "outcome", "a", "b", "diff", "low", "high", "p", "paired_diff", "paired_low", "paired_high", "p_wilcoxon",
     "p_holm", "n_a", "n_b", "n_pairs", "n_missing", "note",
 )  # fmt: skip
-_AT = {"system": "system", "scenario": "scenario"}
 
 
 def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
@@ -39,10 +38,10 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for outcome in outcomes:
         values, left_out = _usable(frame, outcome)
-        tests = {
-            "one-way ANOVA": lambda v: one_way_anova(v),
-            "repeated-measures ANOVA": lambda v: rm_anova(v, **_AT),
-            "Friedman": lambda v: friedman(v, **_AT),
+        tests: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+            "one-way ANOVA": one_way_anova,
+            "repeated-measures ANOVA": rm_anova,
+            "Friedman": friedman,
         }
         for name, make in tests.items():
             row: dict[str, Any] = {"outcome": outcome, "test": name}
@@ -88,7 +87,7 @@ def _pairs(frame: pd.DataFrame, outcome: str) -> pd.DataFrame:
     made = made.drop(columns=["diff", "low", "high", "p", "n_a", "n_b"]).merge(
         classical, on=["a", "b"], how="left"
     )
-    paired = paired_values(values, value="value", **_AT)
+    paired = paired_values(values, system="system", scenario="scenario", value="value")
     known = {name: ~np.isnan(paired.values[:, i]) for i, name in enumerate(paired.systems)}
     possible = [
         (a, b)
@@ -97,8 +96,8 @@ def _pairs(frame: pd.DataFrame, outcome: str) -> pd.DataFrame:
     ]
     if not possible:
         return made
-    gaps = mean_differences(values, pairs=possible, **_AT)
-    tests = adjust(wilcoxon_pairs(values, pairs=possible, **_AT), method="holm")
+    gaps = mean_differences(values, pairs=possible)
+    tests = adjust(wilcoxon_pairs(values, pairs=possible), method="holm")
     beside = gaps[["a", "b"]].assign(
         paired_diff=gaps["diff"], paired_low=gaps["low"], paired_high=gaps["high"], n_pairs=gaps["n"],
         n_missing=gaps["n_missing"], p_wilcoxon=tests["p"], p_holm=tests["p_adjusted"],
@@ -112,16 +111,17 @@ def pairing(values: pd.DataFrame) -> str:
     The correlation of systems within scenarios, and the standard error of a difference without the pairs as a
     multiple of that with them, each the mean over pairs.
     """
-    paired = paired_values(values, value="value", **_AT)
+    paired = paired_values(values, system="system", scenario="scenario", value="value")
     correlations, ratios = [], []
     for i in range(len(paired.systems)):
         for j in range(i + 1, len(paired.systems)):
             both = paired.values[:, [i, j]]
             both = both[~np.isnan(both).any(axis=1)]
             apart = both[:, 0] - both[:, 1] if len(both) > 2 else np.zeros(1)
-            if np.ptp(apart) > 0 and (np.ptp(both, axis=0) > 0).all():
+            if np.ptp(apart) > 0 and bool(np.all(both.max(axis=0) > both.min(axis=0))):
                 correlations.append(float(np.corrcoef(both.T)[0, 1]))
-                ratios.append(float(np.sqrt(both.var(axis=0, ddof=1).sum() / apart.var(ddof=1))))
+                spread = np.sum(np.var(both, axis=0, ddof=1))
+                ratios.append(float(np.sqrt(spread / np.var(apart, ddof=1))))
     if not ratios:
         return ""
     wider = f"{np.mean(ratios):.2f} times as wide as with the pairs"
