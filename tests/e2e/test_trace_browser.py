@@ -5,7 +5,8 @@ import json
 import pytest
 
 from crs_lib import evaluate, runs, simulate
-from crs_lib.core import paths
+from crs_lib.core import paths, tables
+from crs_lib.core.hashes import sha256
 from crs_lib.judge import records as judge_records
 from crs_lib.pages import trace
 from tests.helpers import browser as chromium
@@ -29,6 +30,9 @@ def make(run, hostile=False):
     if hostile:
         path = paths.run_folder("movies", run) / "dialogues.jsonl"
         path.write_text("\n".join(json.dumps(spoilt(json.loads(line))) for line in path.open()) + "\n")
+        manifest = runs.read_manifest("movies", run)  # as if the systems themselves had said so
+        manifest["stages"]["simulate"]["outputs"][path.name] = sha256(path)
+        tables.write_json(path.with_name("manifest.json"), manifest)
     evaluate.evaluate(evaluate.EvaluateConfig(run=run))
     return trace.write(run)
 
