@@ -122,8 +122,8 @@ def profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     place=17.5,
     caption="What happens at a shift, by system and type of shift: are the added constraints met (uptake), "
     "is what was dropped or excluded gone (release), are the others still met (retention). Means over the "
-    "replies 0, 1 and 2 with 95 % intervals over {sessions} scenarios. 1 is as good as the best list, 0 is "
-    "chance for uptake and retention.",
+    "replies of the window with 95 % intervals over {sessions} scenarios. One is as good as the best list; "
+    "for uptake and retention zero is chance.",
 )
 def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     """Uptake, release and retention: a panel each, types of shift down, systems as points with intervals."""

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from crs_lib.figures import style
 from crs_lib.figures.base import FIGURES, NoDataError, convention_of, primary, require, systems_of
 from crs_lib.metrics import base, headlines
-from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, rank_biserial
+from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, rank_biserial, wilcoxon_pairs
+from crs_lib.stats.multiple import holm
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
 _DIVERGING = "RdBu"  # told apart by colour-blind readers; the printed numbers carry the grey version
@@ -184,17 +185,17 @@ _STEP = 0.45  # height of a bar, in lines of text
     study="movies",
     tables=("results",),
     caption="Critical-difference diagram of {primary}: mean rank of each system over {sessions} scenarios, 1 "
-    "is best. Systems joined by a bar are not told apart by Nemenyi's test at the 5 % level.",
+    "is best. Systems joined by a bar are not told apart by paired Wilcoxon tests (Holm, 5 %).",
 )
 def critical_difference(results: pd.DataFrame, *, metric: str = "") -> Any:
-    """Mean ranks on a line; bars join systems that Nemenyi's test does not tell apart."""
+    """Mean ranks on a line; bars join systems that paired tests do not tell apart."""
     facts = base.get(primary(results, metric))
     require(results, ["session_id", facts.name], systems=2, sessions=2)
     frame = complete(results, facts.name)
     at: dict[str, Any] = {"system": "model", "scenario": "session_id", "value": facts.name}
     table = mean_ranks(frame, **at, higher_is_better=facts.direction != base.LOWER)
-    ranks, gap = table["mean_rank"].to_numpy(dtype=float), float(table["critical_difference"].iloc[0])
-    bars = cliques(ranks, gap)
+    ranks = table["mean_rank"].to_numpy(dtype=float)
+    bars = cliques(alike(frame, [str(name) for name in table["system"]], at))
     half, top = -(-len(ranks) // 2), 1.0 + _STEP * len(bars)
     made, axes = style.figure(1.1 + 0.2 * half + 0.1 * len(bars))
     panel = axes[0][0]
@@ -203,18 +204,15 @@ def critical_difference(results: pd.DataFrame, *, metric: str = "") -> Any:
         height = 0.55 + _STEP * place
         panel.plot([ranks[first] - 0.04, ranks[last] + 0.04], [height] * 2, color=style.INK, linewidth=3)
     _names(panel, list(table["system"]), ranks, top)
-    panel.plot([1, 1 + gap], [-1.2, -1.2], color=style.INK, linewidth=1.5, marker="|", mew=1.5)
-    at_end: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": style.SMALL}
-    panel.annotate(f"critical difference {gap:.2f}", (1 + gap, -1.2), (6, 0), **at_end)
     edge = 0.03 * len(ranks)
-    panel.set(xlim=(1 - edge, len(ranks) + edge), ylim=(top + half - 0.5, -1.8))
+    panel.set(xlim=(1 - edge, len(ranks) + edge), ylim=(top + half - 0.5, -0.8))
     panel.set(xlabel="mean rank (1 is best)", xticks=range(1, len(ranks) + 1), yticks=[])
     panel.xaxis.set_label_position("top")
     panel.xaxis.tick_top()
     panel.spines[:].set_visible(False)
     w = float(friedman(frame, **at)["kendall_w"].iloc[0])
     words = f"{facts.short}, n = {frame['session_id'].nunique()} scenarios; bars join systems not told apart"
-    style.note(made, f"{words} (Nemenyi, 5 %); Kendall's W = {w:.2f}.")
+    style.note(made, f"{words} (Wilcoxon, Holm, 5 %); Kendall's W = {w:.2f}.")
     return made
 
 
@@ -234,7 +232,19 @@ def _names(panel: Any, systems: Sequence[str], ranks: NDArray[np.float64], top: 
         panel.annotate(text, (end, height), (-4 if left else 4, 0), textcoords="offset points", **side)
 
 
-def cliques(ranks: NDArray[np.float64], gap: float) -> list[tuple[int, int]]:
-    """The largest runs (first, last) of sorted mean ranks that span less than the critical difference."""
-    ends = [int(np.searchsorted(ranks, low + gap, "left")) - 1 for low in ranks]
+def alike(frame: pd.DataFrame, order: Sequence[str], at: Mapping[str, Any]) -> NDArray[np.bool_]:
+    """Which systems paired Wilcoxon tests do not tell apart at 5 % (Holm over all pairs), in this order."""
+    found = wilcoxon_pairs(frame, **at)
+    adjusted = holm(found["p"].to_numpy(dtype=float))
+    same = np.eye(len(order), dtype=bool)
+    for row, p in zip(found.itertuples(), adjusted, strict=True):
+        i, j = order.index(str(row.a)), order.index(str(row.b))
+        same[i, j] = same[j, i] = p >= 0.05
+    return same
+
+
+def cliques(same: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The largest runs (first, last) of systems in rank order of which no two are told apart."""
+    n = len(same)
+    ends = [max(j for j in range(i, n) if same[i : j + 1, i : j + 1].all()) for i in range(n)]
     return [(i, end) for i, end in enumerate(ends) if end > i and not any(ends[j] >= end for j in range(i))]

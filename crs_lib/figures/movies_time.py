@@ -152,7 +152,7 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     tables=("shifts",),
     caption="Share of the shifts recovered ({recovered}) within so many replies: "
     "1 − Kaplan–Meier with 95 % log–log bands ({shifts} shifts in {sessions} sessions per system; shifts "
-    "not recovered before the next one are censored). Below: shifts still waiting before each reply.",
+    "not recovered before the next one are censored). Curves end where few are at risk; below: at risk.",
 )
 def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     """Share of shifts recovered by the number of replies, with the shifts still waiting below."""
@@ -167,7 +167,8 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     curves = kaplan_meier(times)
     for name, look in style.looks(order).items():
         part = curves[curves["system"] == name].drop_duplicates("time", keep="last")
-        at = np.append(part["time"], last + 0.45)
+        part = part[part["at_risk"] >= min(_FEWEST, int(part["at_risk"].max()))]
+        at = np.append(part["time"], min(last, float(part["time"].max())) + 0.45)
         share, low, high = (
             1 - np.append(part[c], part[c].iloc[-1]).astype(float) for c in ("survival", "low", "high")
         )
@@ -176,7 +177,7 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
         upper.plot(
             part["time"], 1 - part["survival"], look.marker, color=look.colour, ms=look.size, clip_on=False
         )
-    upper.set(ylabel="share recovered", ylim=(-0.03, 1.03), xlim=(-0.3, last + 0.45))
+    upper.set(ylabel="cumulative incidence", ylim=(-0.03, 1.03), xlim=(-0.3, last + 0.45))
     upper.grid(axis="y")
     _waiting_table(lower, times, order, last)
     style.legend(made, order)
@@ -185,6 +186,7 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     return made
 
 
+_FEWEST = 10  # shifts at risk below which a curve ends
 _ROOM = 100  # characters across the panel
 
 
@@ -197,7 +199,7 @@ def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: 
             panel.text(at, place, number, ha="center", va="center", fontsize=style.SMALL)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift")
-    panel.set_title("shifts still waiting before the reply", loc="left", fontsize=style.SMALL)
+    panel.set_title("at risk: shifts still waiting before the reply", loc="left", fontsize=style.SMALL)
     panel.set_xticks(range(0, last + 1, step))
     panel.tick_params(axis="both", length=0)
     for side in panel.spines.values():

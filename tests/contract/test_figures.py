@@ -25,7 +25,7 @@ MANY = (
 )  # fmt: skip
 TYPES = ("switch", "replace", "return")
 TURN_METRICS = (
-    "item_tas", "satisfaction", "satisfaction_corrected", "novelty", "topic_interference_leakage", "copying",
+    "normalised_gain", "item_tas", "satisfaction", "satisfaction_corrected", "novelty", "topic_interference_leakage", "copying",
     "topic_adaptation_score", "cross_coherence", "context_retention", "topic_interference", "slot_f1",
 )  # fmt: skip
 RECOVERY = ("item_recovery_rate", "topic_recovery_rate")

@@ -159,11 +159,27 @@ def test_a_constant_has_no_correlation_and_missing_rows_are_counted():
     assert np.isnan(found.loc[("x", "c"), "correlation"])
 
 
-def test_bars_join_runs_of_ranks_closer_than_the_critical_difference():
-    """Ranks 1, 2, 2.5, 4 and 1.6: 1–2.5 are one run, 2.5–4 another, 2–2.5 lies within the first."""
-    assert movies_ranks.cliques(np.array([1.0, 2.0, 2.5, 4.0]), 1.6) == [(0, 2), (2, 3)]
-    assert movies_ranks.cliques(np.array([1.0, 3.0]), 1.6) == []
-    assert movies_ranks.cliques(np.array([1.0, 2.6]), 1.6) == []
+def test_bars_join_the_largest_runs_of_systems_that_are_not_told_apart():
+    """0, 1 and 2 are alike, and 2 and 3; 0 and 3 are told apart: two runs, the one within the first is left out."""
+    same = np.ones((4, 4), dtype=bool)
+    same[0, 3] = same[3, 0] = same[1, 3] = same[3, 1] = False
+    assert movies_ranks.cliques(same) == [(0, 2), (2, 3)]
+    assert movies_ranks.cliques(np.eye(3, dtype=bool)) == []
+
+
+def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady():
+    draw = np.random.default_rng(0)
+    base = draw.normal(size=40)
+    values = {
+        "a": base + 0.1 + 0.02 * draw.normal(size=40),
+        "b": base,
+        "c": base + 0.02 * draw.normal(size=40),
+    }
+    frame = pd.DataFrame(values).rename_axis("scenario").reset_index().melt("scenario", var_name="system")
+    same = movies_pairs.alike(
+        frame, ["a", "b", "c"], {"system": "system", "scenario": "scenario", "value": "value"}
+    )
+    assert same.tolist() == [[True, False, False], [False, True, True], [False, True, True]]
 
 
 @pytest.mark.parametrize(
