@@ -92,3 +92,22 @@ def _sensitivity(arguments: Namespace) -> None:
         if len(table):
             print(f"{stability(table, by).round(3).to_string(index=False)}\n")
     print(f"tables: {paths.shown(folder)}/  ({', '.join(stages.FILES.values())})")
+
+
+def realism(parser: ArgumentParser) -> None:
+    """``realism [--dialogues FILE] [--encoder NAME]``: simulated against real users, by template set."""
+    from crs_lib.trust.realism import RealismConfig
+
+    options.add(parser, RealismConfig)
+    parser.set_defaults(do=_realism)
+
+
+def _realism(arguments: Namespace) -> None:
+    from crs_lib.trust import realism as test
+
+    found = test.run(options.read(arguments, test.RealismConfig))
+    told = [name for name in ("tells simulated", "tells real") if name in found]
+    print(found.drop(columns=told).round(3).to_string(index=False))
+    for row in found.to_dict("records"):
+        for name in told:
+            print(f"\ntemplates {row['templates']}, {name}: {row[name]}")

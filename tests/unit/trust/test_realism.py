@@ -1,0 +1,39 @@
+"""The two-sample test: blind where both sides say the same, sure where they do not."""
+
+import pytest
+
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
+from crs_lib.trust import realism
+from crs_lib.trust.realism import UserTurn
+
+WORDS = "any more other good great like watch see show tell give list new old fun please thanks maybe".split()
+
+
+def talkers(name, words, n=20):
+    draw = stream(1, name)
+    return [UserTurn(f"{name}{i // 6}", " ".join(draw.choice(words, 5))) for i in range(n * 6)]
+
+
+def test_who_says_the_same_cannot_be_told_apart():
+    found = realism.two_sample(talkers("a", WORDS), talkers("b", WORDS))
+    assert found["low"] < 0.5 < found["high"]
+
+
+def test_who_says_something_else_is_given_away_by_the_words():
+    real, simulated = talkers("a", WORDS), talkers("b", [*WORDS[:6], "whereupon", "henceforth"])
+    found = realism.two_sample(real, simulated)
+    assert 0.7 < found["low"] <= found["auc"] <= found["high"] <= 1
+    ours, theirs = realism.telling_words(real, simulated, 6)
+    assert {"whereupon", "henceforth"} <= set(ours)
+    assert not {"whereupon", "henceforth"} & set(theirs)
+
+
+def test_too_few_conversations_are_refused():
+    with pytest.raises(InputError, match="fewer than 10 conversations"):
+        realism.two_sample(talkers("a", WORDS, 3), talkers("b", WORDS))
+
+
+def test_the_tracker_follows_its_own_set_better_than_the_other():
+    found = realism.run(realism.RealismConfig(n_sessions=10)).set_index("templates")["joint_accuracy"]
+    assert 1 >= found["A"] > found["B"] > 0
