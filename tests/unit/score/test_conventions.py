@@ -177,7 +177,8 @@ def test_every_convention_is_named_and_scores_an_odd_log(catalog, name):
     alone = Dialogue("2", "m", (Turn(USER, "hi"),))
     ready = choose.ScoringConfig(catalog, name, **settings).make()
     together = ready.scorer.score_many([one, alone])
-    assert [s.session["convention"] for s in together] == [name, name]
+    printed = f"{name}(topics=heuristic)" if settings else name
+    assert [s.session["convention"] for s in together] == [printed, printed]
     assert set(ready.metrics) <= set(together[0].session)
     for part, whole in zip((one, alone), together, strict=True):
         single = ready.scorer.score_many([part])[0].session
