@@ -40,9 +40,9 @@ def primary(frame: pd.DataFrame, asked: str = "") -> str:
         return metrics.get(asked).name
     convention = convention_of(frame)
     usual = (*headlines.outcomes(convention), *metrics.shown_in("metric_bars"))
-    if frame.empty or not {"metric", *usual} & set(frame):
+    if frame.empty or not (set(usual) & set(frame) or {"metric", "mean"} <= set(frame)):
         filled(frame, ["session_id", usual[0]])
-    if "metric" in frame:
+    if {"metric", "mean"} <= set(frame):
         known = set(frame.loc[frame["mean"].notna(), "metric"])
     else:
         known = {name for name in frame if frame[name].notna().any()}
