@@ -88,7 +88,11 @@ def persist(attempts: Attempts, action: Callable[[], T], halted: Event | None = 
 
     stop = halted or Event()
     again = tenacity.retry_if_exception(lambda error: not stop.is_set() and attempts.again(error))
-    series = tenacity.Retrying(retry=again, wait=pauses(attempts.policy), sleep=stop.wait, reraise=True)
+
+    def pause(seconds: float) -> None:
+        stop.wait(seconds)
+
+    series = tenacity.Retrying(retry=again, wait=pauses(attempts.policy), sleep=pause, reraise=True)
     try:
         return series(action)
     except LLMError as error:

@@ -125,7 +125,7 @@ class LLMSettings(Config):
 
     def service(self, starts: int = 1) -> Service:
         """How models are reached. Each start of a run allows more reseeded retries: starts × seeds."""
-        backend = {} if self.think is None else {"think": self.think}
+        backend: dict[str, Any] = {} if self.think is None else {"think": self.think}
         backend |= {"send_key": True} if self.send_key else {}
         backend |= {"threads": self.threads, "reuse": self.reuse}
         retry = Retry(seeds=starts * Retry().seeds)

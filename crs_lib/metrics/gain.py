@@ -311,9 +311,8 @@ def part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     if not part or not (turn.items or turn.asked):
         return math.nan
     facts, k = turn.background.catalog.fact_sets, max(1, len(turn.items))
-    counts, met = (
-        list(column) for column in turn.background.once(_parts)[(turn.constraints, turn.exclusions), part]
-    )
+    whole = turn.background.once(_parts)[(turn.constraints, turn.exclusions), part]
+    counts, met = list(whole.counts), list(whole.met)
     for item in turn.recent if turn.others else ():
         there = level(facts[item], turn.constraints, turn.exclusions)
         mine = len(facts[item] & part)

@@ -268,7 +268,7 @@ def windows(shifting: Scenario, plans: Sequence[Scenario]) -> list[Window]:
     for plan in plans:
         states = [(step.state.constraints, step.state.avoid) for step in plan.steps]
         for turn in turns:
-            same = itertools.takewhile(lambda state, now=states[turn - 1]: state == now, states[turn - 1 :])
+            same = next(itertools.groupby(states[turn - 1 :]))[1]
             found.append(Window(plan.arm, turn, min(FRESH_TURNS, len(list(same)))))
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.effects import omega_squared
@@ -115,7 +116,7 @@ def pairing(values: pd.DataFrame) -> str:
     correlations, ratios = [], []
     for i in range(len(paired.systems)):
         for j in range(i + 1, len(paired.systems)):
-            both = paired.values[:, [i, j]]
+            both: NDArray[np.float64] = paired.values[:, [i, j]]
             both = both[~np.isnan(both).any(axis=1)]
             apart = both[:, 0] - both[:, 1] if len(both) > 2 else np.zeros(1)
             if np.ptp(apart) > 0 and bool(np.all(both.max(axis=0) > both.min(axis=0))):

@@ -127,7 +127,7 @@ def understand(
     else:
         about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
         items = tuple(item for item in named if item not in about)
-    state = record.get("state")
+    state: Any = record.get("state")
     told = None if state is None else {name: value for name, value in state.items() if value}
     items = items[: rule.most]
     mentioned = tuple(item for item in named if item not in items)

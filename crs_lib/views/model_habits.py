@@ -63,4 +63,4 @@ def worded_by(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 
 def _most_frequent(values: "pd.Series[str]") -> str:
     counts = values.value_counts()
-    return min(counts.index, key=lambda value: (-counts[value], value))
+    return min(map(str, counts.index), key=lambda value: (-counts[value], value))
