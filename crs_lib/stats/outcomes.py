@@ -120,7 +120,7 @@ def pairing(values: pd.DataFrame) -> str:
             both = both[~np.isnan(both).any(axis=1)]
             apart = both[:, 0] - both[:, 1] if len(both) > 2 else np.zeros(1)
             if np.ptp(apart) > 0 and bool(np.all(both.max(axis=0) > both.min(axis=0))):
-                correlations.append(float(np.corrcoef(both.T)[0, 1]))
+                correlations.append(float(np.asarray(np.corrcoef(both.T))[0, 1]))
                 spread = np.sum(np.var(both, axis=0, ddof=1))
                 ratios.append(float(np.sqrt(spread / np.var(apart, ddof=1))))
     if not ratios:

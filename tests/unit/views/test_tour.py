@@ -11,6 +11,7 @@ from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import conventions
+from crs_lib.programs import Programs
 from crs_lib.systems import base as systems
 from crs_lib.systems import policies, tracker
 from crs_lib.views import tour
@@ -56,3 +57,19 @@ def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkey
     assert all(set(constraints) <= {"genre"} for constraints in held)
     assert any(held)
     assert any(set(pair.system.meta["constraints"]) - {"genre"} for pair in full.pairs())
+
+
+def test_a_system_of_ones_own_is_tried_and_placed_among_the_others(world):
+    own = "python:my_system:MySystem"
+    mine = systems.World(world.catalog, world.grounder, programs=Programs(None, catalog=world.catalog))
+    config = simulate.SimulateConfig(systems=(own, "random", "oracle"), n_sessions=2, n_turns=8)
+    table = tour.trial(mine, config)
+    assert table["turn"].tolist() == [1, 2, 3]
+    assert table["met"].iloc[0] == "1 of 1", "the class reads a genre"
+    assert table["wishes"].iloc[1] != table["wishes"].iloc[2]
+    scores = tour.mean_scores(tour.conversations(mine, config), mine, conventions.get("default"))
+    order = scores["system"].tolist()
+    said = tour.place_of(own, scores)
+    assert f"place {order.index(own) + 1} of 3" in said
+    assert "below oracle (" in said
+    assert tour.place_of("oracle", scores[scores["system"] == "oracle"]).endswith("place 1 of 1.")
