@@ -60,7 +60,7 @@ class AskConfig(Config):
     run: Annotated[RunName, Field(description="an evaluated run")] = "demo"
     n: Annotated[int, Field(ge=1, le=5000, description="questions on the page")] = 60
     kind: Annotated[Literal["single", "pairs"], Field(description="one conversation, or two")] = "single"
-    seed: Seed = 0
+    seed: Annotated[Seed, Field(description="of the draw and the order of questions")] = 0
 
 
 def sample(config: AskConfig) -> list[Question]:

@@ -99,7 +99,7 @@ def form(offer: Offer, rule: LLMSettings) -> str:
     if not rule.structured:
         return prompts.source("movies/crs_form_text")
     fields = ", ".join(FIELDS)
-    state = prompts.render("movies/crs_form_state", fields=fields) if rule.state else ""
+    state = f"{prompts.render('movies/crs_form_state', fields=fields)} " if rule.state else ""
     return prompts.render(f"movies/crs_form_{'titles' if offer.open else 'ids'}", state=state)
 
 

@@ -153,6 +153,6 @@ def test_the_report_reads_scores_that_were_made_elsewhere(tmp_path, capsys):
         assert main(["judge", str(place), "--report"]) == 0
         lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
         assert "thesis personalization 2 1 1" in lines  # asked, given, out of range
-        assert any(line.startswith("gemma:2b coherence 4.5 4.0 5.0 2 thesis") for line in lines)
+        assert any(line.startswith("gemma:2b coherence 4.5 4.0 5.0 2 0 thesis") for line in lines)
     assert main(["judge", str(tmp_path / "none.csv"), "--report"]) == 2
     assert "no judge scores in" in capsys.readouterr().err
