@@ -141,6 +141,11 @@ class LLMSettings(Config):
         return {n: v for n, v in values.items() if n not in (*_MODES, *_LOCAL) or v != default[n]}
 
 
+# For a model of some hundred million parameters on one core: short lists, one film, short replies.
+SMALL_MODEL: Mapping[str, Any] = {
+    "temperature": 0, "num_ctx": 2560, "num_predict": 100, "reply_limit": 100, "listed": 6, "most": 1,
+    "offered": 3, "retriever": "hybrid:hashing", "state": False, "reuse": True, "max_failed": 50,
+}  # fmt: skip
 _MODES = ("listed", "retriever", "searches", "tools", "state", "reply_limit")
 _LOCAL = ("threads", "reuse")
 _SIMULATION = ("structured", "enforce", "offered", "most", *_MODES, "max_failed")

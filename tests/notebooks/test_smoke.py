@@ -17,7 +17,15 @@ OTHER = {
     "judges": ["template"],
 }  # fmt: skip
 pytestmark = pytest.mark.subprocess
-FULL = {"31_metric_validity": {"seed": 3}}  # asserts orderings that four short sessions cannot show
+FULL = {
+    "08_models": {
+        "live": True,
+        "model": "template",
+        "n_sessions": 4,
+        "n_turns": 6,
+    },  # no calls of these are kept
+    "31_metric_validity": {"seed": 3},  # asserts orderings that four short sessions cannot show
+}
 
 
 def values_for(path):
