@@ -113,7 +113,7 @@ def understand(
     answers to a question. At most as many films as the settings allow count. Titles that the catalogue lacks
     are foreign.
     """
-    record = json.loads(answer) if rule.structured else {"reply": answer}
+    record: dict[str, Any] = json.loads(answer) if rule.structured else {"reply": answer}
     text = str(record["reply"]).strip()
     mentions = grounder.titles(text, prefer=offer.items)
     named = tuple(dict.fromkeys(mention.item for mention in mentions))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, calls, export
 from crs_lib.llm.errors import Busy, NotRecorded, Refused, ScriptEnded
@@ -101,7 +102,7 @@ def test_a_run_without_calls_cannot_be_replayed(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_kept_log_is_small_complete_and_replayed_by_name(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(paths, "samples", lambda: tmp_path)
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     recorder = Recorder(tmp_path / "calls.sqlite")
     with LLM("scripted", answers=["one", "two", Refused("no")], recorder=recorder) as llm:
