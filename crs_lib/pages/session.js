@@ -18,7 +18,10 @@ const crsSession = (() => {
 
   function svg(tag, props, ...children) {
     const node = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(props)) node.setAttribute(name, value);
+    for (const [name, value] of Object.entries(props)) {
+      if (name === "style") node.style.cssText = value; // as above
+      else node.setAttribute(name, value);
+    }
     node.append(...children);
     return node;
   }

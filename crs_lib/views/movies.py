@@ -166,8 +166,10 @@ def explicitness_table(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFram
     """Scores in the replies to shifts, for shifts that name their new wish and for those that imply it.
 
     One row a system and degree: number of shifts, and means of the gain, the uptake and the joint accuracy
-    of the state in the reply to the shift; empty without shifts.
+    of the state in the reply to the shift; empty without shifts, and under a convention without such a table.
     """
+    if "explicitness" not in shifts:
+        return pd.DataFrame(columns=["model", "explicitness", "shifts"])
     keys = ["model", "session_id", "turn"]
     names = [name for name in ("normalised_gain", "uptake", "state_joint") if name in turns]
     both = shifts[[*keys, "explicitness"]].merge(turns[[*keys, *names]], on=keys)

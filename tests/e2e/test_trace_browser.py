@@ -106,7 +106,8 @@ def test_what_a_turn_shows_is_what_the_files_say(opened):
     )
     assert titles == [pair.system.meta["rec_titles"] for pair in dialogue.pairs()]
     first = opened.texts(".facts .scores summary .score:first-child b")
-    assert [t.replace("−", "-") for t in first] == [f"{value:.2f}" for value in mine["item_tas"]]
+    expected = [f"{value:.2f}" if value == value else "–" for value in mine["item_tas"]]
+    assert [t.replace("−", "-") for t in first] == expected
     wishes = opened.js(
         "[...document.querySelector('.turn .row').querySelectorAll('.wish:not(.gone)')].map((n) => n.lastChild.textContent)"
     )
