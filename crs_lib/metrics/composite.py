@@ -83,7 +83,7 @@ def tas_of_turn(turn: TurnRecord) -> float:
 
 
 @metric(
-    "item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=True, place=18,
+    "item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=False, place=18,
     shown_in={
         "turn_table": 6, "metric_bars": 1, "correlation_heatmap": 1, "distributions": 1,
         "table_model_metrics": 1, "score_over_turns": 1, "score_around_shifts": 1,

@@ -125,7 +125,7 @@ def gain_of(
 
 
 @metric(
-    "normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, place=26, headline=1,
+    "normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True, place=26, headline=1,
     shown_in={
         "turn_table": 8, "metric_bars": 0, "correlation_heatmap": 0, "distributions": 0,
         "table_model_metrics": 0, "score_over_turns": 0, "score_around_shifts": 0,
@@ -162,7 +162,7 @@ def new_and_fits(turn: TurnRecord) -> bool:
     return bool(turn.constraints) and any(_perfect(turn, i) for i in turn.items if i not in turn.seen)
 
 
-@metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, place=28, headline=4)
+@metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True, place=28, headline=4)
 def found_at_3(turn: TurnRecord) -> float:
     """Films shown that meet everything, of at most three that there are, in [0, 1].
 
@@ -404,8 +404,9 @@ def met_by_chance(n_perfect: int, n_films: int, k: int) -> float:
 
 
 @metric(
-    "recovery_at_0", "recovery at 0", SHIFT, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, place=8, headline=3
-)
+    "recovery_at_0", "recovery at 0", SHIFT, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, gate=True, place=8,
+    headline=3,
+)  # fmt: skip
 def recovery_at_0(shift: ShiftRecord) -> float:
     """Whether the reply to the shift shows a film that meets everything, corrected for chance, at most 1.
 

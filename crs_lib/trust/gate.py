@@ -262,5 +262,9 @@ def marks(run: str = "gate") -> dict[str, str]:
 
 
 def unlike(marks: Mapping[str, str]) -> dict[str, str]:
-    """The metrics whose mark is not the declared one, which tables show; with the declared one."""
-    return {name: base.get(name).mark for name, mark in marks.items() if mark != base.get(name).mark}
+    """The metrics whose mark is not the declared one, which tables show; with the declared one.
+
+    Metrics for which no gate is declared are left out.
+    """
+    declared = {name: base.get(name) for name in marks if base.get(name).gate is not None}
+    return {name: one.mark for name, one in declared.items() if marks[name] != one.mark}

@@ -31,7 +31,8 @@ def test_describe_shows_every_metric_once_and_by_level():
 
 
 def test_what_fails_the_gate_is_marked_and_what_has_none_is_not():
-    assert (base.get("item_tas").mark, base.get("item_tas").label) == ("", "item TAS")
+    assert (base.get("normalised_gain").mark, base.get("normalised_gain").label) == ("", "gain")
+    assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
     assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
     assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "N")
     assert base.get("missing_concepts").mark == ""
