@@ -64,6 +64,9 @@ def frames(systems=FEW):
     results["item_recovery_rate"] = (
         shift_table.groupby(keys, sort=False)["recovered_item"].mean().to_numpy(dtype=float)
     )
+    results["found_at_3"] = results["normalised_gain"]
+    for place, name in enumerate(("history_cost", "recovery_at_0")):
+        results[name] = results["item_tas"] - place
     results["topic_recovery_rate"] = results["cross_coherence"].round(1)
     results["judge"] = [
         {name: 1 + float(draw.integers(0, 9)) / 2 for name in CONSTRUCTS} for _ in results.index
@@ -233,7 +236,7 @@ OTHER_STUDIES = {
 
 def model_metrics(results):
     rows = []
-    for metric in (*TURN_METRICS, *RECOVERY):
+    for metric in (*TURN_METRICS, *RECOVERY, "found_at_3", "history_cost", "recovery_at_0"):
         for model in dict.fromkeys(results["model"]):
             values = results.loc[results["model"] == model, metric].dropna()
             mean, half = values.mean(), 0.05 if len(values) else np.nan
@@ -521,6 +524,7 @@ def test_redraw_leaves_out_what_the_run_has_no_data_for_and_says_so(folder, monk
     done = figures.redraw("test", read=no_shifts, left_out=told.append)
     lacking = {
         "recovery_curves", "adaptation_profile", "score_around_shifts", "table_recovery", "tokens_and_time",
+        "ability_adaptation", "shift_profile",
     }  # fmt: skip
     drawn, printed = of("movies")
     assert {path.stem for path in done} == {*drawn, *printed, "captions"} - lacking
