@@ -64,6 +64,7 @@ def cluster(tmp_path_factory):
             process.wait()
 
 
+@pytest.mark.subprocess
 def test_a_killed_worker_costs_no_session(cluster, tmp_path):
     import distributed
 

@@ -15,7 +15,7 @@ from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.runs.ledger import Ledger
 from crs_lib.simulate.config import SimulateConfig
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.subprocess]
 SETTINGS = {"systems": ["tracker", "random", "echo"], "n_sessions": 80, "n_turns": 10, "seed": 5}
 TOTAL = 3 * 80
 SCRIPT = f"""

@@ -22,7 +22,7 @@ WORLD = World(CATALOG, Grounder(CATALOG))
 SPECS = [
     f"{entry.name}:{entry.facts['example']}" if entry.facts.get("argument") else entry.name
     for entry in systems.SYSTEMS
-    if not entry.facts.get("llm")
+    if not entry.facts.get("llm") and not entry.facts.get("program")
 ]
 SEEDS = st.integers(0, 2**40)
 
