@@ -5,12 +5,15 @@ import multiprocessing.connection
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
 from crs_lib.core import bounds
+
+PATIENCE = 60.0  # seconds that workers have to end after an error in another session
 
 
 @contextmanager
@@ -19,22 +22,20 @@ def processes(
 ) -> Iterator[ProcessPoolExecutor]:
     """A pool of fresh processes, each of which calls ``start(*arguments)`` first.
 
-    After an interrupt nobody waits for them: they are ended. Raises InputError for more than the limit
-    ``workers``.
+    After an interrupt nobody waits for them: they are ended. After an error they may finish their sessions
+    within ``PATIENCE`` seconds. Raises InputError for more than the limit ``workers``.
     """
     bounds.check("workers", workers, "workers is")
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (start, arguments))
     try:
         yield pool
-    except Exception:
-        pool.shutdown(wait=True, cancel_futures=True)
-        raise
-    except BaseException:
+    except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
-            if process not in others:
-                process.kill()
+        until = time.monotonic() + (PATIENCE if isinstance(error, Exception) else 0)
+        for process in set(multiprocessing.active_children()) - others:
+            process.join(max(0.0, until - time.monotonic()))
+            process.kill()
         raise
     pool.shutdown()
 
