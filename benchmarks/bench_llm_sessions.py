@@ -9,11 +9,10 @@ while a batch runs with ``slots=8``.
 import json
 import os
 import tempfile
-import threading
 import time
 from pathlib import Path
 
-from model_server import server, shown, stats
+from model_server import busy, server, shown, stats
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
@@ -57,27 +56,19 @@ def per_turn(world: World, spec: str, url: str) -> float:
     return spent
 
 
-def busy(url: str, seed: int, user: str) -> float:
+def busy_share(url: str, seed: int, user: str) -> float:
     """Share of the server's 8 slots that work between a tenth and nine tenths of a batch's requests."""
     config = SimulateConfig(
         f"bench-{seed}{'-user' if user else ''}", systems=[MODEL], n_sessions=40, n_turns=10, seed=seed,
         llm={"host": url, "slots": 8}, user_llm=user,
     )  # fmt: skip
-    before, calls = stats(url)["chats"], config.n_sessions * config.n_turns * (2 if user else 1)
-    marks: list[tuple[float, float]] = []
+    calls = config.n_sessions * config.n_turns * (2 if user else 1)
 
-    def watch() -> None:
-        for share in (0.1, 0.9):
-            while stats(url)["chats"] < before + share * calls:
-                time.sleep(0.05)
-            marks.append((time.perf_counter(), stats(url)["busy"]))
+    def counted() -> tuple[float, float]:
+        found = stats(url)
+        return found["chats"], found["busy"]
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    simulate.simulate(config, progress=False)
-    watcher.join()
-    (began, worked_before), (ended, worked) = marks
-    return (worked - worked_before) / (8 * (ended - began))
+    return busy(counted, calls, 8, lambda: simulate.simulate(config, progress=False))
 
 
 def main(rounds: int = 9) -> None:
@@ -97,7 +88,7 @@ def main(rounds: int = 9) -> None:
     with tempfile.TemporaryDirectory() as folder, server(0.05, 8) as url:
         os.environ["CRS_RESULTS"] = folder
         for name, user in (("worded replies", ""), ("worded replies and a worded user", MODEL)):
-            shown(name, [100 * busy(url, seed, user) for seed in range(5)], "% ")
+            shown(name, [100 * busy_share(url, seed, user) for seed in range(5)], "% ")
 
 
 if __name__ == "__main__":

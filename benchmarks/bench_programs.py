@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from model_server import ROOT, shown
+from model_server import ROOT, busy, shown
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
@@ -86,27 +85,19 @@ def per_turn(world: World, spec: str) -> float:
         return (time.process_time() - started) / (SESSIONS * TURNS) * 1000
 
 
-def busy(url: str, sessions: int, seed: int) -> float:
+def busy_share(url: str, sessions: int, seed: int) -> float:
     """Share of the server's 8 slots that work between a tenth and nine tenths of a batch's requests."""
     config = SimulateConfig(
         f"bench-{sessions}-{seed}", systems=[url], n_sessions=48, n_turns=15, seed=seed,
         llm={"slots": sessions // 2},
     )  # fmt: skip
-    before, calls = worked(url)["requests"], config.n_sessions * config.n_turns
-    marks: list[tuple[float, float]] = []
+    calls = config.n_sessions * config.n_turns
 
-    def watch() -> None:
-        for share in (0.1, 0.9):
-            while worked(url)["requests"] < before + share * calls:
-                time.sleep(0.05)
-            marks.append((time.perf_counter(), worked(url)["busy"]))
+    def counted() -> tuple[float, float]:
+        found = worked(url)
+        return found["requests"], found["busy"]
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    simulate.simulate(config, progress=False)
-    watcher.join()
-    (began, worked_before), (ended, worked_after) = marks
-    return (worked_after - worked_before) / (SLOTS * (ended - began))
+    return busy(counted, calls, SLOTS, lambda: simulate.simulate(config, progress=False))
 
 
 def main(rounds: int = 7) -> None:
@@ -133,7 +124,7 @@ def main(rounds: int = 7) -> None:
     with tempfile.TemporaryDirectory() as folder, server(0.05) as url:
         os.environ["CRS_RESULTS"] = folder
         for sessions in (SLOTS, 2 * SLOTS):
-            shares = [100 * busy(url, sessions, seed) for seed in range(3)]
+            shares = [100 * busy_share(url, sessions, seed) for seed in range(3)]
             shown(f"{sessions} sessions, slots={sessions // 2}", shares, "% ")
 
 

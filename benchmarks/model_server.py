@@ -5,8 +5,10 @@ import os
 import statistics
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -38,6 +40,30 @@ def stats(url: str) -> dict[str, float]:
     with urllib.request.urlopen(f"{url}/stats") as answer:
         found: dict[str, float] = json.load(answer)
     return found
+
+
+def busy(
+    counted: Callable[[], tuple[float, float]], calls: int, slots: int, work: Callable[[], object]
+) -> float:
+    """Share of a server's slots that are at work between a tenth and nine tenths of the calls of ``work``.
+
+    ``counted`` gives the calls that the server has answered, and the seconds that its slots have worked.
+    """
+    before = counted()[0]
+    marks: list[tuple[float, float]] = []
+
+    def watch() -> None:
+        for share in (0.1, 0.9):
+            while counted()[0] < before + share * calls:
+                time.sleep(0.05)
+            marks.append((time.perf_counter(), counted()[1]))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    work()
+    watcher.join()
+    (began, worked_before), (ended, worked) = marks
+    return (worked - worked_before) / (slots * (ended - began))
 
 
 def shown(name: str, values: list[float], unit: str) -> None:

@@ -3,14 +3,18 @@
 const crsSession = (() => {
   const SVG = "http://www.w3.org/2000/svg";
 
+  function put(node, name, value) {
+    if (name === "style") node.style.cssText = value; // a style attribute would need 'unsafe-inline'
+    else node.setAttribute(name, value);
+  }
+
   function el(tag, props, ...children) {
     const node = document.createElement(tag);
     for (const [name, value] of Object.entries(props || {})) {
       if (value === null || value === undefined || value === false) continue;
       if (name === "class") node.className = value;
-      else if (name === "style") node.style.cssText = value; // a style attribute would need 'unsafe-inline'
       else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-      else node.setAttribute(name, value === true ? "" : value);
+      else put(node, name, value === true ? "" : value);
     }
     node.append(...children.flat(9).filter((c) => c !== null && c !== undefined && c !== ""));
     return node;
@@ -18,10 +22,7 @@ const crsSession = (() => {
 
   function svg(tag, props, ...children) {
     const node = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(props)) {
-      if (name === "style") node.style.cssText = value; // as above
-      else node.setAttribute(name, value);
-    }
+    for (const [name, value] of Object.entries(props)) put(node, name, value);
     node.append(...children);
     return node;
   }

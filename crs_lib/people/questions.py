@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 import pandas as pd
 
 from crs_lib import evaluate, simulate
-from crs_lib.core import paths, rng, tables
+from crs_lib.core import outside, paths, rng, tables
 from crs_lib.core.config import Config, Field, RunName, Seed
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
@@ -140,7 +140,7 @@ def read_key(run: str) -> tuple[str, str, pd.DataFrame]:
     path = folder(run) / KEY
     if not path.is_file():
         raise RunError(f"run {run!r} has no page; make one with: python -m crs_lib annotate --run {run}")
-    made = json.loads(path.read_text(encoding="utf-8"))
+    made = outside.read_object(path)
     return made["kind"], made["page"], pd.DataFrame(made["questions"])
 
 

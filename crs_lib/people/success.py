@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scipy
-from numpy.typing import NDArray
 
+from crs_lib import stats
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -93,19 +92,10 @@ def resolved(
     }
 
 
-def auc(score: NDArray[np.float64], success: NDArray[np.bool_]) -> float:
-    """The probability that a success scores above a failure, ties by half, in [0, 1]; NaN without either."""
-    n = int(success.sum())
-    if not 0 < n < len(success):
-        return float("nan")
-    ranks = scipy.stats.rankdata(score)
-    return float((ranks[success].sum() - n * (n + 1) / 2) / (n * (len(success) - n)))
-
-
 def within(frame: pd.DataFrame, score: str, criterion: str) -> float:
     """The mean of the systems' own AUC; systems without both outcomes are left out."""
     values = [
-        auc(part[score].to_numpy(float), part[criterion].to_numpy(bool))
+        stats.auc(part[score].to_numpy(float), part[criterion].to_numpy(bool))
         for _, part in frame.groupby("system")
     ]
     known = [value for value in values if np.isfinite(value)]
@@ -129,7 +119,7 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100, seed: int = 0) -> p
             for name in names:
                 values = rows[name].to_numpy(float), rows[criterion].to_numpy(bool)
                 row = {"criterion": criterion, "level": level, "predictor": name, "n": len(rows)}
-                row |= {"all": auc(*values), "within": within(rows, name, criterion)}
+                row |= {"all": stats.auc(*values), "within": within(rows, name, criterion)}
                 small = rows[["system", name, criterion]]
                 shown = name in (WORDS, RANKED, ON_PAPER, agreement.WHOLE)
                 drawn = (within(small.iloc[pick], name, criterion) for pick in picks) if shown else ()

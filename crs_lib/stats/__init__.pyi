@@ -3,6 +3,7 @@ from .analysis import Ladder, ladder
 from .bootstrap import cluster_bootstrap, cluster_bootstrap_correlation, cluster_bootstrap_differences
 from .checks import assumptions, levene, mauchly, normality
 from .effects import (
+    auc,
     cliffs_delta,
     cohens_dz,
     omega_squared,
@@ -30,6 +31,7 @@ __all__ = [
     "adjust",
     "anova_table",
     "assumptions",
+    "auc",
     "benjamini_hochberg",
     "bootstrap_estimates",
     "bootstrap_weights",

@@ -1,5 +1,6 @@
 """Effect sizes with intervals: how much, not only whether."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy
+from numpy.typing import NDArray
 
 from crs_lib.stats.bootstrap import weighted_ranks
 from crs_lib.stats.frames import (
@@ -138,6 +140,17 @@ def cliffs_delta(
         size = len(x) if paired else len(x) + len(y)
         rows.append(row | {"n": size, "n_missing": missing})
     return table(rows)
+
+
+def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
+    """The probability that a positive scores above a negative, ties half, in [0, 1]: area under the curve.
+
+    Missing scores are left out; NaN without positives or without negatives. Source: Hanley & McNeil (1982).
+    """
+    known = ~np.isnan(scores)
+    ranks, truth = scipy.stats.rankdata(scores[known]), positive[known]
+    n, m = int(truth.sum()), int((~truth).sum())
+    return float((ranks[truth].sum() - n * (n + 1) / 2) / (n * m)) if n and m else math.nan
 
 
 def dominance(x: Floats, y: Floats) -> Floats:

@@ -192,6 +192,14 @@ def most_gain(
     return _best(items, score[items], min(n, len(items)))
 
 
+def n_met(catalog: Catalog, item: int, constraints: Mapping[str, str], avoid: Mapping[str, str]) -> int:
+    """The number of constraints that a film meets; 0 if it has a value to avoid."""
+    values = catalog.items[item].values
+    if any(value in values[name] for name, value in avoid.items()):
+        return 0
+    return sum(value in values[name] for name, value in constraints.items())
+
+
 def with_any(catalog: Catalog, avoid: Mapping[str, str]) -> list[Codes]:
     """The films with each value to avoid that the catalogue knows."""
     codes = (catalog.code(*pair) for pair in avoid.items())

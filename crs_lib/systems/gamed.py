@@ -7,7 +7,7 @@ import numpy as np
 
 from crs_lib.core.errors import InputError
 from crs_lib.systems import replies
-from crs_lib.systems.base import SYSTEMS, SystemReply, World, rank, share
+from crs_lib.systems.base import SYSTEMS, SystemReply, World, n_met, rank, share
 from crs_lib.systems.policies import OracleLag, UserLog
 
 _MOST_FILMS, _MOST_LAG = 10, 6
@@ -64,19 +64,19 @@ class Gamed(OracleLag):
         draw = self._draws[turn]
         items = self.choose(self.state.constraints, self.state.avoid, draw)
         if self.tricks.withheld >= 0.5:
-            items = tuple(item for item in items if item in self.seen or not self._useful(item, user_meta))
+            items = self._useless(items, user_meta["constraints"], user_meta["avoid"])
         self.seen += [item for item in items if item not in self.seen]
         self.recent += items
         words = replies.recommend(self.world.catalog, items, self.state.constraints, draw) if items else ""
         echo = text if draw.random() < self.tricks.echoes else ""
         return SystemReply(f"{echo} {words}".strip(), items, self.state.constraints)
 
-    def _useful(self, item: int, user_meta: Mapping[str, Any]) -> bool:
-        """Whether a film meets everything that the user wants now."""
-        values = self.world.catalog.items[item].values
-        wanted, avoid = user_meta["constraints"], user_meta["avoid"]
-        broken = any(value in values[name] for name, value in avoid.items())
-        return not broken and all(value in values[name] for name, value in wanted.items())
+    def _useless(
+        self, items: tuple[int, ...], wanted: Mapping[str, str], avoid: Mapping[str, str]
+    ) -> tuple[int, ...]:
+        """The films that were shown before, or miss something."""
+        catalog, everything = self.world.catalog, len(wanted)
+        return tuple(i for i in items if i in self.seen or n_met(catalog, i, wanted, avoid) < everything)
 
     def choose(
         self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
@@ -99,7 +99,6 @@ class Gamed(OracleLag):
         if left:
             best = self.best(constraints, avoid, draw, min(len(catalog), _MOST_FILMS * 4))
             if tricks.withheld >= 0.5:
-                log = {"constraints": constraints, "avoid": avoid}
-                best = tuple(item for item in best if item in self.seen or not self._useful(item, log))
+                best = self._useless(best, constraints, avoid)
             parts += best[:left]
         return tuple(dict.fromkeys(parts))

@@ -15,6 +15,7 @@ from crs_lib.systems.base import (
     SystemReply,
     World,
     most_gain,
+    n_met,
     number,
     rank,
     share,
@@ -77,11 +78,7 @@ class Recommender:
 
     def _meets(self, item: int) -> int:
         """How many believed constraints a film meets; 0 if it has a value to avoid."""
-        wanted, avoid = self._believed
-        values = self.world.catalog.items[item].values
-        if any(value in values[name] for name, value in avoid.items()):
-            return 0
-        return sum(value in values[name] for name, value in wanted.items())
+        return n_met(self.world.catalog, item, *self._believed)
 
     def wants_more(self, text: str) -> bool:
         """Whether the user asks for other films, as far as the words tell."""

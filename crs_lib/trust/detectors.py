@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib import stats
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
@@ -143,7 +144,7 @@ def quality(rows: pd.DataFrame, thresholds: dict[str, float]) -> pd.DataFrame:
         delays = [d for _, one in mine.assign(alarm=alarm).groupby("session") for d in _delays(one)]
         seen = [d for d in delays if math.isfinite(d)]
         row = {"detector": name, "threshold": thresholds[str(name)], "precision": precision, "recall": recall}
-        row |= {"f1": f1, "auc": auc(mine["score"].to_numpy(), mine["shift"].to_numpy())}
+        row |= {"f1": f1, "auc": stats.auc(mine["score"].to_numpy(), mine["shift"].to_numpy())}
         row |= {"alarm_rate": float(alarm.mean()), "shift_rate": float(mine["shift"].mean())}
         delay = float(np.mean(seen)) if seen else math.nan
         out.append(row | {"delay": delay, "found": _ratio(len(seen), len(delays)), "n": len(mine)})
@@ -170,13 +171,3 @@ def _delays(session: pd.DataFrame) -> list[float]:
 
 def _ratio(part: int, whole: int) -> float:
     return part / whole if whole else math.nan
-
-
-def auc(scores: Floats, shift: NDArray[np.bool_]) -> float:
-    """Probability that a shift scores above another turn, ties half, in [0, 1]; NaN without either kind."""
-    from scipy.stats import rankdata
-
-    known = ~np.isnan(scores)
-    ranks, truth = rankdata(scores[known]), shift[known]
-    n, m = int(truth.sum()), int((~truth).sum())
-    return float((ranks[truth].sum() - n * (n + 1) / 2) / (n * m)) if n and m else math.nan

@@ -24,8 +24,16 @@ FULL = {
         "n_sessions": 4,
         "n_turns": 6,
     },  # no calls of these are kept
+    "32_human_labels": {
+        "n_questions": 6,
+        "n_scripted": 2,
+        "seed": 11,
+    },  # of the few sessions that 03 simulated
     "31_metric_validity": {"seed": 3},  # asserts orderings that four short sessions cannot show
 }
+
+# A run for each tens digit, except for those that simulate systems of their own and for a reader of another's run.
+RUNS = {"08_models": "models", "32_human_labels": "0"}
 
 
 def values_for(path):
@@ -33,7 +41,7 @@ def values_for(path):
     defaults = {parameter.name: parameter.default for parameter in notebooks.parameters_of(path)}
     other = FULL.get(path.stem, OTHER)
     values = {name: value for name, value in other.items() if name in defaults and defaults[name] != value}
-    run = f"papermill-{path.stem[0]}"  # a run for each tens digit: 31 simulates other systems than 03
+    run = f"papermill-{RUNS.get(path.stem, path.stem[0])}"
     return values | ({"run": run} if "run" in defaults else {})
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from crs_lib import logs, simulate
+from crs_lib import logs, simulate, stats
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.people import agreement, raters, simulators, success, two_views
@@ -68,8 +68,8 @@ def test_a_table_without_its_columns_is_refused(tmp_path):
 def test_auc_agrees_with_scikit_learn(seed):
     draw = np.random.default_rng(seed)
     score, hit = draw.integers(0, 4, 50).astype(float), draw.random(50) < 0.3
-    assert success.auc(score, hit) == pytest.approx(roc_auc_score(hit, score))
-    assert np.isnan(success.auc(score, np.zeros(50, bool)))
+    assert stats.auc(score, hit) == pytest.approx(roc_auc_score(hit, score))
+    assert np.isnan(stats.auc(score, np.zeros(50, bool)))
 
 
 def test_an_item_is_the_film_that_replies_name_while_it_ranks_first():
