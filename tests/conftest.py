@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections import Counter
 
 import pytest
 
@@ -30,9 +31,9 @@ def processes_are_marked(request):
 
 
 def pytest_collection_modifyitems(items):
-    """The files that hold a test marked slow come first (``make test`` keeps files whole); else in order."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """The files with the most tests marked slow come first (``make test`` keeps files whole); else in order."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 def pytest_collection_finish():

@@ -62,6 +62,7 @@ def test_files_that_belong_together_take_their_names_together(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "b.parquet"]
 
 
+@pytest.mark.slow
 def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     config = simulate.SimulateConfig(run="r", systems=["oracle"], n_sessions=2, n_turns=3)

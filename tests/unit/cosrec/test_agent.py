@@ -53,6 +53,7 @@ def test_the_agent_answers_what_was_asked(config: RetrieveConfig) -> None:
     assert agent.answer(["Thanks"], "", []).text == "You are welcome."
 
 
+@pytest.mark.slow
 def test_wishes_of_a_resolved_user_join_the_query(config: RetrieveConfig) -> None:
     agent = next(iter(retrieve.agents(config).values()))
     curated = corpus.load(corpus.locate("sample"), "curated")

@@ -117,6 +117,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("table", [10_000, 300_000])
 @pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.slow
 def test_tables_of_a_category_change_nothing(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool, table: int
 ) -> None:
@@ -129,6 +130,7 @@ def test_tables_of_a_category_change_nothing(
 
 
 @pytest.mark.parametrize("settings", [{"parts": 2}, {"parts": 13}, {"parts": 5, "workers": 2}], ids=str)
+@pytest.mark.slow
 def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int]) -> None:
     manifest = build(large / "in", large / "in", large / "again.jsonl", Settings(**settings))
     assert (large / "again.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
@@ -137,6 +139,7 @@ def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int])
 
 
 @pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.slow
 def test_what_does_not_fit_is_sorted_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool
 ) -> None:
@@ -168,6 +171,7 @@ def test_order_of_lines_changes_nothing(large: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ends", [".jsonl.gz", ".jsonl.zst", ".parquet"])
+@pytest.mark.slow
 def test_other_formats_hold_the_same(large: Path, ends: str) -> None:
     for name in ("a", "b"):
         build(large / "in", large / "in", large / f"{name}{ends}", Settings(parts=1 if name == "a" else 4))
@@ -359,6 +363,7 @@ def test_tables_of_an_older_form_are_made_anew(large: Path, tmp_path: Path) -> N
     assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_task_a_category_on_a_cluster(large: Path, tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="needs the extra dist")
     with distributed.LocalCluster(

@@ -224,6 +224,7 @@ def test_the_template_writer_needs_no_model(results: Path) -> None:
     assert (paths.run_folder("cosrec", "b") / "generated.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = GenerateConfig(run="c", conversations=4)
     real = Writer.record

@@ -14,6 +14,8 @@ from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
+pytestmark = pytest.mark.slow  # they share runs that take seconds
+
 SYSTEMS = ("oracle", "oracle_lag:1", "oracle_lag:3", "tracker", "sticky", "amnesiac", "random", "silent")
 THREE = ("shift", "none", "fresh")
 

@@ -77,6 +77,7 @@ def stub(name):
     return found
 
 
+@pytest.mark.slow
 def test_one_session_can_be_followed_through_few_files_and_the_page_names_them():
     passed = walk()
     assert len(passed) <= 25, passed

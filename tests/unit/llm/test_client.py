@@ -31,6 +31,7 @@ OUTCOMES = {
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("fault", [*OUTCOMES, "error_line"])
+@pytest.mark.slow
 def test_one_fault_is_repaired_or_raised_as_the_table_says(fault: str, stream: bool) -> None:
     outcome = {**OUTCOMES, "error_line": "busy" if stream else None}[fault]
     server = OllamaServer(faults=Faults([fault]))

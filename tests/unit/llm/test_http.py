@@ -103,6 +103,7 @@ def test_an_answer_that_is_no_json_is_garbled() -> None:
         ask(server)
 
 
+@pytest.mark.slow
 def test_an_answer_that_comes_in_drops_is_bounded_by_the_time_out() -> None:
     with RawServer(WHOLE, pieces=40, pause=0.1) as server:
         began = time.perf_counter()

@@ -71,6 +71,7 @@ def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path: Path) -> None:
     assert list(recorder.rows()) == []
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache.sqlite")
     with (

@@ -217,6 +217,7 @@ def data(run):
     return called(folder / "index.js")[0], pages
 
 
+@pytest.mark.slow
 def test_every_session_is_in_the_index_and_on_the_page_that_it_says(run, data):
     index, pages = data
     dialogues = simulate.dialogues(run)

@@ -32,6 +32,7 @@ def run():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
     asked = ask(run, 12, kind)
     assert len({one.id for one in asked}) == 12
@@ -66,6 +67,7 @@ def test_the_page_allows_its_own_script_and_nothing_else(run):
     assert "</script><b>" not in annotate.page([hostile], "single")
 
 
+@pytest.mark.slow
 def test_labels_are_imported_and_held_against_every_metric(run, tmp_path, capsys):
     assert main(["annotate", "--run", run, "--n", "12"]) == 0
     file = labels.save(labels.scripted(run), tmp_path / "labels.jsonl")

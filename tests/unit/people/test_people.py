@@ -305,6 +305,7 @@ def films_file(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_run_file_with_and_without_ratings(tmp_path, capsys):
     talks = [talk(i, *GOOD, relevance=(2, i % 3), overall=3, system=f"s{i % 2}") for i in range(24)]
     plain = [{**one, "dialogue": [{k: v for k, v in t.items() if k != "turn_level_aggregated"} for t in one["dialogue"]]}

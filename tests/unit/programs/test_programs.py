@@ -276,6 +276,7 @@ def module(tmp_path, monkeypatch):
     sys.modules.pop("mine_of_test", None)
 
 
+@pytest.mark.slow
 def test_a_class_in_the_current_folder_is_a_system_and_its_changes_count(module, world):
     spec = "python:mine_of_test:Mine"
     module(MINE.replace("FAILS", "99"))

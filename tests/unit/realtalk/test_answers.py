@@ -83,6 +83,7 @@ def test_answers_are_scored_beside_the_best_message(sample):
     assert best["exact"].eq(1).all() and best["date_accuracy"].dropna().eq(1).all()
 
 
+@pytest.mark.slow
 def test_unmoved_questions_sum_to_all_that_are_scored(sample):
     made = list(predictions.predict(index.build(sample, "hashing"), ranker.Hand()))
     table = scoring.unmoved(scoring.questions(made, [sample], "valid"))

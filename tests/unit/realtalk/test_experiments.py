@@ -11,6 +11,8 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.realtalk import compare, experiments, forms, plan, predictions, query, ranker, stages
 from crs_lib.realtalk.config import RealTalkConfig
 
+pytestmark = pytest.mark.slow  # they share runs that take seconds
+
 
 def record(run, recall, **asked):
     """A finished evaluation as the stage would leave it."""
@@ -19,7 +21,6 @@ def record(run, recall, **asked):
         stage.counts.update({"recall": recall, "n": 10, "split": config.split, "repeated": False})
 
 
-@pytest.mark.slow
 def test_a_run_goes_from_corpus_to_log(tmp_path):
     config = RealTalkConfig(run="r")
     shown = stages.describe_corpus(config)
@@ -45,7 +46,6 @@ def experiments_contract():
     return tables.Contract("experiments.csv", experiments.COLUMNS, ("experiment_id",))
 
 
-@pytest.mark.slow
 def test_predictions_on_disk_are_the_same_bytes_twice():
     for run in ("a", "b"):
         stages.predict(RealTalkConfig(run=run))
@@ -154,7 +154,6 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
         compare.table(config, "keep", [20])
 
 
-@pytest.mark.slow
 def test_a_value_of_another_type_is_named_with_its_lever():
     with pytest.raises(InputError, match=r"keep is .many.; give a whole number >= 1"):
         run_cli(realtalk.compare, "keep", "20", "many", "--data", "sample")

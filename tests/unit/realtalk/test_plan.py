@@ -42,6 +42,7 @@ def test_a_plan_names_people_days_photos_and_terms_without_names():
 
 
 @given(st.text(max_size=80))
+@pytest.mark.slow
 def test_any_text_can_be_planned(text):
     made = plan.make(text, NAMES, DAY)
     assert made.kind in plan.KINDS

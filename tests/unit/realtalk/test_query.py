@@ -113,6 +113,7 @@ def told(sample):
     return list(predictions.predict(index.build(sample, "hashing"), ranker.Hand()))
 
 
+@pytest.mark.slow
 def test_checkpoints_are_nested_and_lists_long_enough(built, told):
     for record in told:
         assert set(record["selected"]) <= set(record["ranked"][: record["kept"]]) <= set(record["candidates"])
@@ -131,12 +132,14 @@ def test_two_runs_are_identical_and_so_are_the_engines(built, told):
     assert dump(plain) == dump(told)
 
 
+@pytest.mark.slow
 def test_langgraph_runs_the_same_nodes(built, told):
     pytest.importorskip("langgraph")
     graph = predictions.predict(built, ranker.Hand(), query.PipelineSettings(engine="langgraph"))
     assert dump(graph) == dump(told)
 
 
+@pytest.mark.slow
 def test_annotations_cannot_reach_predictions(sample, told):
     """Evidence and answers shuffled, event summaries gone: the same bytes."""
     shuffled = [

@@ -40,6 +40,7 @@ def test_threads_work_at_the_same_time(tmp_path):
 
 
 @pytest.mark.parametrize("failing", [False, True])
+@pytest.mark.slow
 def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_afterwards(tmp_path, failing):
     seen = []
 

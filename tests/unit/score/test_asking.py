@@ -49,6 +49,7 @@ def rows(out, name="results.jsonl"):
 
 
 @pytest.mark.parametrize("way", [LEGACY, GROUNDED])
+@pytest.mark.slow
 def test_every_call_is_on_record_and_asked_once(log, server, tmp_path, way, capsys):
     assert score(log, tmp_path, way, "--llm-settings", '{"num_ctx": 4096, "slots": 3}') == 0
     calls = rows(tmp_path, "llm_calls.jsonl")
@@ -80,6 +81,7 @@ def test_what_is_missing_is_said_before_anything_is_asked(log, server, tmp_path,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_costs_no_answer(log, server, tmp_path, capsys):
     assert score(log, tmp_path / "whole") == 0
     whole = server.chats

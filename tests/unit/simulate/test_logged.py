@@ -81,6 +81,7 @@ def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
     assert results["item_recovery_rate"].isna().all()  # no log tells of a shift: undefined, not 0
 
 
+@pytest.mark.slow
 def test_strict_stops_at_the_first_conversation_that_cannot_be_read(place):
     lines(place / "a.jsonl", thesis(0), "{broken")
     with pytest.raises(InputError, match=r"a\.jsonl, line 2: not JSON"):

@@ -11,6 +11,8 @@ from crs_lib.core.errors import RunError
 from crs_lib.simulate import shards
 from crs_lib.simulate.config import SimulateConfig
 
+pytestmark = pytest.mark.slow  # they share runs that take seconds
+
 BATCH = {"systems": ["tracker", "popular", "template"], "n_sessions": 4, "n_turns": 3}
 
 

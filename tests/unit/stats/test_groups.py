@@ -46,6 +46,7 @@ def test_tukey_matches_r_on_plant_growth():
         assert tuple(found.loc[pair, ["diff", "low", "high", "p"]]) == pytest.approx(numbers, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_games_howell_equals_scipy():
     """scipy's tukey_hsd(equal_var=False), which scipy checks against R's rstatix."""
     rng = np.random.default_rng(5)
@@ -59,6 +60,7 @@ def test_games_howell_equals_scipy():
     np.testing.assert_allclose(found["high"], interval.high[upper], rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_many_games_howell_intervals_are_interpolated_to_six_digits():
     """Above nine pairs the quantile is interpolated in 1 / df; checked against the exact one."""
     rng = np.random.default_rng(6)

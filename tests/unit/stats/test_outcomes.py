@@ -79,6 +79,7 @@ def test_a_system_without_values_keeps_its_rows_and_is_named():
     assert len(nobody) == 3 and nobody["note"].str.len().gt(0).all()
 
 
+@pytest.mark.slow
 def test_all_pairs_are_a_family_within_each_outcome():
     plan = stats.read_plan({"primary_outcome": "x", "contrasts": [["a", "b"]], "smallest_effect": 0.05})
     every = (("a", "b"), ("a", "c"), ("b", "c"))

@@ -163,6 +163,7 @@ def test_robust_hazard_errors_without_ties_are_those_of_statsmodels():
     assert early["low"] < early["estimate"] < early["high"]  # censored before the first event
 
 
+@pytest.mark.slow
 def test_robust_hazard_ratios_keep_their_level_where_most_recover_at_once():
     """Two equal systems, 70 % of the shifts recovered by the first reply: 5 % of 200 tests reject."""
     rng = np.random.default_rng(5)

@@ -270,6 +270,7 @@ def searches():
 
 @pytest.mark.parametrize("name", TRIVIAL)
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.slow
 def test_a_system_that_understands_nothing_is_below_the_search_systems(mode, name, searches):
     """Below the search behind ``rag`` where that gives it its films: its list is the work of that search."""
     found = headline(f"{mode}:scripted", with_model(TRIVIAL[name]))

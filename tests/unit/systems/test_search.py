@@ -114,6 +114,7 @@ def test_a_state_is_cleared_given_up_and_set():
     assert learned.apply(state, [reading({"genre": "War"}, anew=True)]) == state  # nothing is wanted
 
 
+@pytest.mark.slow
 def test_the_learned_tracker_reads_most_of_what_templates_say():
     """Half of its states are right in full; the rules' are right in nine of ten turns, a turn's words alone in a third."""
     right = {"learned": [], "tracker": [], "amnesiac": []}
@@ -129,6 +130,7 @@ def test_the_learned_tracker_reads_most_of_what_templates_say():
     assert 0.7 < share["learned"] < share["tracker"]
 
 
+@pytest.mark.slow
 def test_the_learned_tracker_is_the_same_every_time():
     learned.reader.cache_clear()
     first = said("learned", "I'd like war films with Stig", "What else?")

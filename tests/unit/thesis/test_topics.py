@@ -122,6 +122,7 @@ def test_inference_equals_a_plain_loop_and_does_not_depend_on_the_batch():
         np.testing.assert_array_equal(model.shares([bags[row]], [start])[0], shares[row])
 
 
+@pytest.mark.slow
 def test_of_two_topics_that_share_a_text_the_likelier_words_wins():
     """Each word belongs to one topic alone, so both topics get one count; 0.04 > 0.03 decides."""
     beta = np.array([[0.03, 1e-24, 0.9], [1e-24, 0.04, 0.9]], dtype=np.float32)
@@ -143,6 +144,7 @@ def test_a_model_is_stored_and_read_back(tmp_path):
         topic_model.TopicModel(["a"], np.zeros((2, 3), np.float32), [1])
 
 
+@pytest.mark.slow
 def test_training_finds_the_two_themes_and_is_reproducible():
     plots = ["ships sail the stormy sea"] * 12 + ["a ghost haunts the old castle"] * 12
     model = topic_model.train(plots, n_topics=2, passes=10, seed=1)

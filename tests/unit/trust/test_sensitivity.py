@@ -105,6 +105,7 @@ def small():
     return world, config, [simulate.session(world, k.system, k.session, config) for k in keys]
 
 
+@pytest.mark.slow
 def test_choices_that_touch_only_text_leave_the_item_grounded_ranking_alone(small):
     world, _, talks = small
     table = sensitivity.by_convention(talks, world.grounder, METRICS)

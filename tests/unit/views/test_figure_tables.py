@@ -16,6 +16,8 @@ from crs_lib.trust.sensitivity import SensitivityConfig
 from crs_lib.views import figure_tables, statistics
 from tests.helpers.ollama_server import OllamaServer
 
+pytestmark = pytest.mark.slow  # they share runs that take seconds
+
 SYSTEMS = ("ollama:m:1", "tracker", "random")
 
 
@@ -113,7 +115,6 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.slow
 def test_sensitivity_leaves_models_out_of_what_is_made_anew():
     sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
     choices, sizes = (sensitivity.read("models", name) for name in ("choices", "catalogue"))

@@ -40,6 +40,7 @@ def logs(tmp_path, monkeypatch):
     return place
 
 
+@pytest.mark.slow
 def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("crs_lib.figures.style.PRINT_DPI", 40)
     given = [
