@@ -141,4 +141,20 @@ class Backend(Protocol):
         ...
 
 
+class WithoutServer:
+    """What backends share that answer in this process: no address, no settings, nothing to close."""
+
+    @property
+    def endpoints(self) -> Sequence[str]:
+        """One empty text."""
+        return ("",)
+
+    def settings(self) -> Mapping[str, Any]:
+        """None: nothing but the request changes an answer."""
+        return {}
+
+    def close(self) -> None:
+        """No connections to give back."""
+
+
 BACKENDS: Registry[Backend] = Registry("LLM backend", "crs_lib.llm")

@@ -2,19 +2,19 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import RunError
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
-from crs_lib.llm.base import BACKENDS, Reply, Request, ToolCall
+from crs_lib.llm.base import BACKENDS, Reply, Request, ToolCall, WithoutServer
 from crs_lib.llm.errors import NoTools, NotRecorded
 
 
 @BACKENDS.register("replay", argument="a run", example="thesis", kind="offline")
-class Replay:
+class Replay(WithoutServer):
     """Answers from a run's ``llm_calls.jsonl``: ``replay:thesis``, or ``replay:realtalk/thesis``.
 
     Without a study it is a run of ``movies``; a name that no run has may be that of a log that comes with the
@@ -40,15 +40,6 @@ class Replay:
         self._replies = _replies(rows)
         self._without_tools = {row["request"] for row in rows if row.get("error") == NoTools.kind}
 
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """No server."""
-        return ("",)
-
-    def settings(self) -> Mapping[str, Any]:
-        """Nothing beside the request."""
-        return {}
-
     def digest(self) -> str:
         """The name of the run; each reply carries the digest that was logged."""
         return self.spec
@@ -67,9 +58,6 @@ class Replay:
                 + ("; name one model" if found else "; seed, options and prompts must be those of the run")
             )
         return next(iter(found.values()))
-
-    def close(self) -> None:
-        """Nothing to close."""
 
 
 @outside.reader("a call log")

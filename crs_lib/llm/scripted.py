@@ -1,9 +1,8 @@
 """``scripted``: answers given in advance, in order; it raises when they run out."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
 
-from crs_lib.llm.base import BACKENDS, Reply, Request
+from crs_lib.llm.base import BACKENDS, Reply, Request, WithoutServer
 from crs_lib.llm.errors import LLMError, ScriptEnded
 from crs_lib.llm.limits import tokens_at_least
 from crs_lib.llm.text import checked, split_thinking
@@ -12,7 +11,7 @@ Answer = str | LLMError | Callable[[Request], str]
 
 
 @BACKENDS.register("scripted", kind="offline")
-class Scripted:
+class Scripted(WithoutServer):
     """Answers from a list: texts, errors to raise, or functions of the request. For tests and rehearsals.
 
     ``answers`` may be one function, which then answers every call. ``asked`` keeps the requests.
@@ -24,15 +23,6 @@ class Scripted:
         self._always = answers if callable(answers) else None
         self._answers = [] if callable(answers) else list(answers)
         self.asked: list[Request] = []
-
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """No server."""
-        return ("",)
-
-    def settings(self) -> Mapping[str, Any]:
-        """Nothing beside the request."""
-        return {}
 
     def digest(self) -> str:
         """There are no weights."""
@@ -54,6 +44,3 @@ class Scripted:
             text=checked(said.text, "stop", request.schema), thinking=said.thinking, digest="scripted",
             tokens_in=tokens_at_least(request.messages), tokens_out=len(said.text.split()),
         )  # fmt: skip
-
-    def close(self) -> None:
-        """Nothing to close."""

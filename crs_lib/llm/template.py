@@ -2,11 +2,11 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from crs_lib.core.rng import address_seed
-from crs_lib.llm.base import BACKENDS, Reply, Request
+from crs_lib.llm.base import BACKENDS, Reply, Request, WithoutServer
 from crs_lib.llm.errors import NoTools
 from crs_lib.llm.limits import tokens_at_least
 from crs_lib.llm.text import checked
@@ -90,19 +90,10 @@ class _Filler(NamedTuple):
 
 
 @BACKENDS.register("template", kind="offline")
-class Template:
+class Template(WithoutServer):
     """Replies by rule from the prompt itself. No model, no evidence: its judge scores are draws."""
 
     spec = "template"
-
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """No server."""
-        return ("",)
-
-    def settings(self) -> Mapping[str, Any]:
-        """Nothing beside the request."""
-        return {}
 
     def digest(self) -> str:
         """There are no weights; the number grows when the rules change."""
@@ -119,6 +110,3 @@ class Template:
             text=text, digest="template-1", tokens_in=tokens_at_least(request.messages),
             tokens_out=len(text.split()),
         )  # fmt: skip
-
-    def close(self) -> None:
-        """Nothing to close."""
