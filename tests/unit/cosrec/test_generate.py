@@ -1,9 +1,6 @@
 """Generation: drafts judged by rule, prompts that fit, a scripted model, resume, retries, provenance."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from crs_lib.cosrec.config import PROMPTS, GenerateConfig
 from crs_lib.cosrec.generate import generate, read_generated
 from crs_lib.cosrec.index import StockInMemory
 from crs_lib.cosrec.writing import Writer
+from tests.helpers import hash_seeds
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."
@@ -251,17 +249,7 @@ def test_hash_seed_changes_nothing() -> None:
         "w = writing.Writer(config.GenerateConfig(conversations=3), str(corpus.locate('sample')))\n"
         "print([w.record(i) for i in range(3)])\n"
     )
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            check=True,
-        ).stdout
-        for seed in "012"
-    }
-    assert len(seen) == 1
-    assert b"Generated_1" in seen.pop()
+    assert "Generated_1" in hash_seeds.printed(code)
 
 
 def test_collections_of_the_sample() -> None:
