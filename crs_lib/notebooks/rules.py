@@ -15,7 +15,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
 
 LINES = 8
-SHARE = (40, 50)  # per cent of the cells that are text
+SHARE = (40, 50)  # per cent of the cells that are text; cells of findings count as neither
+FINDING = "finding"  # tag of a cell that shows a generated sentence
+CHECKS, CLOSING = "Checks", ("What we learnt", "What this does not show")
 _FORBIDDEN = {
     ast.FunctionDef: "def", ast.AsyncFunctionDef: "def", ast.ClassDef: "class", ast.Try: "try",
     ast.TryStar: "try", ast.While: "while", ast.Lambda: "lambda",
@@ -61,7 +63,7 @@ def rules(path: str | Path) -> list[str]:
     notebook = load(source)
     if not notebook.cells or all(cell.cell_type != "code" for cell in notebook.cells):
         return ["it has no code cell"]
-    checks = (_opening, _parameters, _code, _balance, _ending, _outputs, _metadata)
+    checks = (_opening, _parameters, _code, _balance, _sections, _ending, _outputs, _metadata)
     return [text for check in checks for text in check(notebook, source.stem)]
 
 
@@ -136,19 +138,53 @@ def _code(notebook: Any, name: str) -> Iterator[str]:
 
 def _balance(notebook: Any, name: str) -> Iterator[str]:
     texts = sum(cell.cell_type == "markdown" for cell in notebook.cells)
-    share = round(100 * texts / len(notebook.cells))
+    cells = len(notebook.cells) - len(cells_tagged(notebook, FINDING))
+    share = round(100 * texts / cells)
     if not SHARE[0] <= share <= SHARE[1]:
-        of = f"{texts} of {len(notebook.cells)}"
+        of = f"{texts} of {cells}"
         yield f"{share} % of the cells are text ({of}); expected {SHARE[0]} to {SHARE[1]} %"
 
 
+def _parts(notebook: Any) -> list[tuple[str, list[Any]]]:
+    """The sections in order: the heading of second level, and the cells from it to the next."""
+    parts: list[tuple[str, list[Any]]] = []
+    for cell in notebook.cells:
+        heading = re.match(r"## (.+)", cell.source) if cell.cell_type == "markdown" else None
+        if heading:
+            parts.append((heading[1].strip(), []))
+        if parts:
+            parts[-1][1].append(cell)
+    return parts
+
+
+def _sections(notebook: Any, name: str) -> Iterator[str]:
+    """Sections end with a finding, the opening lists their questions, the end says what was shown."""
+    parts = _parts(notebook)
+    titles = [title for title, _ in parts]
+    if not set(CLOSING) & set(titles):
+        return
+    if tuple(titles[-3:]) != (CHECKS, *CLOSING):
+        yield f"it must end with the sections {CHECKS!r}, {CLOSING[0]!r} and {CLOSING[1]!r}"
+    for title, cells in parts:
+        code = [cell for cell in cells if cell.cell_type == "code"]
+        if title != CHECKS and not (code and FINDING in code[-1].metadata.get("tags", [])):
+            yield f"section {title!r} must end with a code cell tagged {FINDING!r} that shows its sentence"
+    asked = re.findall(r"^\d+\. .*\?$", notebook.cells[0].source, re.MULTILINE)
+    told = [title for title in titles if title not in (CHECKS, *CLOSING)]
+    if len(asked) != len(told):
+        yield f"the first cell lists {len(asked)} questions ('1. …?') for {len(told)} sections; one each"
+
+
 def _ending(notebook: Any, name: str) -> Iterator[str]:
-    last = _code_cells(notebook)[-1]
+    told = cells_tagged(notebook, FINDING)
+    last = [cell for cell in _code_cells(notebook) if cell not in told][-1]
     if "checks" not in last.metadata.get("tags", []):
-        yield "the last code cell must be tagged 'checks'"
+        yield "the last code cell before the findings must be tagged 'checks'"
     if not any(isinstance(node, ast.Assert) for node in _nodes(last.source)):
-        yield "the last code cell must hold asserts"
+        yield "the cell of checks must hold asserts"
     end = notebook.cells[-1]
+    if end in told:
+        return
     if end.cell_type != "markdown":
         yield "the last cell must be text: a reading of the result"
     elif re.search(r"\d", re.sub(r"`[^`]*`|\[[^\]]*\]\([^)]*\)", "", end.source)):

@@ -143,6 +143,41 @@ def test_too_much_code_and_too_much_text(good, tmp_path):
     assert "58 % of the cells are text (7 of 12); expected 40 to 50 %" in many
 
 
+END = {"## What we learnt": "finding", "## What this does not show": "finding"}
+
+
+def told(good, folder, sections, questions="1. Who?"):
+    """The broken rules of a notebook whose sections end with a code cell of a tag each."""
+
+    def change(cells, notebook):
+        cells["opening"].source += f"\n\n{questions}"
+        del notebook.cells[4:]
+        for title, tag in sections.items():
+            notebook.cells.append(nbformat.v4.new_markdown_cell(title))
+            made = nbformat.v4.new_code_cell("assert count", execution_count=len(notebook.cells))
+            made.metadata["tags"] = [tag]
+            notebook.cells.append(made)
+        code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+        for number, cell in enumerate(code, start=1):
+            cell.execution_count = number
+
+    other = ("% of the cells", "is never used")
+    return [line for line in changed(good, folder, change) if not any(text in line for text in other)]
+
+
+def test_sections_end_with_findings_and_the_notebook_with_what_it_showed(good, tmp_path):
+    sections = {"## Who?": "finding", "## Checks": "checks", **END}
+    assert told(good, tmp_path, sections) == []
+    assert "section 'Who?' must end with a code cell tagged 'finding' that shows its sentence" in told(
+        good, tmp_path, {**sections, "## Who?": "other"}
+    )
+    early = {"## Checks": "checks", "## Who?": "finding", **END}
+    assert any("must end with the sections 'Checks'" in line for line in told(good, tmp_path, early))
+    assert "the first cell lists 2 questions ('1. …?') for 1 sections; one each" in told(
+        good, tmp_path, sections, "1. Who?\n2. When?"
+    )
+
+
 def _texts(n):
     return [nbformat.v4.new_markdown_cell("More.") for _ in range(n)]
 
