@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from crs_lib.core import bounds
+from crs_lib.core import bounds, palette
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 
@@ -14,8 +14,9 @@ USER, SYSTEM = "USER", "SYSTEM"
 _TURN_KEYS = {USER: ("user_meta",), SYSTEM: ("constraints", "rec_titles")}
 _SHOWN_CHARACTERS = 4_000
 _NARROW = "padding:4px 8px;vertical-align:top;width:1%;white-space:nowrap;text-align:left"
-# Okabe-Ito hues, light enough to read black text on; fields take them in the order they appear.
-_COLOURS = ("#cfe8f7", "#fbe0b2", "#cdeadf", "#f7d3e5", "#f6f0a8", "#dcd3f2", "#e2e2e2", "#f9cdbb")
+# Paper and ink of JupyterLab's theme, light or dark; those of a light page elsewhere.
+_PAPERS = ("var(--jp-layout-color2, #f6f7f9)", "var(--jp-layout-color1, #fff)")
+_INK, _QUIET = "var(--jp-ui-font-color1, #111)", "var(--jp-ui-font-color2, #666)"
 
 
 _ASKS_FOR_OTHERS = frozenset({"follow_up"})
@@ -157,7 +158,7 @@ def _turn(entry: object, index: int, where: str) -> Turn:
 def to_html(dialogue: Dialogue) -> str:
     """The dialogue as a table: text escaped, spans coloured by field, shifts marked at their turns."""
     fields = sorted({mark.field for turn in dialogue.turns for mark in turn.marks})
-    colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(fields)}
+    colours = {name: palette.tint(name).light for name in fields}
     events = {int(event["turn"]): event for event in dialogue.shift_events if "turn" in event}
     shifts = set(dialogue.shift_turns())
     rows = []
@@ -167,8 +168,8 @@ def to_html(dialogue: Dialogue) -> str:
         if is_user and number in shifts:
             rows.append(_shift_row(number, events.get(number, {})))
         rows.append(
-            f'<tr style="background:{"#fff" if is_user else "#f6f7f9"};color:#111">'
-            f'<td style="{_NARROW};color:#666">{number if is_user else ""}</td>'
+            f'<tr style="background:{_PAPERS[is_user]};color:{_INK}">'
+            f'<td style="{_NARROW};color:{_QUIET}">{number if is_user else ""}</td>'
             f'<td style="{_NARROW};font-weight:600">{turn.speaker.lower()}</td>'
             f'<td style="padding:4px 8px;text-align:left;white-space:pre-wrap">'
             f"{_marked(turn, colours)}</td></tr>"

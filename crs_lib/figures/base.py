@@ -15,7 +15,7 @@ from crs_lib.stats import cluster_bootstrap
 # Each member: a function of tidy frames that returns a matplotlib Figure. Facts: ``study``, ``tables``
 # (the frames it takes, in order), ``caption`` (may name what :func:`counts` gives), ``place`` (its number
 # in captions.md; without it the figure comes last) and, where the stages of every run do not make its data,
-# ``made_by``: the command that does (may name {run}).
+# ``made_by``: the command that does (may name {run}). ``dark``: a PNG for dark pages, too.
 FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
 
 # Each member: a function of tidy frames that returns a LaTeX ``tabular``. Facts as those of the figures.
@@ -54,9 +54,9 @@ def primary(frame: pd.DataFrame, asked: str = "") -> str:
 
 # What may count as recovered: the suffix of the columns of ``shifts``, and the words of captions.
 RECOVERED = {
-    "item": "every wish met by one recommended item",
+    "item": "one recommended item meets every constraint",
     "combined": "the reply overlaps with the utterance as the convention asks",
-    "text": "the reply shares a topic with the new wishes",
+    "text": "the reply shares a topic with the new constraints",
 }
 
 
@@ -131,7 +131,8 @@ def words(frames: Sequence[pd.DataFrame]) -> dict[str, str]:
     found = {"primary": "the first score", "recovered": RECOVERED["item"]}
     for frame in frames:
         with suppress(InputError):
-            found["primary"] = metrics.get(primary(frame)).short
+            leads = str(frame["outcome"].iloc[0]) if "outcome" in frame and len(frame) else primary(frame)
+            found["primary"] = metrics.get(leads).short
         if "watched" in frame:
             with suppress(InputError):
                 found["recovered"] = RECOVERED[recovered_by(frame)]

@@ -16,8 +16,8 @@ _HATCHES = ("", "///", "...", "xx")
     "cosrec_average_ratings",
     study="cosrec",
     tables=("average_ratings",),
-    caption="Conversations by their average rating over annotators and aspects, in bins of one half, each "
-    "named by its lower end ({n_conversations} rated conversations); the last bin holds 5 itself.",
+    caption="Conversations by average rating over annotators and aspects, in bins of one half named by their "
+    "lower end (n = {n_conversations} rated conversations).",
 )
 def cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
     """Bars: conversations by average rating."""
@@ -38,7 +38,7 @@ def cosrec_average_ratings(average_ratings: pd.DataFrame) -> Any:
     "cosrec_aspect_ratings",
     study="cosrec",
     tables=("aspect_ratings",),
-    caption="Conversations by their mean rating of each aspect, rounded half to even ({n_conversations} "
+    caption="Conversations by their mean rating of each aspect, rounded half to even (n = {n_conversations} "
     "rated conversations).",
 )
 def cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
@@ -56,7 +56,7 @@ def cosrec_aspect_ratings(aspect_ratings: pd.DataFrame) -> Any:
     study="cosrec",
     tables=("judgments",),
     caption="Intents by the number of their judged documents of each grade, the user variants of a "
-    "recommendation pooled ({n_intents} judged intents).",
+    "recommendation pooled (n = {n_intents} judged intents).",
 )
 def cosrec_judgments(judgments: pd.DataFrame) -> Any:
     """Grouped bars: intents by number of judgments, a colour and hatch for each grade."""
@@ -88,10 +88,8 @@ def _grouped(made: Any, panel: Any, table: pd.DataFrame, x: str, hue: str, y: st
     "cosrec_systems",
     study="cosrec",
     tables=("systems",),
-    caption="Mean score of each system by kind of topic, with 95 % intervals (up to {n_topics} topics of "
-    "{n_conversations} conversations, which are resampled). The grey mark is the random order of the judged "
-    "pool: a system that re-ranks the pool must beat it, one that searches the whole collection may stay "
-    "below.",
+    caption="Mean score of each system by kind of topic with 95 % intervals (up to n = {n_topics} topics of "
+    "{n_conversations} conversations, which are resampled).",
 )
 def cosrec_systems(systems: pd.DataFrame) -> Any:
     """Points with intervals: systems by the mean of the main measure, a panel for each kind of topic."""
@@ -114,5 +112,9 @@ def cosrec_systems(systems: pd.DataFrame) -> Any:
     axes[0][0].set_ylim(len(order) - 0.4, -0.6)
     made.supylabel("system")
     topics, talks = int(systems["n_topics"].max()), int(systems["n_conversations"].max())
-    style.note(made, f"Means with 95 % intervals; up to n = {topics} topics of {talks} conversations.")
+    style.note(
+        made,
+        "Grey: random order of the judged pool; lines: 95 % intervals; "
+        f"up to n = {topics} topics of {talks} conversations.",
+    )
     return made

@@ -67,9 +67,8 @@ _WIDTH = 26  # characters that a box holds in a line
     place=1,
     study="movies",
     tables=("roles",),
-    caption="Who takes part in this run and how it is scored: {n_systems} systems under test talk turn by "
-    "turn with the same {n_sessions} users, simulated or logged; the log keeps what the user wishes, against "
-    "which concepts and films are scored; judges read whole sessions.",
+    caption="Components of this run and the flow of data between them: {n_systems} systems under test and "
+    "n = {n_sessions} users, simulated or logged.",
 )
 def system_overview(roles: pd.DataFrame) -> Any:
     """Who speaks to whom in a run, by name, and what is scored against what."""
@@ -80,35 +79,35 @@ def system_overview(roles: pd.DataFrame) -> Any:
     deep = max(2.2, 0.9 + _LINE * max(len(text.split("\n")) for text in said.values()))
     board = Board(3 * deep + 3.5)
     low, middle, high = 0.9, deep + 2.0, 2 * deep + 3.1
-    board.box(0.2, high, 4.6, deep, "Catalogue", said["catalogue"], "data")
-    board.box(5.7, high, 4.6, deep, "User", said["user"], "truth")
-    board.box(11.2, high, 4.6, deep, "Log", said["log"], "truth")
-    board.box(0.2, middle, 4.6, deep, "Systems under test", said["system"])
-    board.box(5.7, middle, 4.6, deep, "Conversation", "utterance and reply,\nturn by turn", "data")
-    board.box(11.2, middle, 4.6, deep, "Judges", said["judge"])
-    board.box(0.2, low, 4.6, deep, "Grounding", "concepts in the texts,\nfilms behind the titles")
-    board.box(5.7, low, 4.6, deep, "Metrics", said["metrics"], "score")
-    board.box(11.2, low, 4.6, deep, "Statistics", said["statistics"], "score")
+    board.box(0.2, high, 4.4, deep, "Catalogue", said["catalogue"], "data")
+    board.box(5.8, high, 4.4, deep, "User", said["user"], "truth")
+    board.box(11.4, high, 4.4, deep, "Log", said["log"], "truth")
+    board.box(0.2, middle, 4.4, deep, "Systems under test", said["system"])
+    board.box(5.8, middle, 4.4, deep, "Conversation", "utterance and reply,\nturn by turn", "data")
+    board.box(11.4, middle, 4.4, deep, "Judges", said["judge"])
+    board.box(0.2, low, 4.4, deep, "Grounding", "concepts in the texts,\nfilms behind the titles")
+    board.box(5.8, low, 4.4, deep, "Metrics", said["metrics"], "score")
+    board.box(11.4, low, 4.4, deep, "Statistics", said["statistics"], "score")
     half = deep / 2
-    board.arrow((4.8, high + half), (5.7, high + half))
-    board.arrow((10.3, high + half), (11.2, high + half))
-    board.arrow((2.5, high), (2.5, middle + deep))
+    board.arrow((4.6, high + half), (5.8, high + half))
+    board.arrow((10.2, high + half), (11.4, high + half))
+    board.arrow((2.4, high), (2.4, middle + deep))
     board.arrow((8.0, high), (8.0, middle + deep), text="utterances", shift=0)
-    board.arrow((4.8, middle + half), (5.7, middle + half), text="replies", shift=0.3)
-    board.arrow((10.3, middle + half), (11.2, middle + half))
-    board.arrow((6.6, middle), (6.6, middle - 0.55), (2.5, middle - 0.55), (2.5, low + deep))
-    board.arrow((13.5, middle), (13.5, low + deep), text="scores", shift=0)
-    board.arrow((4.8, low + half), (5.7, low + half))
-    board.arrow((10.3, low + half), (11.2, low + half))
-    board.arrow((14.6, high), (14.6, middle + deep), text="wishes", shift=0)
+    board.arrow((4.6, middle + half), (5.8, middle + half), text="replies", shift=0.3)
+    board.arrow((10.2, middle + half), (11.4, middle + half))
+    board.arrow((6.6, middle), (6.6, middle - 0.55), (2.4, middle - 0.55), (2.4, low + deep))
+    board.arrow((13.6, middle), (13.6, low + deep), text="scores", shift=0)
+    board.arrow((4.6, low + half), (5.8, low + half))
+    board.arrow((10.2, low + half), (11.4, low + half))
+    board.arrow((14.6, high), (14.6, middle + deep), text="constraints", shift=0)
     first = roles.iloc[0]
     style.note(board.made, f"{int(first['n_systems'])} systems, {int(first['n_sessions'])} users each.")
     return board.made
 
 
 _USES = {
-    "constraint": "wished for",
-    "shift": "changes",
+    "constraint": "constraint",
+    "shift": "in shifts",
     "topic": "scored in texts",
     "question": "asked about",
 }
@@ -119,9 +118,8 @@ _USES = {
     place=2,
     study="movies",
     tables=("catalogue_fields",),
-    caption="The catalogue of this run: {n_films} films after cleaning. For each attribute the share of "
-    "films that have it, its distinct values, the labels that cleaning changed (merged, renamed, named "
-    "twice, dropped), and where it is used: as a wish, in shifts, as a topic of texts, in questions.",
+    caption="Attributes of the catalogue (n = {n_films} films after cleaning): share of films with a value, "
+    "number of values, labels changed by cleaning, and use in the study.",
 )
 def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     """Coverage, values, cleaning and uses of every field of a run's catalogue."""
@@ -131,7 +129,7 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     share, size, uses = axes[0]
     places = np.arange(rows)
     share.barh(places, catalogue_fields["coverage"], height=0.65, color="#0072B2", alpha=0.8)
-    share.set(xlim=(0, 1), title="films that have it")
+    share.set(xlim=(0, 1), title="films with a value")
     share.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f} %")
     share.grid(axis="x")
     for panel, column, x, title in (
@@ -155,7 +153,7 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
         panel.tick_params(axis="y", length=0)
     share.set(ylabel="attribute", xlabel="share of films")
     films = int(catalogue_fields["n_films"].max())
-    style.note(made, f"{films:,} films after cleaning; a dot: the attribute is used so.")
+    style.note(made, f"{films:,} films after cleaning; dots: the use that is made of an attribute.")
     return made
 
 
@@ -164,12 +162,11 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     place=3,
     study="movies",
     tables=("shift_events",),
-    caption="The design of this run: {n_systems} systems meet the same {n_sessions} users over up to "
-    "{n_turns} turns, so that each scenario is its own control. Below: the shifts of the users' wishes by "
-    "turn and type, each scenario counted once.",
+    caption="Paired design of this run: {n_systems} systems meet the same n = {n_sessions} users over up to "
+    "{n_turns} turns, above the shifts by turn and type.",
 )
 def experimental_design(shift_events: pd.DataFrame) -> Any:
-    """Systems by users by turns, and when wishes change, by type."""
+    """Systems by users by turns, and when constraints change, by type."""
     filled(shift_events, ["type", "turn", "n", "systems", "n_systems", "n_sessions", "n_turns"])
     first = shift_events.iloc[0]
     systems = str(first["systems"]).split("\n")

@@ -45,7 +45,7 @@ def make(name: str, *frames: pd.DataFrame, **options: Any) -> Any:
 
 
 def caption(name: str, *frames: pd.DataFrame) -> str:
-    """The text to print under a figure: its content, how to read it, and n."""
+    """The text to print under a figure, one sentence: its content, interval and n."""
     text: str = FIGURES.get(name).facts["caption"]
     return text.format(**counts(frames), **words(frames))
 
@@ -84,8 +84,9 @@ def redraw(
     """Draw everything that a finished run has data for; returns the files, in order.
 
     ``read(run, table)`` is the study's reader. Each figure becomes a PNG (300 dpi) and a PDF (vector,
-    fonts embedded) in ``figures/<study>-<run>/``, each table a ``.tex``, and ``captions.md``
-    describes all of them. The same tables give the same bytes. ``only`` names one figure or table. A figure
+    fonts embedded) in ``figures/<study>-<run>/``, with the fact ``dark`` also a PNG for dark pages, each
+    table a ``.tex``, and ``captions.md`` describes all of them. The same tables give the same bytes.
+    ``only`` names one figure or table. A figure
     for which the run has no data is left out, and ``left_out`` gets the line of :func:`why_not`; the one
     asked for raises NoDataError with that line. ``part`` names a folder inside, for a convention's figures.
 
@@ -143,4 +144,7 @@ def _files(folder: Path, name: str, frames: list[pd.DataFrame]) -> list[Path]:
             file.write(text)
         return [folder / f"{name}.tex"]
     made = make(name, *frames)
-    return [style.write(made, folder / f"{name}.{kind}") for kind in ("png", "pdf")]
+    files = [style.write(made, folder / f"{name}.{kind}") for kind in ("png", "pdf")]
+    if FIGURES.get(name).facts.get("dark"):
+        files.append(style.write(made, folder / f"{name}-dark.png", dark=True))
+    return files

@@ -48,11 +48,10 @@ def by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.Dat
     study="movies",
     tables=("shifts",),
     place=0,
-    caption="Ability and adaptation. Left: normalised gain for fresh users, who state at once what holds "
-    "after a shift, against the cost of history: that gain minus the gain for the users who got there by the "
-    "shift. Right: that cost where nothing shifts (placebo) against the cost at shifts. A system that clings "
-    "pays at shifts only, one that forgets pays at both. Points with 95 % regions over {sessions} scenarios, "
-    "{shifts} shifts per system.",
+    caption="Cost of history at shifts against ability, the normalised gain for fresh users (left), and "
+    "against the cost where nothing shifts (right), for {systems} systems: means with 95 % regions over "
+    "n = {sessions} scenarios with {shifts} shifts per system.",
+    dark=True,
     made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh",
 )
 def ability_adaptation(shifts: pd.DataFrame) -> Any:
@@ -84,7 +83,8 @@ def ability_adaptation(shifts: pd.DataFrame) -> Any:
     n = shifts["session_id"].nunique()
     style.note(
         made,
-        f"Shaded: 95 % region of the mean, n = {n} scenarios (Hotelling). In placebo windows nothing shifts.",
+        "A system that clings pays at shifts only, one that forgets pays at both. Shaded: 95 % region of the "
+        f"mean (Hotelling), n = {n} scenarios; in placebo windows nothing shifts.",
     )
     return made
 
@@ -120,10 +120,9 @@ def profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     study="movies",
     tables=("turns", "shifts"),
     place=17.5,
-    caption="What happens at a shift, by system and type of shift: are the added constraints met (uptake), "
-    "is what was dropped or excluded gone (release), are the others still met (retention). Means over the "
-    "replies of the window with 95 % intervals over {sessions} scenarios. One is as good as the best list; "
-    "for uptake and retention zero is chance.",
+    caption="Uptake of added constraints, release of dropped or excluded ones, and retention of the others, "
+    "by system and type of shift: means over the first three replies with 95 % intervals (n = {sessions} "
+    "scenarios).",
 )
 def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     """Uptake, release and retention: a panel each, types of shift down, systems as points with intervals."""
@@ -150,6 +149,8 @@ def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     style.legend(made, order)
     n = turns["session_id"].nunique()
     style.note(
-        made, f"Mean over the replies 0 to 2 after a shift; lines: 95 % intervals over n = {n} scenarios."
+        made,
+        "1: as good as the best list; 0, for uptake and retention: chance. Mean over replies 0 to 2 after a "
+        f"shift; lines: 95 % intervals over n = {n} scenarios.",
     )
     return made

@@ -9,10 +9,8 @@ from numpy.typing import NDArray
 
 from crs_lib.core import rng
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, convention_of, means, primary, require, systems_of
+from crs_lib.figures.base import FIGURES, NoDataError, means, primary, require, systems_of
 from crs_lib.figures.movies_pairs import PREFIX, signed, with_judges, within_correlations
-from crs_lib.figures.movies_scores import sessions_in_words, table_of
-from crs_lib.metrics import base, headlines
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import cluster_bootstrap_correlation
 
@@ -25,11 +23,9 @@ _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie besi
     place=11,
     study="movies",
     tables=("results",),
-    caption="{primary} of single sessions against what judges gave them ({systems} systems, {sessions} "
-    "sessions each; judges' means are moved up or down a little so that equal ones can be seen). Large "
-    "marks: means of systems with 95 % intervals. ρ: Spearman correlation over all sessions, and within "
-    "systems, with 95 % bootstrap intervals (sessions resampled with all their systems). A judge that "
-    "follows the metric only between systems has the first and lacks the second.",
+    caption="Judges' mean scores against {primary} by session, with the means of {systems} systems and the "
+    "Spearman correlations ρ over all sessions and within systems, with 95 % intervals (n = {sessions} "
+    "sessions per system, resampled).",
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
 def judge_scatter(results: pd.DataFrame, *, metric: str = "") -> Any:
@@ -54,7 +50,9 @@ def judge_scatter(results: pd.DataFrame, *, metric: str = "") -> Any:
     style.legend(made, order)
     n = frame["session_id"].nunique()
     style.note(
-        made, f"Small: sessions; large: system means with 95 % intervals; n = {n} sessions per system."
+        made,
+        "Small: sessions, moved a little in height so that equal scores are seen; large: system means with "
+        f"95 % intervals; n = {n} sessions per system.",
     )
     return made
 
@@ -107,46 +105,12 @@ _ENDS = ("mean", "low", "high")
 
 
 @FIGURES.register(
-    "component_radar",
-    place=9,
-    study="movies",
-    tables=("model_metrics",),
-    caption="Components of the adaptation scores on their declared ranges, turned so that outward is better "
-    "(“1 − L” is leakage turned round). Means with 95 % intervals along the spokes (n = {sessions} sessions "
-    "per system); a spoke without a mark is not defined for that system.",
-)
-def component_radar(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
-    """One small radar per system: components scaled to [0, 1], outward is better."""
-    usual = headlines.shown(convention_of(model_metrics), "component_radar", [*base.METRICS])
-    found = {
-        name: part
-        for name, part in table_of(model_metrics, metrics or usual).items()
-        if np.isfinite([base.get(name).low, base.get(name).high]).all()
-    }
-    if len(found) < 3:
-        raise NoDataError("a radar needs at least 3 metrics with a finite range and a mean")
-    ends = {
-        name: np.array([_outward(metric, part.loc[name]) for metric, part in found.items()])
-        for name in systems_of(model_metrics)
-    }
-    made = _radars(ends, [_spoke(metric) for metric in found])
-    style.note(
-        made,
-        "Outward is better: centre and rim are the worst and the best value of a component's range; thick, "
-        f"along the spokes: 95 % interval; no mark: not defined; {sessions_in_words(model_metrics)}.",
-    )
-    return made
-
-
-@FIGURES.register(
     "judge_radar",
     place=10,
     study="movies",
     tables=("judge_means",),
-    caption="What judges say of {systems} systems, on the rubric's scale from 1 (centre) to 5 (rim). Means "
-    "over judges and samples with 95 % intervals along the spokes ({n_sessions} sessions per system, "
-    "resampled); judges of a system's own family of models count only where no other judge read it, which a "
-    "star marks.",
+    caption="Judges' mean scores of {systems} systems by construct, from 1 (centre) to 5 (rim), with 95 % "
+    "intervals along the spokes (n = {n_sessions} sessions per system, resampled).",
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
 def judge_radar(judge_means: pd.DataFrame) -> Any:
@@ -178,17 +142,6 @@ def judge_radar(judge_means: pd.DataFrame) -> Any:
     marked = f"; {STAR}: only a judge of the system's own family" if own else ""
     style.note(made, f"{words}{marked}; {n}.")
     return made
-
-
-def _outward(metric: str, row: pd.Series) -> tuple[float, float, float]:
-    """Mean and interval as shares of the metric's range, turned so that 1 is best."""
-    facts = base.get(metric)
-    mean, low, high = ((row[key] - facts.low) / (facts.high - facts.low) for key in _ENDS)
-    return (1 - mean, 1 - high, 1 - low) if facts.direction == base.LOWER else (mean, low, high)
-
-
-def _spoke(metric: str) -> str:
-    return f"1 − {style.short(metric)}" if base.get(metric).direction == base.LOWER else style.short(metric)
 
 
 def _radars(

@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, convention_of, primary, require, systems_of
+from crs_lib.figures.base import FIGURES, NoDataError, convention_of, filled, primary, require, systems_of
 from crs_lib.metrics import base, headlines
-from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, rank_biserial, wilcoxon_pairs
+from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, wilcoxon_pairs
 from crs_lib.stats.multiple import holm
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
@@ -68,10 +68,9 @@ def in_words(metric: str) -> str:
     place=4,
     study="movies",
     tables=("results",),
-    caption="Spearman correlation of session metrics, and of judges' scores where the run has them, within "
-    "systems: each system's mean rank is taken off first, so that differences between systems do not show "
-    "as correlation ({systems} systems, {sessions} sessions each). Bold: the 95 % interval (sessions "
-    "resampled with all their systems) leaves out 0; empty: a metric that does not vary.",
+    caption="Spearman correlations of session scores within systems, bold where the 95 % interval "
+    "excludes zero "
+    "({systems} systems, n = {sessions} sessions per system, resampled).",
 )
 def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Rank correlations of the session metrics and of judges' scores, centred within systems."""
@@ -96,8 +95,8 @@ def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -
     matrix(made, panel, values, names[1:], names[:-1], "Spearman correlation")
     panel.set(xlabel="metric", ylabel="metric")
     n = results["session_id"].nunique()
-    words = "Within-system rank correlation; bold: 95 % interval leaves out 0"
-    style.note(made, f"{words}; n = {n} sessions per system, {len(systems_of(results))} systems.")
+    words = "Centred within systems; bold: 95 % interval excludes 0"
+    style.note(made, f"{words}; {len(systems_of(results))} systems, n = {n} sessions per system.")
     return made
 
 
@@ -142,38 +141,61 @@ def complete(results: pd.DataFrame, metric: str) -> pd.DataFrame:
     return frame
 
 
+_MOST_PAIRS = 45  # that fit on a page
+
+
 @FIGURES.register(
-    "effect_matrix",
+    "paired_effects",
     place=5,
     study="movies",
-    tables=("results",),
-    caption="Paired effect sizes of {primary}: matched rank-biserial correlation of the row's system against "
-    "the column's over {sessions} scenarios; 1 means that the row wins every scenario. Above the diagonal "
-    "the estimate (bold: the 95 % interval leaves out 0), below it the ends of the interval.",
+    tables=("paired_effects",),
+    caption="Paired differences in {primary} with 95 % intervals and the smallest difference that matters "
+    "(n = {n_sessions} scenarios met by {n_systems} systems, resampled).",
 )
-def effect_matrix(results: pd.DataFrame, *, metric: str = "") -> Any:
-    """Matched rank-biserial correlation of every pair of systems, with its interval."""
-    name = primary(results, metric)
-    require(results, ["session_id", name], systems=2, sessions=2)
-    frame = complete(results, name)
-    order = systems_of(frame)
-    values = np.full((len(order), len(order)), np.nan)
-    made, axes = style.figure(max(2.6, 1.2 + 0.42 * len(order)))
+def paired_effects(paired_effects: pd.DataFrame) -> Any:
+    """A forest plot: mean paired difference of each pair with its interval, the smallest effect shaded.
+
+    Pairs are ordered by the difference and read "a − b". Where they do not fit on a page, those of the plan
+    are shown, or the neighbours in rank where the plan has too many.
+    """
+    filled(paired_effects, ["outcome", "a", "b", "diff", "low", "high", "declared", "neighbours", "smallest"])
+    table = _on_a_page(paired_effects)
+    facts = base.get(str(table["outcome"].iloc[0]))
+    smallest, all_declared = float(table["smallest"].iloc[0]), bool(table["declared"].all())
+    made, axes = style.figure(max(1.9, 0.9 + 0.165 * len(table)))
     panel = axes[0][0]
-    for row in rank_biserial(frame, system="model", scenario="session_id", value=name).itertuples():
-        i, j = order.index(str(row.a)), order.index(str(row.b))
-        value, low, high = (row.estimate, row.low, row.high)
-        if i > j:
-            i, j, value, low, high = j, i, -value, -high, -low
-        values[i, j], values[j, i] = value, -value
-        write_cell(panel, i, j, signed(value), value, bold=low > 0 or high < 0)
-        write_cell(panel, j, i, f"{signed(-low)}\n{signed(-high)}", value)
-    names = style.labels(order, 16)
-    matrix(made, panel, values, names, names, "row beats column")
-    panel.set(xlabel="system", ylabel="system")
-    words = f"{style.short(name)}, rank-biserial, n = {frame['session_id'].nunique()} scenarios"
-    style.note(made, f"{words}; bold: 95 % interval (ends below the diagonal) leaves out 0.")
+    panel.axvspan(-smallest, smallest, color=style.GRID, alpha=0.8, linewidth=0)
+    panel.axvline(0, color=style.FAINT, linewidth=0.8)
+    for place, row in enumerate(table.itertuples()):
+        filling = style.INK if row.declared else "white"
+        style.interval(panel, place, row.low, row.high, style.INK, caps=0.2)
+        panel.plot(row.diff, place, "s", color=style.INK, markerfacecolor=filling, markersize=4, mew=1)
+        words = f"{signed(row.diff)} [{signed(row.low)}, {signed(row.high)}]"
+        panel.text(1.02, place, words, transform=panel.get_yaxis_transform(), va="center")
+    first, second = (style.labels([str(name) for name in table[side]], 18) for side in "ab")
+    panel.set_yticks(range(len(table)), [f"{a} − {b}" for a, b in zip(first, second, strict=True)])
+    panel.set(ylim=(len(table) - 0.4, -0.6), ylabel="pair of systems")
+    panel.set(xlabel=f"difference in {style.titled(facts.name)}")
+    panel.tick_params(axis="y", length=0)
+    panel.grid(axis="x")
+    left_out = len(paired_effects) - len(table)
+    words = "" if all_declared else "filled: declared in the plan; "
+    words += f"{left_out} other pairs are left out; " if left_out else ""
+    style.note(
+        made,
+        f"Shaded: less than the smallest difference that matters ({smallest:g}); {words}lines: 95 % "
+        f"intervals; n = {int(table['n_sessions'].max())} scenarios.",
+    )
     return made
+
+
+def _on_a_page(table: pd.DataFrame) -> pd.DataFrame:
+    """All pairs, the declared ones, or the neighbours in rank: the first that fits; by difference."""
+    declared = table[table["declared"].astype(bool)]
+    if len(table) > _MOST_PAIRS:
+        few = 0 < len(declared) <= _MOST_PAIRS
+        table = declared if few else table[table["neighbours"].astype(bool)]
+    return table.sort_values("diff", ascending=False, kind="stable")
 
 
 _STEP = 0.45  # height of a bar, in lines of text
@@ -184,11 +206,11 @@ _STEP = 0.45  # height of a bar, in lines of text
     place=13,
     study="movies",
     tables=("results",),
-    caption="Critical-difference diagram of {primary}: mean rank of each system over {sessions} scenarios, 1 "
-    "is best. Systems joined by a bar are not told apart by paired Wilcoxon tests (Holm, 5 %).",
+    caption="Mean ranks in {primary} over n = {sessions} scenarios, 1 is best; bars join systems that paired "
+    "Wilcoxon tests find indistinguishable (Holm, 5 %).",
 )
 def critical_difference(results: pd.DataFrame, *, metric: str = "") -> Any:
-    """Mean ranks on a line; bars join systems that paired tests do not tell apart."""
+    """Mean ranks on a line; bars join systems that paired tests find indistinguishable."""
     facts = base.get(primary(results, metric))
     require(results, ["session_id", facts.name], systems=2, sessions=2)
     frame = complete(results, facts.name)
@@ -211,7 +233,7 @@ def critical_difference(results: pd.DataFrame, *, metric: str = "") -> Any:
     panel.xaxis.tick_top()
     panel.spines[:].set_visible(False)
     w = float(friedman(frame, **at)["kendall_w"].iloc[0])
-    words = f"{facts.short}, n = {frame['session_id'].nunique()} scenarios; bars join systems not told apart"
+    words = f"{facts.short}, n = {frame['session_id'].nunique()} scenarios; bars: indistinguishable systems"
     style.note(made, f"{words} (Wilcoxon, Holm, 5 %); Kendall's W = {w:.2f}.")
     return made
 

@@ -49,13 +49,17 @@ _WIDE = 4  # panels whose titles have room for one line
     place=6,
     study="movies",
     tables=("model_metrics",),
-    caption="Mean scores of {systems} systems, ordered by {primary} (n = {sessions} sessions per system; "
-    "lines: 95 % intervals, scenarios resampled). Numbers beside a panel are ranks. Plain TAS "
-    "rewards repeating the user's words; the item-grounded scores give credit only for films recommended.",
+    caption="Mean scores of {systems} systems with 95 % intervals and ranks, ordered by {primary} "
+    "(n = {sessions} sessions per system, scenarios resampled).",
 )
 def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
-    """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it."""
-    found = table_of(model_metrics, metrics or headlines.outcomes(convention_of(model_metrics)))
+    """Systems by the first of the headline scores (or the metrics named), the others with ranks beside it.
+
+    Scores that are not valid for ranking are left out unless they are named or all are so.
+    """
+    usual = headlines.outcomes(convention_of(model_metrics))
+    valid = [name for name in usual if not base.get(name).mark]
+    found = table_of(model_metrics, metrics or valid or usual)
     first, part = next(iter(found.items()))
     ranked = part["mean"].sort_values(ascending=base.get(first).direction == base.LOWER, kind="stable")
     order = [str(name) for name in ranked.index]
@@ -96,9 +100,8 @@ def _name_rows(axes: Any, order: Sequence[str]) -> None:
     place=7,
     study="movies",
     tables=("model_metrics",),
-    caption="Each metric's mean by system with its 95 % interval (n = {sessions} sessions per system, "
-    "scenarios resampled). Arrows point to where a metric is better; “–” marks a metric that is not defined "
-    "for a system, which is not 0.",
+    caption="Mean of each metric by system with its 95 % interval (n = {sessions} sessions per system, "
+    "scenarios resampled).",
 )
 def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """One small bar chart per metric: mean by system with its interval."""
@@ -128,7 +131,7 @@ def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
         panel.set_visible(False)
     _name_rows(axes, order)
     made.supylabel("system")
-    words = "Bars: mean over sessions; lines: 95 % interval; –: not defined"
+    words = "Bars: mean over sessions; lines: 95 % interval; –: not defined, not 0; arrows: better"
     style.note(made, f"{words}; {sessions_in_words(model_metrics)}.")
     return made
 
@@ -141,9 +144,8 @@ _RIDGES = 4  # panels that fit side by side
     place=8,
     study="movies",
     tables=("results",),
-    caption="How the scores of single sessions spread by system (n = {sessions} sessions per system). "
-    "Shapes: kernel density, cut at the smallest and largest session; a bar where all sessions score the "
-    "same. Dots and lines: mean with 95 % interval.",
+    caption="Distribution of session scores by system, with mean and 95 % interval (n = {sessions} sessions "
+    "per system).",
 )
 def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Ridges of the sessions' scores by system, with mean and interval."""
@@ -169,7 +171,8 @@ def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     made.supylabel("system")
     style.note(
         made,
-        "Shapes: density of session scores; dot and line: mean with 95 % interval; "
+        "Shapes: kernel density between the lowest and the highest session, a bar where all score the same; "
+        "dot and line: mean with 95 % interval; "
         f"n = {results['session_id'].nunique()} sessions per system.",
     )
     return made
@@ -191,3 +194,54 @@ def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
     panel.fill_between(x, foot, top, color=colour, alpha=0.35, linewidth=0)
     panel.plot(x, top, color=colour, linewidth=1.1)
     panel.plot([low, high], [foot, foot], color=colour, linewidth=0.8)
+
+
+@FIGURES.register(
+    "component_dots",
+    place=9,
+    study="movies",
+    tables=("model_metrics",),
+    caption="Components of the adaptation scores by system as shares of their declared ranges, turned so "
+    "that 1 is best: means with 95 % intervals (n = {sessions} sessions per system, scenarios resampled).",
+)
+def component_dots(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
+    """Components scaled to [0, 1], 1 is best: a row each, the systems' means as dots with intervals."""
+    usual = headlines.shown(convention_of(model_metrics), "component_dots", [*base.METRICS])
+    found = {
+        name: part
+        for name, part in table_of(model_metrics, metrics or usual).items()
+        if np.isfinite([base.get(name).low, base.get(name).high]).all()
+    }
+    if not found:
+        raise NoDataError("no metric with a finite range has a mean")
+    order = systems_of(model_metrics)
+    made, axes = style.figure(1.0 + len(found) * (0.12 + 0.07 * len(order)))
+    panel = axes[0][0]
+    for place, (metric, part) in enumerate(found.items()):
+        for step, (name, look) in enumerate(style.looks(order).items()):
+            mean, low, high = as_share(metric, part.loc[name])
+            at = place + 0.8 * ((step + 0.5) / len(order) - 0.5)
+            style.interval(panel, at, low, high, look.colour, linewidth=1.0)
+            panel.plot(mean, at, look.marker, color=look.colour, markersize=0.8 * look.size)
+        if place:
+            panel.axhline(place - 0.5, color=style.GRID, linewidth=0.6)
+    panel.set_yticks(range(len(found)), [_turned(metric) for metric in found])
+    panel.set(xlabel="share of the range, 1 is best", ylabel="component", ylim=(len(found) - 0.5, -0.5))
+    panel.tick_params(axis="y", length=0)
+    panel.grid(axis="x")
+    style.legend(made, order)
+    words = "“1 − …”: turned, so that 1 is best; lines: 95 % intervals; no mark: not defined"
+    style.note(made, f"{words}; {sessions_in_words(model_metrics)}.")
+    return made
+
+
+def as_share(metric: str, row: pd.Series) -> tuple[float, float, float]:
+    """Mean and interval as shares of the metric's range, turned so that 1 is best."""
+    facts = base.get(metric)
+    mean, low, high = ((row[key] - facts.low) / (facts.high - facts.low) for key in ("mean", "low", "high"))
+    return (1 - mean, 1 - high, 1 - low) if facts.direction == base.LOWER else (mean, low, high)
+
+
+def _turned(metric: str) -> str:
+    label = base.get(metric).label
+    return f"1 − {label}" if base.get(metric).direction == base.LOWER else label

@@ -18,6 +18,7 @@ _MARKS = (
 )  # fmt: skip
 _WEIGHTS = {"alpha": "S*", "beta": "N·S", "gamma": "leakage", "delta": "copying"}
 _MADE_BY = "python -m crs_lib sensitivity --run {run}"
+FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
 
 
 @FIGURES.register(
@@ -26,8 +27,7 @@ _MADE_BY = "python -m crs_lib sensitivity --run {run}"
     study="movies",
     tables=("sensitivity_weights",),
     caption="Rank stability over the weights of item TAS: Kendall's τ between the ranking of {n_systems} "
-    "systems under each weighting and under the declared one ({n_sessions} sessions per system). Weights "
-    "sum to 1; what the three shown leave is the weight of leakage. 1: the same order.",
+    "systems under each weighting and under the declared one (n = {n_sessions} sessions per system).",
 )
 def sensitivity_weights(table: pd.DataFrame) -> Any:
     """Tau over the simplex of weights: a staircase of cells for each weight of copying."""
@@ -51,7 +51,11 @@ def sensitivity_weights(table: pd.DataFrame) -> Any:
     made.colorbar(image, ax=list(axes[0]), label="Kendall's τ", fraction=0.03, pad=0.02, ticks=[0, 0.5, 1])
     declared = table[table["is_default"].astype(bool)].iloc[0]
     weights = ", ".join(f"{name} {declared[column]:g}" for column, name in _WEIGHTS.items())
-    style.note(made, f"Kendall's τ to the declared weights ({weights}); {_n(table)}.")
+    style.note(
+        made,
+        f"Kendall's τ to the declared weights ({weights}); the four weights sum to 1, leakage has the rest; "
+        f"{_n(table)}.",
+    )
     return made
 
 
@@ -79,9 +83,8 @@ def _cells(panel: Any, cells: pd.DataFrame) -> Any:
     study="movies",
     tables=("sensitivity_choices",),
     caption="Rank stability over the choices of the convention: Kendall's τ between the ranking of "
-    "{n_systems} systems under one other setting and under the default convention, for each metric, with 95 "
-    "% intervals ({n_sessions} scenarios, resampled with all their systems for both rankings at once). 1: "
-    "the same order.",
+    "{n_systems} systems under one other setting and under the default convention, by metric, with 95 % "
+    "intervals (n = {n_sessions} scenarios, resampled).",
     made_by=_MADE_BY,
 )
 def sensitivity_choices(table: pd.DataFrame) -> Any:
@@ -109,13 +112,19 @@ def sensitivity_choices(table: pd.DataFrame) -> Any:
     study="movies",
     tables=("sensitivity_catalogue",),
     caption="Rank stability over the size of the catalogue: Kendall's τ between the ranking of {n_systems} "
-    "systems on a random share of the films and on all of them, users and systems made anew on each, with "
-    "95 % intervals ({n_sessions} scenarios, resampled). 1: the same order.",
-    made_by=_MADE_BY,
+    "systems on a random share of the films and on all of them, with 95 % intervals (n = {n_sessions} "
+    "scenarios simulated anew on each share, resampled).",
+    made_by=f"{_MADE_BY} --sessions {FEWEST_SCENARIOS}",
 )
-def sensitivity_catalogue(table: pd.DataFrame) -> Any:
-    """Tau by the share of the films that are kept, a line for each metric."""
+def sensitivity_catalogue(table: pd.DataFrame, *, fewest: int = FEWEST_SCENARIOS) -> Any:
+    """Tau by the share of the films that are kept, a line for each metric.
+
+    NoDataError for fewer than ``fewest`` scenarios, whose intervals span most of the scale.
+    """
     filled(table, ["share", "films", *_INTERVAL])
+    if table["n_sessions"].max() < fewest:
+        n = int(table["n_sessions"].max())
+        raise NoDataError(f"the ranking was simulated anew on {n} scenarios; at least {fewest} are needed")
     shares = sorted(table["share"].unique())
     films = table.drop_duplicates("share").set_index("share")["films"]
     made, axes = style.figure(2.9)
@@ -171,11 +180,9 @@ _LOOKS = (("#56B4E9", "o", (0, (1, 1))), ("#0072B2", "s", "-"), ("#222222", "^",
     place=12,
     study="movies",
     tables=("power",),
-    caption="Chance that one of the {n_contrasts} declared contrasts finds a difference by number of "
-    "scenarios: simulated paired Wilcoxon tests at the strictest level of Holm, with the deviation of "
-    "paired differences that this run shows ({n_systems} systems, {n_sessions} scenarios, pooled). The "
-    "solid line is the smallest difference that matters, the others half and twice of it; bands: Monte "
-    "Carlo error, 95 %.",
+    caption="Power of one of {n_contrasts} declared contrasts by number of scenarios and size of the "
+    "difference: simulated paired Wilcoxon tests at Holm's strictest level with 95 % Monte Carlo bands, "
+    "variance from this run (n = {n_sessions} scenarios, {n_systems} systems).",
 )
 def power_curve(power: pd.DataFrame) -> Any:
     """Power by number of scenarios, a line for each size of the difference."""
@@ -210,5 +217,5 @@ def power_curve(power: pd.DataFrame) -> Any:
     made.legend(handles=handles, loc="outside upper center", ncols=3)
     words = f"Level {facts['alpha']:.3g}; SD of paired differences {facts['sd_difference']:.2g}"
     pilot = f"n = {int(facts['n_sessions'])} scenarios, {int(facts['n_systems'])} systems"
-    style.note(made, f"{words} ({pilot}); dotted, across: the plan's power.")
+    style.note(made, f"{words} ({pilot}); dotted: this run's scenarios and the planned power.")
     return made

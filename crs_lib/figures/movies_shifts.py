@@ -17,9 +17,8 @@ from crs_lib.stats import bootstrap_estimates
     place=17,
     study="movies",
     tables=("shifts",),
-    caption="Share of shifts recovered within the window of the convention, by system and type of shift, "
-    "with Wilson 95 % intervals ({shifts} shifts in {sessions} sessions per system; n: shifts of a type per "
-    "system). Recovered: {recovered}.",
+    caption="Share of shifts recovered ({recovered}) within the window of the convention, by system and type "
+    "of shift, with Wilson 95 % intervals ({shifts} shifts in n = {sessions} sessions per system).",
 )
 def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     """Share of shifts recovered: systems by shift types, each cell with its interval."""
@@ -88,36 +87,54 @@ def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     place=18,
     study="movies",
     tables=("turns",),
-    caption="Concepts that replies most often leave out of what the user said (missing) and name beyond it "
-    "(added): share of turns with 95 % intervals, over {systems} systems and {sessions} sessions each "
-    "(sessions resampled). Facts about a recommended film count as added, so an added concept is not by "
-    "itself an error.",
+    caption="Concepts that the replies of a system most often leave out of the utterance (missing) and name "
+    "beyond it (added): share of turns with 95 % intervals (n = {sessions} sessions per system, resampled).",
 )
-def concept_top(turns: pd.DataFrame, *, top: int = 10) -> Any:
-    """The concepts most often missing and most often added, as shares of the turns."""
+def concept_top(turns: pd.DataFrame, *, top: int = 3) -> Any:
+    """The concepts that each system most often leaves out and most often adds, as shares of its turns."""
     require(turns, ["session_id", "missing_concepts", "hallucinated_concepts"])
-    made, axes = style.figure(0.8 + 0.21 * top, 1, 2)
-    sides = {"missing": ("missing_concepts", "#0072B2"), "added": ("hallucinated_concepts", "#D55E00")}
-    shown = 0
-    for panel, (title, (column, colour)) in zip(axes[0], sides.items(), strict=True):
-        table = concept_shares(turns, column, top)
-        shown += len(table)
-        for place, row in enumerate(table.itertuples()):
-            panel.barh(place, row.share, height=0.7, color=colour, alpha=0.75)
-            style.interval(panel, place, row.low, row.high, style.INK)
-        panel.set_yticks(range(len(table)), style.labels(list(table["concept"]), 30))
-        panel.set(ylim=(max(1, len(table)) - 0.4, -0.6), title=title, xlabel="share of turns")
-        panel.tick_params(axis="y", length=0)
+    order = systems_of(turns)
+    tables = {
+        (name, column): concept_shares(turns[turns["model"] == name], column, top)
+        for name in order
+        for column in _SIDES.values()
+    }
+    if all(table.empty for table in tables.values()):
+        raise NoDataError("no concept is missing or added in any turn")
+    made, axes = style.figure(0.75 + len(order) * (0.22 + 0.17 * top), len(order), 2, sharex="col")
+    looks, names = style.looks(order), dict(zip(order, style.labels(order, 34), strict=True))
+    for panels, name in zip(axes, order, strict=True):
+        for panel, column in zip(panels, _SIDES.values(), strict=True):
+            _concept_bars(panel, tables[name, column], looks[name].colour, top)
+        panels[0].set_title(names[name], loc="left", fontweight="bold")
+    for panel, title in zip(axes[-1], _SIDES, strict=True):
+        panel.set_xlabel(f"{title}: share of the turns")
         panel.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.3g} %")
         panel.locator_params(axis="x", nbins=5)
-        panel.grid(axis="x")
-    if not shown:
-        raise NoDataError("no concept is missing or added in any turn")
-    axes[0][0].set_ylabel("concept")
-    n, systems = turns["session_id"].nunique(), len(systems_of(turns))
-    words = "Bars: share of all turns; lines: 95 % interval"
-    style.note(made, f"{words}; {systems} system{'s' if systems > 1 else ''}, n = {n} sessions per system.")
+        panel.set_xlim(left=0)
+    made.supylabel("concept")
+    n = turns["session_id"].nunique()
+    style.note(
+        made,
+        f"Facts about a recommended film count as added; lines: 95 % intervals; n = {n} sessions per system.",
+    )
     return made
+
+
+_SIDES = {"missing": "missing_concepts", "added": "hallucinated_concepts"}
+
+
+def _concept_bars(panel: Any, table: pd.DataFrame, colour: str, rows: int) -> None:
+    """The shares of a system's first concepts with their intervals; "none" where there is no concept."""
+    for place, row in enumerate(table.itertuples()):
+        panel.barh(place, row.share, height=0.7, color=colour, alpha=0.75)
+        style.interval(panel, place, row.low, row.high, style.INK, linewidth=1.0)
+    if table.empty:
+        panel.text(0, 0, " none", va="center", color=style.FAINT)
+    panel.set_yticks(range(len(table)), style.labels(list(table["concept"]), 26))
+    panel.set(ylim=(rows - 0.4, -0.6))
+    panel.tick_params(axis="y", length=0)
+    panel.grid(axis="x")
 
 
 def concept_shares(turns: pd.DataFrame, column: str, top: int, *, seed: int = 0) -> pd.DataFrame:

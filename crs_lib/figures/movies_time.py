@@ -26,9 +26,8 @@ from crs_lib.stats import kaplan_meier
     place=19,
     study="movies",
     tables=("turns",),
-    caption="Scores at each turn, mean over sessions by system with 95 % bands (n = {sessions} "
-    "sessions per system). Below: the share of sessions whose user shifts at that turn, the same for all "
-    "systems ({shifts} shifts in all).",
+    caption="Mean score by turn and system with 95 % bands, above the share of sessions that shift at that "
+    "turn (n = {sessions} sessions and {shifts} shifts per system).",
 )
 def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by turn and system with bands, above the share of sessions that shift there."""
@@ -102,9 +101,8 @@ def around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
     place=20,
     study="movies",
     tables=("turns",),
-    caption="Scores aligned at the shift, the turn in which the user changes a wish. Mean "
-    "by system with 95 % bands ({shifts} shifts in {sessions} sessions per system, sessions resampled). "
-    "A system that follows stays up; one that does not drops there.",
+    caption="Mean score by system before and after a change of constraints, with 95 % bands ({shifts} shifts "
+    "in n = {sessions} sessions per system, sessions resampled).",
 )
 def score_around_shifts(
     turns: pd.DataFrame, *, metrics: Sequence[str] = (), before: int = 3, after: int = 4
@@ -150,9 +148,8 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     place=21,
     study="movies",
     tables=("shifts",),
-    caption="Share of the shifts recovered ({recovered}) within so many replies: "
-    "1 − Kaplan–Meier with 95 % log–log bands ({shifts} shifts in {sessions} sessions per system; shifts "
-    "not recovered before the next one are censored). Curves end where few are at risk; below: at risk.",
+    caption="Cumulative incidence of recovery ({recovered}) by the number of replies, 1 − Kaplan–Meier with "
+    "95 % log–log bands ({shifts} shifts in n = {sessions} sessions per system, censored at the next shift).",
 )
 def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     """Share of shifts recovered by the number of replies, with the shifts still waiting below."""
@@ -167,8 +164,9 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     curves = kaplan_meier(times)
     for name, look in style.looks(order).items():
         part = curves[curves["system"] == name].drop_duplicates("time", keep="last")
-        part = part[part["at_risk"] >= min(_FEWEST, int(part["at_risk"].max()))]
-        at = np.append(part["time"], min(last, float(part["time"].max())) + 0.45)
+        end = followed(times.loc[times["system"] == name, "time"])
+        part = part[part["time"] <= end]
+        at = np.append(part["time"], end + 0.45)
         share, low, high = (
             1 - np.append(part[c], part[c].iloc[-1]).astype(float) for c in ("survival", "low", "high")
         )
@@ -182,11 +180,22 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     _waiting_table(lower, times, order, last)
     style.legend(made, order)
     note = f"{len(shifts) // len(order)} shifts in {shifts['session_id'].nunique()} sessions per system."
-    style.note(made, f"Reply 0 answers the shift itself; bands: 95 % interval; {note}")
+    style.note(
+        made,
+        f"Reply 0 answers the shift; bands: 95 % interval; curves end where fewer than {_FEWEST} shifts "
+        f"are at risk; {note}",
+    )
     return made
 
 
 _FEWEST = 10  # shifts at risk below which a curve ends
+
+
+def followed(times: pd.Series) -> float:
+    """The last reply, 0 or more, before which ten shifts (all, where there are fewer) are at risk."""
+    return float(times.nlargest(min(_FEWEST, len(times))).min())
+
+
 _ROOM = 100  # characters across the panel
 
 
@@ -199,7 +208,7 @@ def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: 
             panel.text(at, place, number, ha="center", va="center", fontsize=style.SMALL)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift")
-    panel.set_title("at risk: shifts still waiting before the reply", loc="left", fontsize=style.SMALL)
+    panel.set_title("at risk: shifts not yet recovered before the reply", loc="left", fontsize=style.SMALL)
     panel.set_xticks(range(0, last + 1, step))
     panel.tick_params(axis="both", length=0)
     for side in panel.spines.values():

@@ -17,9 +17,8 @@ _OTHER = style.Look(style.FAINT, "o", "-")  # a model that is no system: a user,
     place=22,
     study="movies",
     tables=("llm_calls", "model_metrics"),
-    caption="Tokens and time of a language model's call, by model and role: means over calls that were sent "
-    "and answered, with 95 % intervals (sessions resampled, {sessions} per system). Below the name: all "
-    "calls, those answered from the cache and those that failed included; beside a panel: sums.",
+    caption="Tokens and time per call of a language model, by model and role: means over answered calls with "
+    "95 % intervals (n = {sessions} sessions per system, resampled).",
     made_by="python -m crs_lib run 03_simulate -p run NAME -p systems ollama:MODEL, a run with a model",
 )
 def tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> Any:
@@ -54,7 +53,7 @@ def tokens_and_time(llm_calls: pd.DataFrame, model_metrics: pd.DataFrame) -> Any
     axes[0][0].set_ylim(len(rows) - 0.4, -0.6)
     made.supylabel("model")
     n = sent["session_id"].nunique()
-    style.note(made, f"Means per call with 95 % intervals; numbers beside a panel: sums; n = {n} sessions.")
+    style.note(made, f"Means per answered call with 95 % intervals; beside a panel: sums; n = {n} sessions.")
     return made
 
 

@@ -16,9 +16,9 @@ _FILLS = ("#F0F0F0", "#F6D8A8", "#E8A066", "#C65D3B", "#003B5C")
     "realtalk_losses",
     study="realtalk",
     tables=("attribution",),
-    caption="Where annotated evidence ends, by category of the question: kept, or lost at one step of the "
-    "pipeline ({n_ids} annotated ids in all). Unresolvable ids are those that the reading of the annotation "
-    "cannot place.",
+    caption="Annotated evidence that is kept or lost at each step of the pipeline, by category of the "
+    "question "
+    "(n = {n_ids} annotated ids).",
 )
 def realtalk_losses(attribution: pd.DataFrame) -> Any:
     """Stacked bars: the share of the annotated ids that ends in each bucket, for all and by category."""
@@ -46,7 +46,11 @@ def realtalk_losses(attribution: pd.DataFrame) -> Any:
     panel.tick_params(axis="y", length=0)
     made.supylabel("question")
     made.legend(loc="outside upper center", ncols=3)
-    style.note(made, f"n = {int(table['ids'].max()):,} annotated ids.")
+    style.note(
+        made,
+        f"Unresolvable: the annotation names no message of the chat; n = {int(table['ids'].max()):,} "
+        f"annotated ids.",
+    )
     return made
 
 
@@ -54,9 +58,9 @@ def realtalk_losses(attribution: pd.DataFrame) -> Any:
     "realtalk_measures",
     study="realtalk",
     tables=("intervals",),
-    caption="What is found of the evidence: mean over {n_questions} questions with 95 % bootstrap "
-    "intervals, thick with questions drawn, thin with whole chats drawn (where there are several). Left of "
-    "the line: the ranking; right of it: the final set.",
+    caption="Measures of the ranking and of the final set of evidence: means over n = {n_questions} "
+    "questions "
+    "with 95 % bootstrap intervals, over questions and over whole chats.",
 )
 def realtalk_measures(intervals: pd.DataFrame) -> Any:
     """Points with both intervals: exact measures of ranking and of the final sets."""
@@ -77,6 +81,9 @@ def realtalk_measures(intervals: pd.DataFrame) -> Any:
     panel.set_xticks(range(len(intervals)), [str(name) for name in intervals["measure"]])
     panel.set(ylabel="mean over questions", xlabel="measure", ylim=(0, 1), xlim=(-0.5, len(intervals) - 0.3))
     panel.grid(axis="y")
-    words = "Thick: 95 % interval over questions; thin: over chats"
+    words = (
+        "Left of the line: the ranking; right: the final set. Thick: 95 % interval over questions; "
+        "thin: over chats"
+    )
     style.note(made, f"{words}; n = {int(intervals['n_questions'].max())} questions.")
     return made

@@ -204,12 +204,43 @@ def data(made: Any, kind: str, dpi: int) -> bytes:
     }
     out = io.BytesIO()
     with applied():
-        made.savefig(out, format=kind, dpi=dpi, metadata=nothing[kind])
+        paper = made.get_facecolor()
+        made.savefig(out, format=kind, dpi=dpi, metadata=nothing[kind], facecolor=paper)
     return out.getvalue()
 
 
-def write(made: Any, path: Path) -> Path:
-    """Write a figure atomically in the format that its suffix names; returns the path."""
+_DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F", "#FFFFFF": "#16181B"}
+
+
+def darken(made: Any) -> None:
+    """Turn a figure's ink, greys and paper into those of dark pages; the colours of systems stay."""
+    from matplotlib.colors import to_hex, to_rgba
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+    from matplotlib.text import Text
+
+    made.canvas.draw()  # makes the ticks
+    turned = {colour.lower(): dark for colour, dark in _DARK.items()}
+    parts: dict[type, tuple[str, ...]] = {
+        Line2D: ("color", "markerfacecolor", "markeredgecolor"), Patch: ("facecolor", "edgecolor"),
+        Text: ("color",),
+    }  # fmt: skip
+    for artist in made.findobj():
+        names = next((names for kind, names in parts.items() if isinstance(artist, kind)), ())
+        now = {name: getattr(artist, f"get_{name}")() for name in names}
+        for name, colour in now.items():
+            dark = None if isinstance(colour, str) and colour == "none" else turned.get(to_hex(colour))
+            if dark:
+                getattr(artist, f"set_{name}")(to_rgba(dark, to_rgba(colour)[3]))
+
+
+def write(made: Any, path: Path, *, dark: bool = False) -> Path:
+    """Write a figure atomically in the format that its suffix names; returns the path.
+
+    ``dark`` turns the figure itself dark first: write it last.
+    """
+    if dark:
+        darken(made)
     content = data(made, path.suffix.removeprefix("."), PRINT_DPI)
     with tables.write_aside(path, "wb") as file:
         file.write(content)

@@ -327,7 +327,7 @@ def part_met(turn: TurnRecord, part: frozenset[int]) -> float:
 
 @metric(
     "uptake", "uptake", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT, place=31,
-    shown_in={"component_radar": 11},
+    shown_in={"component_dots": 11},
 )  # fmt: skip
 def uptake(turn: TurnRecord) -> float:
     """How far the constraints that the last shift added are met; see :func:`part_met`.
@@ -339,7 +339,7 @@ def uptake(turn: TurnRecord) -> float:
 
 @metric(
     "retention", "retention", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT, place=33,
-    shown_in={"component_radar": 13},
+    shown_in={"component_dots": 13},
 )  # fmt: skip
 def retention(turn: TurnRecord) -> float:
     """How far the constraints that the last shift kept are met; see :func:`part_met`, :func:`uptake`."""
@@ -379,7 +379,7 @@ def _old_share(background: Background) -> Remembered[Old, float]:
 
 @metric(
     "release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT, place=32,
-    shown_in={"component_radar": 12},
+    shown_in={"component_dots": 12},
 )  # fmt: skip
 def release(turn: TurnRecord) -> float:
     """(1 − s)/(1 − c), at most 1: s of the films shown, c of all films belong to the state before.

@@ -112,7 +112,7 @@ def n_constraints(turn: TurnRecord) -> int:
 
 @metric(
     "satisfaction", "S", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True, place=12,
-    shown_in={"metric_bars": 4, "component_radar": 1},
+    shown_in={"metric_bars": 4, "component_dots": 1},
 )  # fmt: skip
 def satisfaction_of_turn(turn: TurnRecord) -> float:
     """S: :func:`satisfaction` of the constraints in force, in [0, 1]."""
@@ -153,7 +153,7 @@ def novelty_of_turn(turn: TurnRecord) -> float:
 @metric(
     "topic_interference_leakage", "L", TURN, 0, 1, LOWER, source=_SOURCE, gate=False, place=16,
     shown_in={
-        "metric_bars": 5, "correlation_heatmap": 4, "table_model_metrics": 4, "component_radar": 3,
+        "metric_bars": 5, "correlation_heatmap": 4, "table_model_metrics": 4, "component_dots": 3,
     },
 )  # fmt: skip
 def leakage_of_turn(turn: TurnRecord) -> float:

@@ -71,7 +71,7 @@ def _idf(background: Background) -> list[float]:
 
 @metric(
     "cross_coherence", "CC", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False, place=1,
-    shown_in={"turn_table": 1, "metric_bars": 8, "correlation_heatmap": 8, "component_radar": 5},
+    shown_in={"turn_table": 1, "metric_bars": 8, "correlation_heatmap": 8, "component_dots": 5},
 )  # fmt: skip
 def cross_coherence(turn: TurnRecord) -> float:
     """CC: Jaccard overlap of the concepts of utterance and reply, in [0, 1]; see :func:`jaccard`."""
@@ -80,7 +80,7 @@ def cross_coherence(turn: TurnRecord) -> float:
 
 @metric(
     "context_retention", "CR", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False, place=2,
-    shown_in={"turn_table": 2, "metric_bars": 9, "correlation_heatmap": 9, "component_radar": 6},
+    shown_in={"turn_table": 2, "metric_bars": 9, "correlation_heatmap": 9, "component_dots": 6},
 )  # fmt: skip
 def context_retention(turn: TurnRecord) -> float:
     """CR: idf cosine of the concepts of utterance and reply, in [0, 1]; see :func:`idf_cosine`."""
@@ -130,7 +130,7 @@ def slot_recall(turn: TurnRecord) -> float:
 
 @metric(
     "slot_f1", "slot F1", TURN, 0, 1, HIGHER, place=8, **_SLOT,
-    shown_in={"metric_bars": 12, "correlation_heatmap": 12, "component_radar": 7},
+    shown_in={"metric_bars": 12, "correlation_heatmap": 12, "component_dots": 7},
 )  # fmt: skip
 def slot_f1(turn: TurnRecord) -> float:
     """F1 of :func:`slots`, in [0, 1]."""
@@ -190,7 +190,7 @@ def interference(turn: TurnRecord) -> float:
 @metric(
     "copying", "copying", TURN, 0, 1, LOWER, gate=False, place=17,
     source="copying without values (docs/metrics.md, section 3)",
-    shown_in={"metric_bars": 6, "correlation_heatmap": 5, "component_radar": 4},
+    shown_in={"metric_bars": 6, "correlation_heatmap": 5, "component_dots": 4},
 )  # fmt: skip
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""

@@ -145,7 +145,7 @@ def avg_recovery_delay(session: SessionRecord) -> float:
 @metric(
     "item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, place=3, **_RECOVERY,
     shown_in={
-        "metric_bars": 3, "correlation_heatmap": 6, "table_model_metrics": 3, "component_radar": 2,
+        "metric_bars": 3, "correlation_heatmap": 6, "table_model_metrics": 3, "component_dots": 2,
     },
 )  # fmt: skip
 def item_recovery_rate(session: SessionRecord) -> float:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crs_lib.catalog.fields import FIELDS
+from crs_lib.core import palette
 from crs_lib.core.text import fold
 from crs_lib.figures import style
 from crs_lib.metrics import base
@@ -25,7 +26,7 @@ class Index:
             "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
-            "fields": [*FIELDS, TITLE],
+            "fields": {name: palette.place(name) for name in (*FIELDS, TITLE)},
             "turn_metrics": [described(name) for name in turn_metrics],
             "session_metrics": [described(name) for name in files.session_metrics()],
         }

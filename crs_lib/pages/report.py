@@ -206,11 +206,11 @@ class _Report:
             )
 
     def _table(self, name: str, read: dict[str, pd.DataFrame]) -> pd.DataFrame:
-        """A table behind a figure, read once; power is that of the report's own plan."""
+        """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
         if name not in read:
-            own = name == "power"
+            own = {"power": figure_tables.power, "paired_effects": figure_tables.paired_effects}.get(name)
             read[name] = (
-                figure_tables.power(self.run, self.convention, self.plan)
+                own(self.run, self.convention, self.plan)
                 if own
                 else figure_tables.read(self.run, name, self.convention)
             )

@@ -32,7 +32,7 @@ const crsSession = (() => {
     value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−");
   const same = (a, b) => a[0] === b[0] && a[1] === b[1];
   const among = (list, wish) => list.some((other) => same(other, wish));
-  const colour = (index, field) => "f" + Math.max(0, index.fields.indexOf(field)) % 8;
+  const colour = (index, field) => "f" + (index.fields[field] ?? 6);
 
   // ── text with its findings ──────────────────────────────────────────────────────────────────
   function utterance(index, pieces) {

@@ -186,7 +186,7 @@ const crsTrace = (() => {
   function help() {
     const keys = [["j  k", "next, previous session"], ["n  p", "next, previous turn"], ["s  S", "next, previous shift"], ["/", "search"],
       ["c", "put another system beside it"], ["Esc", "clear the search, leave a field, close the other system"], ["?", "this help"]];
-    const fields = index.fields.map((f, i) => el("span", { class: `mark f${i % 8}` }, f));
+    const fields = Object.entries(index.fields).map(([name, place]) => el("span", { class: `mark f${place}` }, name));
     at("help").replaceChildren(el("h2", {}, "Keys"),
       el("dl", {}, keys.map(([key, what]) => [el("dt", {}, key), el("dd", {}, what)])),
       el("h2", {}, "Colours"), el("p", {}, fields.flatMap((f) => [f, " "])),

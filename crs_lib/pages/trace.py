@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib import evaluate, runs
+from crs_lib.core import palette
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.grounding.grounder import Grounder
@@ -97,7 +98,7 @@ def _films(sessions: Iterable[Mapping[str, Any]], view: SessionView) -> dict[str
 
 
 def _page(run: str, mode: str, data: str) -> str:
-    css, js = part("trace.css"), part("session.js") + part("trace.js")
+    css, js = palette.css() + part("trace.css"), part("session.js") + part("trace.js")
     return fill(part("trace.html"), {
         "run": html.escape(run), "mode": mode, "css": css, "js": js, "data": data, "styles": hashes(css),
         "scripts": hashes(js, data),

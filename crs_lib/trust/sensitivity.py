@@ -23,6 +23,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
 from crs_lib.figures import NoDataError
+from crs_lib.figures.movies_sensitivity import FEWEST_SCENARIOS
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention, ItemWeights
@@ -241,8 +242,9 @@ class SensitivityConfig(Config):
 def make(config: SensitivityConfig) -> Path:
     """Score a run's first scenarios under every choice, and on parts of its catalogue; returns the folder.
 
-    Systems and users with a language model are not simulated anew: the table of catalogue sizes holds the
-    others, and is empty for fewer than two. Raises RunError for a run without finished dialogues.
+    Parts of the catalogue take at least 50 scenarios: with fewer, their table is empty. Systems and users
+    with a language model are not simulated anew: the table holds the others, and is empty for fewer than
+    two. Raises RunError for a run without finished dialogues.
     """
     made = runs.finished(simulate.STUDY, config.run, "simulate", "03_simulate")
     catalog = evaluate.catalog_of(config.run)
@@ -252,7 +254,7 @@ def make(config: SensitivityConfig) -> Path:
     del asked["run"]
     with runs.stage(simulate.STUDY, config.run, STAGE, asked, inputs, fixed=False) as stage:
         found = {"choices": by_convention(talks, Grounder(catalog), config.metrics)}
-        again = _ruled(made["parameters"], config)
+        again = _ruled(made["parameters"], config) if config.sessions >= FEWEST_SCENARIOS else None
         found["catalogue"] = (
             by_catalogue(catalog, again, config.metrics)
             if again

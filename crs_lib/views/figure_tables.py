@@ -12,6 +12,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.metrics import headlines
+from crs_lib.stats import cluster_bootstrap_differences
 from crs_lib.stats.plan import Plan
 from crs_lib.trust import sensitivity
 from crs_lib.views import design_tables, statistics
@@ -102,6 +103,38 @@ def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFr
         raise NoDataError(f"no power without a variance of paired differences: {error}") from error
 
 
+def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
+    """Paired differences of the plan's primary outcome, a row a pair: a, b, diff, low and high (95 %).
+
+    Pairs of the plan are ``declared`` and keep its order, the others read "higher minus lower".
+    ``neighbours`` are next to each other in the order of means; ``smallest`` is the smallest difference that
+    matters. ``plan`` is the movies' own where none is given. Raises NoDataError where nothing is comparable.
+    """
+    name = evaluate.convention_of(run, convention)
+    scores = statistics.stats_frame(evaluate.read(run, "results", name))
+    declared = plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
+    outcome = declared.primary_outcome
+    known = scores[scores[outcome].notna()]
+    if known["system"].nunique() < 2:
+        raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
+    found = cluster_bootstrap_differences(known, value=outcome)
+    order = list(known.groupby("system")[outcome].mean().sort_values().index)
+    wanted = () if declared.all_pairs else declared.contrasts
+    rows = []
+    for row in found[found["low"].notna()].to_dict("records"):
+        pair = (row["a"], row["b"])
+        known_pair = pair in wanted or pair[::-1] in wanted
+        if pair[::-1] in wanted or (not known_pair and row["diff"] < 0):
+            row |= {"a": row["b"], "b": row["a"], "diff": -row["diff"]}
+            row["low"], row["high"] = -row["high"], -row["low"]
+        beside = abs(order.index(row["a"]) - order.index(row["b"])) == 1
+        rows.append({**row, "declared": known_pair, "neighbours": beside})
+    if not rows:
+        raise NoDataError(f"no two systems share two scenarios with {outcome}; nothing can be compared")
+    facts = {"outcome": outcome, "smallest": declared.smallest_effect, "n_systems": len(order)}
+    return pd.DataFrame(rows).rename(columns={"n": "n_sessions"}).assign(**facts)
+
+
 def judge_means(run: str, convention: str = "") -> pd.DataFrame:
     """Scores by the judges that count: mean and interval by system, in the run's order."""
     if not judging.scores_of(run):
@@ -151,6 +184,7 @@ _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
     "shift_events": design_tables.shift_events,
     "judge_means": judge_means,
     "llm_calls": llm_calls,
+    "paired_effects": paired_effects,
     "power": power,
     "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
     "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),

@@ -2,7 +2,7 @@
 
 import re
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 
 import matplotlib
 import numpy as np
@@ -31,6 +31,7 @@ TURN_METRICS = (
 RECOVERY = ("item_recovery_rate", "topic_recovery_rate")
 CONSTRUCTS = constructs.names()
 N_SESSIONS, N_TURNS, SHIFTS = 8, 10, (3, 7)
+MANY_SESSIONS = 50  # of a figure that takes so many
 
 
 @cache
@@ -155,6 +156,11 @@ def sensitivity(systems):
         for share in (0.25, 0.5, 1.0)
         for metric in RECOVERY
     ]
+    pairs = [
+        {"a": a, "b": b, "diff": 0.1 * k, "low": 0.1 * k - 0.05, "high": 0.1 * k + 0.05, "neighbours": k < 9}
+        for k, (a, b) in enumerate(combinations(systems, 2))
+    ]
+    effects = pd.DataFrame(pairs).assign(outcome="item_tas", declared=False, smallest=0.05, **n)
     facts = {
         "error": 0.01,
         "outcome": "item_tas",
@@ -178,7 +184,8 @@ def sensitivity(systems):
     return {
         "sensitivity_weights": pd.DataFrame(weights),
         "sensitivity_choices": pd.DataFrame(choices),
-        "sensitivity_catalogue": pd.DataFrame(sizes),
+        "sensitivity_catalogue": pd.DataFrame(sizes).assign(n_sessions=MANY_SESSIONS),
+        "paired_effects": effects,
         "power": pd.DataFrame(power),
     }
 
@@ -310,7 +317,7 @@ EACH = pytest.mark.parametrize("name", ALL)
 def test_the_facts_are_complete(name):
     entry = figures.FIGURES.get(name)
     needed = {"study", "tables", "caption"}
-    assert needed <= set(entry.facts) <= needed | {"made_by", "place"}
+    assert needed <= set(entry.facts) <= needed | {"made_by", "place", "dark"}
     assert set(entry.facts["tables"]) <= set(frames())
     assert entry.facts["study"] in READERS
     assert entry.summary
@@ -409,9 +416,11 @@ def test_the_caption_and_the_note_say_how_many(name):
     text = figures.caption(name, *tables_of(entry))
     assert "{" not in text and text.endswith(".")
     assert " 0 " not in text, "a count that the tables do not give"
+    assert text.count(". ") == 0, "one sentence"
     if entry.facts["tables"]:
-        assert re.search(rf"\b{N_SESSIONS}\b", text)
-        assert f"{N_SESSIONS} " in drawn(name).get_supxlabel()
+        n = MANY_SESSIONS if name == "sensitivity_catalogue" else N_SESSIONS
+        assert re.search(rf"\b{n}\b", text)
+        assert f"{n} " in drawn(name).get_supxlabel()
 
 
 @EACH
@@ -487,9 +496,9 @@ def test_redraw_writes_everything_once_silently_and_the_same_again(study, folder
     drawn, printed = of(study)
     few, write = (*drawn[:2], *drawn[-2:]), style.write
 
-    def some(made, path):
-        if path.stem in few:
-            return write(made, path)
+    def some(made, path, **options):
+        if path.stem.removesuffix("-dark") in few:
+            return write(made, path, **options)
         path.write_bytes(b"drawn")
         return path
 
@@ -497,14 +506,18 @@ def test_redraw_writes_everything_once_silently_and_the_same_again(study, folder
     done = figures.redraw("test", study=study, read=read)
     first = {path.name: path.read_bytes() for path in done}
     assert sorted(first) == sorted(
-        [f"{n}.{k}" for n in drawn for k in ("png", "pdf")] + [f"{n}.tex" for n in printed] + ["captions.md"]
+        [f"{n}.{k}" for n in drawn for k in ("png", "pdf")]
+        + [f"{n}-dark.png" for n in drawn if figures.FIGURES.get(n).facts.get("dark")]
+        + [f"{n}.tex" for n in printed]
+        + ["captions.md"]
     )
     assert sorted(path.name for path in (folder.parent / f"{study}-test").iterdir()) == sorted(first)
     assert all(f"**{name}.** " in first["captions.md"].decode() for name in drawn)
     for name in (*few, *printed[-1:]):
         again = figures.redraw("test", name, study, read=read)
-        suffixes = ["tex"] if name in printed else ["png", "pdf"]
-        assert [path.name for path in again] == [f"{name}.{suffix}" for suffix in suffixes]
+        ends = [".tex"] if name in printed else [".png", ".pdf"]
+        ends += ["-dark.png"] * (name in drawn and "dark" in figures.FIGURES.get(name).facts)
+        assert [path.name for path in again] == [f"{name}{end}" for end in ends]
         assert all(path.read_bytes() == first[path.name] for path in again)
     assert capsys.readouterr() == ("", "")
 

@@ -57,14 +57,14 @@ def test_a_made_up_figure_is_drawn_by_the_command_and_listed(folder, monkeypatch
         assert (folder / "films_per_reply.png").read_bytes().startswith(b"\x89PNG")
         assert "films_per_reply.png" in capsys.readouterr().out
         order = figures.names("movies")
-        assert order.index("films_per_reply") == order.index("effect_matrix") + 1
+        assert order.index("films_per_reply") == order.index("paired_effects") + 1
         listed = figures.FIGURES.describe().set_index("name")
         assert listed.loc["films_per_reply", "summary"] == "Points: films in a reply by system."
         monkeypatch.setattr(style, "data", lambda made, kind, dpi: b"drawn")
         assert main(["figures", "--run", "test"]) == 0
         captions = (folder / "captions.md").read_text()
         assert "**films_per_reply.** Films per reply of 2 systems, mean over 2 sessions each." in captions
-        assert captions.index("**effect_matrix.") < captions.index("**films_per_reply.")
+        assert captions.index("**paired_effects.") < captions.index("**films_per_reply.")
         assert captions.index("**films_per_reply.") < captions.index("**leaderboard.")
         assert main(["figures", "--run", "test", "--only", "films_per_replies"]) == 2
         assert "did you mean 'films_per_reply'?" in capsys.readouterr().err

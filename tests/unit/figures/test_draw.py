@@ -9,6 +9,7 @@ import pytest
 
 from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
+from crs_lib.figures import NoDataError
 from crs_lib.trust import sensitivity
 from crs_lib.views import figure_tables
 
@@ -93,10 +94,21 @@ def test_the_command_draws_a_finished_run(folders, capsys):
     assert all(line.startswith("drawn: ") for line in lines)
 
 
-WITH_MODELS = {"judge_radar", "judge_scatter", "tokens_and_time"}
+LARGE = {"judge_radar", "judge_scatter", "tokens_and_time", "sensitivity_catalogue"}  # models, 50 scenarios
 
 
-@pytest.mark.parametrize("name", sorted(set(figures.names("movies")) - WITH_MODELS))
+def test_few_scenarios_show_nothing_about_sizes_of_the_catalogue():
+    rows = [
+        {"share": s, "films": 10, "metric": "item_tas", "tau": 0.9, "low": 0.8, "high": 1.0}
+        for s in (0.5, 1.0)
+    ]
+    table = pd.DataFrame(rows).assign(n_systems=3, n_sessions=49)
+    with pytest.raises(NoDataError, match="on 49 scenarios; at least 50 are needed"):
+        figures.make("sensitivity_catalogue", table)
+    assert figures.make("sensitivity_catalogue", table.assign(n_sessions=50)).axes
+
+
+@pytest.mark.parametrize("name", sorted(set(figures.names("movies")) - LARGE))
 def test_every_figure_draws_a_real_run(name, folders):
     tables = [figure_tables.read("tiny", table) for table in figures.FIGURES.get(name).facts["tables"]]
     copies = [table.copy() for table in tables]

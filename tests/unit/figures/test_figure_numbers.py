@@ -9,8 +9,8 @@ from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.figures import (
     base,
-    movies_judges,
     movies_pairs,
+    movies_scores,
     movies_shifts,
     movies_time,
     movies_usage,
@@ -64,6 +64,20 @@ def test_waiting_is_censored_at_the_last_reply_that_was_seen():
     found = movies_time.waiting(shifts)
     assert found["time"].tolist() == [3.0, 0.0, 1.0]
     assert found["event"].tolist() == [False, True, True]
+
+
+def test_a_curve_ends_with_the_last_reply_that_ten_shifts_wait_for():
+    """Twelve at risk before reply 2, nine before reply 3; of four shifts all count."""
+    assert movies_time.followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
+    assert movies_time.followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
+
+
+def test_pairs_that_do_not_fit_on_a_page_are_those_of_the_plan_or_neighbours():
+    many = pd.DataFrame({"diff": range(60), "declared": False, "neighbours": [n < 20 for n in range(60)]})
+    assert len(movies_pairs._on_a_page(many)) == 20
+    many.loc[3:5, "declared"] = True
+    assert movies_pairs._on_a_page(many)["diff"].tolist() == [5, 4, 3]
+    assert movies_pairs._on_a_page(many.iloc[:45])["diff"].tolist() == [*range(44, -1, -1)]
 
 
 def test_means_by_cell_leave_out_what_is_missing():
@@ -202,9 +216,9 @@ def test_only_complete_scenarios_are_compared():
 def test_components_are_turned_so_that_outward_is_better():
     """Leakage 0.2 of [0, 1], interval 0.1 to 0.4, lower is better: 0.8, from 0.6 to 0.9."""
     row = pd.Series({"mean": 0.2, "low": 0.1, "high": 0.4})
-    assert movies_judges._outward("topic_interference_leakage", row) == pytest.approx((0.8, 0.6, 0.9))
-    assert movies_judges._outward("satisfaction", row) == pytest.approx((0.2, 0.1, 0.4))
-    assert movies_judges._outward("topic_adaptation_score", row) == pytest.approx((1.2 / 3, 1.1 / 3, 1.4 / 3))
+    assert movies_scores.as_share("topic_interference_leakage", row) == pytest.approx((0.8, 0.6, 0.9))
+    assert movies_scores.as_share("satisfaction", row) == pytest.approx((0.2, 0.1, 0.4))
+    assert movies_scores.as_share("topic_adaptation_score", row) == pytest.approx((1.2 / 3, 1.1 / 3, 1.4 / 3))
 
 
 def test_a_table_without_the_columns_is_named():

@@ -115,7 +115,8 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_sensitivity_leaves_models_out_of_what_is_made_anew():
+def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
+    monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 2)
     sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
     choices, sizes = (sensitivity.read("models", name) for name in ("choices", "catalogue"))
     assert set(choices["n_systems"]) == {3}
@@ -125,8 +126,10 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew():
     whole = sizes[sizes["share"] == 1]
     assert whole["tau"].tolist() == [1.0]
     first = (sensitivity.paths.run_folder("movies", "models") / sensitivity.FILES["choices"]).read_bytes()
+    monkeypatch.undo()
     folder = sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
     assert (folder / sensitivity.FILES["choices"]).read_bytes() == first
+    assert sensitivity.read("models", "catalogue").empty  # two scenarios are too few
 
 
 @pytest.mark.parametrize(
