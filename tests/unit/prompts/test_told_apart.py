@@ -7,6 +7,7 @@ import pytest
 from crs_lib.core.rng import stream
 from crs_lib.prompts import wording
 from crs_lib.systems import tracker
+from tests.helpers import blind_reader
 from tests.helpers.wordings import every_text
 
 # The reader's own cues, by meaning: all that was asked for goes; a thing is unwanted; a thing is optional.
@@ -57,6 +58,22 @@ def test_the_reader_is_not_the_tracker():
     mine = " ".join(pattern.pattern for pattern in (ALL_GOES, UNWANTED, OPTIONAL, DROPS))
     own = {word for word in re.findall(r"[a-z']{4,}", mine) if not any(word in cue for cue in cues)}
     assert len(own) > 30  # most of what the reader looks for, the tracker's rules do not know
+
+
+@pytest.mark.parametrize("templates", wording.USER_SETS)
+@pytest.mark.parametrize(("struck", "right"), [((), 0.8), (blind_reader.STRUCK, 0.98)])
+def test_a_reader_written_blind_is_right_wherever_it_knows_a_cue(templates, struck, right):
+    """A list of cues that nobody fitted to the templates: what it does not know, it must not misread."""
+    texts, patterns = every_text(wording.USER_SETS[templates]), blind_reader.compiled(struck)
+    told = [
+        (kind, text, blind_reader.read(text, patterns))
+        for kind in ("relax", "contradict", "switch")
+        for text in texts[f"shift_{kind}"]
+    ]
+    known = [one for one in told if one[2] != "none"]
+    assert len(known) > 0.65 * len(told)
+    wrong = [one for one in known if one[0] != one[2]]
+    assert len(wrong) <= (1 - right) * len(known), wrong[:5]
 
 
 @pytest.mark.parametrize("templates", wording.USER_SETS)
