@@ -1,6 +1,6 @@
 """Scores in time: over the turns, around the shifts, and the waiting time until recovery."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from crs_lib.figures.base import (
     systems_of,
 )
 from crs_lib.metrics import base, headlines
-from crs_lib.stats import kaplan_meier
+from crs_lib.stats import kaplan_meier, net_incidence
 
 
 @FIGURES.register(
@@ -177,7 +177,11 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
         )
     upper.set(ylabel="cumulative incidence", ylim=(-0.03, 1.03), xlim=(-0.3, last + 0.45))
     upper.grid(axis="y")
-    _waiting_table(lower, times, order, last)
+    by_system = {name: times.loc[times["system"] == name, "time"] for name in order}
+    _waiting_table(
+        lower, {(n, at): int((t >= at).sum()) for n, t in by_system.items() for at in range(last + 1)},
+        order, last,
+    )  # fmt: skip
     style.legend(made, order)
     note = f"{len(shifts) // len(order)} shifts in {shifts['session_id'].nunique()} sessions per system."
     style.note(
@@ -185,6 +189,88 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
         f"Reply 0 answers the shift; bands: 95 % interval; curves end where fewer than {_FEWEST} shifts "
         f"are at risk; {note}",
     )
+    return made
+
+
+STRATA = {"1 to 9": (1, 9), "10 to 49": (10, 49), "50 and more": (50, 10**9)}  # films that meet everything
+
+
+def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
+    """A row for each reply until a shift is recovered by an item, or until the next shift.
+
+    ``reply`` counts from 0, the reply to the shift; ``event`` says whether it recovers the shift,
+    ``expected`` how likely a list by chance does, ``answers`` how many films meet everything
+    (:data:`STRATA`). NoDataError for tables of an earlier version.
+    """
+    absent = {"hit_by_chance"} - set(turns) | {"delay_item", "n_answers"} - set(shifts)
+    if absent:
+        raise NoDataError(f"the run's tables have no {', '.join(sorted(absent))}; evaluate the run anew")
+    keys = ["model", "session_id", "turn"]
+    after = turns[turns["since_shift"].notna()]
+    reply = after["since_shift"].astype(int)
+    rows = after[["model", "session_id", "hit_by_chance"]].assign(turn=after["turn"] - reply, reply=reply)
+    rows = rows.merge(shifts[[*keys, "delay_item", "n_answers"]], on=keys)
+    rows = rows[~(rows["reply"] > rows["delay_item"])]
+    found = rows.assign(event=rows["reply"] == rows["delay_item"], answers="")
+    for name, (least, most) in STRATA.items():
+        found.loc[found["n_answers"].between(least, most), "answers"] = name
+    found = found[found["answers"] != ""].rename(columns={"hit_by_chance": "expected"})
+    return found[[*keys, "reply", "event", "expected", "answers"]].reset_index(drop=True)
+
+
+@FIGURES.register(
+    "recovery_by_answers",
+    place=21.5,
+    study="movies",
+    tables=("replies_at_risk",),
+    caption="Shifts recovered beyond chance within so many replies, by the number of films that "
+    "meet the new wishes (columns): 1 − S/E, the share still waiting over the share that lists by chance "
+    "would leave waiting; zero is chance. Bands: 95 % over {sessions} scenarios. A curve ends where fewer "
+    "than 10 shifts are at risk, and is cut off below −0.25. Below: shifts at risk before the reply.",
+    made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh,calm and "
+    "python -m crs_lib run 04_evaluate -p run {run}-calm",
+)
+def recovery_by_answers(risks: pd.DataFrame) -> Any:
+    """Chance-corrected cumulative incidence of recovery, a column for each stratum of answers."""
+    require(risks, ["session_id", "reply", "event", "expected", "answers", "users"])
+    order = systems_of(risks)
+    strata = [name for name in STRATA if (risks["answers"] == name).any()]
+    last = int(risks["reply"].max())
+    below = 0.18 * len(order)
+    made, axes = style.figure(
+        3.3 + below, 2, len(strata), sharex=True, sharey="row", height_ratios=[2.2, below]
+    )
+    for panel, lower, stratum in zip(*axes, strata, strict=True):
+        mine = risks[risks["answers"] == stratum].rename(
+            columns={"model": "system", "session_id": "scenario"}
+        )
+        curves = net_incidence(mine, time="reply")
+        for name, look in style.looks(order).items():
+            part = curves[(curves["system"] == name) & (curves["at_risk"] >= _FEWEST)]
+            if part.empty:
+                continue
+            panel.fill_between(
+                part["time"], part["low"], part["high"], color=look.colour, alpha=0.15, linewidth=0
+            )
+            panel.plot(
+                part["time"], part["incidence"], color=look.colour, linestyle=look.line, marker=look.marker,
+                ms=look.size,
+            )  # fmt: skip
+            if len(part) == 1:
+                panel.vlines(part["time"], part["low"], part["high"], color=look.colour, linewidth=1)
+        if not (curves["at_risk"] >= _FEWEST).any():
+            panel.text(0.5, 0.5, "fewer than 10 at risk", transform=panel.transAxes, ha="center")
+        panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
+        panel.set(title=f"{stratum} films", xlim=(-0.4, last + 0.4), ylim=(-0.25, 1.05))
+        panel.grid(axis="y")
+        counts = mine.rename(columns={"reply": "time"})
+        _waiting_table(lower, counts.groupby(["system", "time"]).size().to_dict(), order, last, len(strata))
+    axes[0][0].set_ylabel("cumulative incidence\nbeyond chance")
+    for panel in axes[1]:
+        panel.set_title("at risk", loc="left", fontsize=style.SMALL)
+    style.legend(made, order)
+    n = risks["session_id"].nunique()
+    style.note(made, f"{risks['users'].iloc[0]}; bands: 95 % interval over n = {n} scenarios.")
     return made
 
 
@@ -199,12 +285,16 @@ def followed(times: pd.Series) -> float:
 _ROOM = 100  # characters across the panel
 
 
-def _waiting_table(panel: Any, times: pd.DataFrame, order: Sequence[str], last: int) -> None:
-    step = max(1, -(-(last + 1) * (1 + len(str(len(times)))) // _ROOM))  # numbers that do not touch
+def _waiting_table(
+    panel: Any, counts: Mapping[tuple[str, int], int], order: Sequence[str], last: int, panels: int = 1
+) -> None:
+    """The number at risk by system (rows) and reply (columns)."""
+    widest = 1 + len(str(max(counts.values(), default=0)))
+    room = _ROOM if panels == 1 else (_ROOM - 30) // panels
+    step = max(1, -(-(last + 1) * widest // room))  # numbers that do not touch
     for place, name in enumerate(order):
-        mine = times.loc[times["system"] == name, "time"]
         for at in range(0, last + 1, step):
-            number = f"{int((mine >= at).sum())}"
+            number = f"{counts.get((name, at), 0)}"
             panel.text(at, place, number, ha="center", va="center", fontsize=style.SMALL)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set(ylim=(len(order) - 0.4, -0.6), xlabel="replies since the shift")

@@ -403,6 +403,18 @@ def met_by_chance(n_perfect: int, n_films: int, k: int) -> float:
     return 1 - max(0.0, misses)
 
 
+@fact("hit_by_chance", TURN, place=33.5)
+def hit_by_chance(turn: TurnRecord) -> float:
+    """The probability that a list drawn from the catalogue, as long as the reply's, holds a perfect film.
+
+    A reply without films counts as one film long; NaN without constraints.
+    """
+    if not turn.constraints:
+        return math.nan
+    levels = turn.background.once(_levels)[turn.constraints, turn.exclusions]
+    return met_by_chance(levels.perfect, sum(levels.counts), max(1, len(turn.items)))
+
+
 @metric(
     "recovery_at_0", "recovery at 0", SHIFT, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, gate=True, place=8,
     headline=3,
@@ -416,9 +428,8 @@ def recovery_at_0(shift: ShiftRecord) -> float:
     if not shift.replies or not shift.replies[0].constraints:
         return math.nan
     turn = shift.replies[0]
-    levels = turn.background.once(_levels)[turn.constraints, turn.exclusions]
-    p = met_by_chance(levels.perfect, sum(levels.counts), max(1, len(turn.items)))
-    if not levels.perfect or p >= 1:
+    p = turn.once(hit_by_chance)
+    if p <= 0 or p >= 1:
         return math.nan
     return (float(any(_perfect(turn, item) for item in turn.items)) - p) / (1 - p)
 

@@ -100,6 +100,13 @@ def _recovery(turns: Sequence[TurnRecord], met: Callable[[TurnRecord], bool], wi
     return after_shifts([1], [turn.once(met) for turn in turns], window=window)[0]
 
 
+@fact("n_answers", SHIFT, place=0.5)
+def n_answers(shift: ShiftRecord) -> float:
+    """The number of films that meet everything after the shift, as logged; NaN where the log has none."""
+    found = shift.event.get("n_answers")
+    return float(found) if isinstance(found, int) else math.nan
+
+
 @fact("watched", SHIFT, place=1)
 def watched(shift: ShiftRecord) -> int:
     """The number of replies until the next shift or the end."""

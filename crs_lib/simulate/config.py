@@ -38,10 +38,14 @@ def _bounds(name: str, least: int, given: Sequence[int]) -> tuple[int, int]:
     return given[0], given[1]
 
 
+_ARMS = (scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH, scenarios.CALM)
+
+
 def _once(arms: Sequence[str]) -> Sequence[str]:
-    if len(set(arms)) < len(arms) or scenarios.FRESH in arms[:1]:
+    if len(set(arms)) < len(arms) or arms[:1] in ((scenarios.FRESH,), (scenarios.CALM,)):
         raise InputError(
-            f"arms is {list(arms)}; give each arm once, fresh never first, e.g. ['shift', 'none', 'fresh']"
+            f"arms is {list(arms)}; give each arm once, fresh never first, e.g. ['shift', 'none', 'fresh'] "
+            "(nor calm: insist says the same of a whole run)"
         )
     return arms
 
@@ -65,10 +69,11 @@ class SimulateConfig(Config):
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
     workers: Annotated[int, Field(ge=1, le=256, description="processes for systems without models")] = 1
     arms: Annotated[
-        Sequence[Annotated[str, OneOf((scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH))]],
+        Sequence[Annotated[str, OneOf(_ARMS)]],
         AfterValidator(_once),
         Field(
-            min_length=1, description="shift, none (no shift), fresh (new users with the wishes of a shift)"
+            min_length=1,
+            description="shift, none (no shift), fresh (users new at a shift), calm (no insisting)",
         ),
     ] = ("shift",)
     shift_first: Annotated[
@@ -165,8 +170,8 @@ class SimulateConfig(Config):
 
     @property
     def lasting(self) -> tuple[str, ...]:
-        """The arms of whole sessions, at whose shift turns fresh users begin."""
-        return tuple(arm for arm in self.arms if arm != scenarios.FRESH)
+        """The arms at whose shift turns fresh users begin."""
+        return tuple(arm for arm in self.arms if arm not in (scenarios.FRESH, scenarios.CALM))
 
     def turns(self, arm: str) -> int:
         """The largest number of user turns that a system meets in an arm."""
@@ -192,7 +197,7 @@ class SimulateConfig(Config):
         What only language models need is there where one takes part.
         """
         values = {name: value for name, value in asdict(self).items() if name != "arms"}
-        values |= {"run": self.run_of(arm), "arm": arm}
+        values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
         values |= {"windows_of": list(self.lasting)} if arm == scenarios.FRESH else {}
         for name in ("user_llm", "llm", "shard", "scheduler"):
             del values[name]

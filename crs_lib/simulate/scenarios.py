@@ -110,6 +110,7 @@ def _rarest(types: tuple[str, ...], shape: StateShape, given: Counter[str], draw
 SHIFT: Final = "shift"
 NO_SHIFT: Final = "none"
 FRESH: Final = "fresh"
+CALM: Final = "calm"
 FRESH_TURNS = 3  # turns of a fresh user, or until the next shift
 ALL_TYPES = tuple(SHIFTS.names())
 QUESTIONS = tuple(QUESTION_ACTS)
@@ -153,7 +154,7 @@ class PlanStep:
 
 @dataclass(frozen=True)
 class Scenario:
-    """The plan of one session; ``arm`` is "shift" or "none" (its twin without any shift).
+    """The plan of one session; ``arm`` is "shift", "none" (its twin without any shift) or "calm".
 
     ``templates`` is the template set of the user's words, "A" or "B"; ``insist`` says whether the user
     insists where a reply misses the constraints. ``lines`` are the words of acts that no reply changes, by
@@ -206,7 +207,7 @@ def plan(
     the user asks about films, asks for more, hesitates, or contradicts in words only. Every state has an
     answer in the catalogue, and the number of answers is logged. ``explicitness`` says whether a shift's new
     wish is named or implied by a situation (:mod:`situations`); the wishes are the same. The twin of arm
-    "none" equals its session up to the first shift and never shifts.
+    "none" equals its session up to the first shift and never shifts; the user of arm "calm" never insists.
 
     Raises InputError if the catalogue has no genre with five films, or for an unknown type.
     """
@@ -247,7 +248,7 @@ def plan(
         act = "follow_up" if after_shift else _ordinary(draw, rates)
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
-    return Scenario(seed, session, arm, genre, tuple(steps), templates, insist)
+    return Scenario(seed, session, arm, genre, tuple(steps), templates, insist and arm != CALM)
 
 
 class Window(NamedTuple):

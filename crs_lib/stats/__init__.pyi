@@ -36,7 +36,7 @@ from .plan import Plan, read_plan
 from .power import design_effect, minimum_detectable_effect, power_curve, sessions_needed, variance_components
 from .ranking import jonckheere_trend, kendall_w, leaderboard, mean_ranks, page_trend
 from .resample import Estimates, bootstrap_estimates, bootstrap_weights
-from .survival import hazard_ratios, kaplan_meier, logrank, restricted_mean
+from .survival import hazard_ratios, kaplan_meier, logrank, net_incidence, restricted_mean
 from .words import conclusions, interval_in_words, p_in_words
 
 __all__ = [
@@ -89,6 +89,7 @@ __all__ = [
     "mean_ranks",
     "minimum_detectable_effect",
     "mixed_model",
+    "net_incidence",
     "no_finding",
     "normality",
     "not_shown",

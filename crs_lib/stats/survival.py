@@ -2,6 +2,7 @@
 
 import contextlib
 import warnings
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from crs_lib.stats.frames import (
     numbers,
     table,
 )
+from crs_lib.stats.resample import bootstrap_estimates
 
 _ENDLESS = 100.0  # a log hazard ratio with a larger error is on its way to infinity
 
@@ -89,6 +91,65 @@ def kaplan_meier(
                 steps.append(step | {"low": float(low[i]), "high": float(high[i])})
         rows += [{"system": name, **step, "n": n, "n_missing": missing} for step in steps]
     return table(rows)
+
+
+def net_incidence(
+    frame: pd.DataFrame,
+    *,
+    system: str = "system",
+    scenario: str = "scenario",
+    time: str = "time",
+    event: str = "event",
+    expected: str = "expected",
+    resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Cumulative incidence beyond chance, at most 1, by system and discrete time; a row each.
+
+    A row of the frame is a case at risk at a whole ``time``, with whether the ``event`` happened there and
+    the probability ``expected`` that it happens by chance. ``incidence`` is 1 − S/E: S the product of
+    1 − (events / at risk), E that of 1 − (mean of ``expected`` of those at risk). 0 is chance, 1 everyone,
+    below 0 fewer than by chance; NaN where chance is certain. Percentile interval, scenarios drawn whole.
+
+    Raises InputError for a time that is no whole number from 0 on.
+    Source: Ederer, Axtell and Cutler (1961), NCI Monograph 6: relative survival among those at risk.
+    """
+    check_columns(frame, system, scenario, time, event, expected)
+    values = [numbers(frame, name) for name in (time, event, expected)]
+    known = ~np.isnan(np.column_stack(values)).any(axis=1)
+    at, happened, chance = (value[known] for value in values)
+    if (at < 0).any() or (at != np.floor(at)).any():
+        raise InputError(f"{time!r} must hold whole numbers from 0 on: the reply that a case is at risk at")
+    rows: list[dict[str, Any]] = []
+    for name in levels(frame[system]):
+        mine = (frame[system] == name).to_numpy()[known]
+        if not mine.any():
+            continue
+        cluster, names = pd.factorize(frame[scenario].to_numpy()[known][mine])
+        shape = (len(names), int(at[mine].max()) + 1)
+        sums = np.zeros((3, *shape))
+        place = (cluster, at[mine].astype(int))
+        for part, added in zip(sums, (1.0, happened[mine], chance[mine]), strict=True):
+            np.add.at(part, place, added)
+        found = bootstrap_estimates(
+            partial(_net, sums), len(names), resamples=resamples, confidence=confidence, seed=seed,
+            method="percentile",
+        )  # fmt: skip
+        at_risk = sums[0].sum(axis=0)
+        for k in range(shape[1]):
+            row = {"system": name, "time": k, "at_risk": int(at_risk[k]), "events": int(sums[1][:, k].sum())}
+            row |= {"incidence": found.estimate[k], "low": found.low[k], "high": found.high[k]}
+            rows.append(row | {"n": int(at_risk[0]), "n_missing": int((~known).sum())})
+    return table(rows)
+
+
+def _net(sums: Floats, weights: Floats) -> Floats:
+    """1 − S/E by draw and time; ``sums`` are at risk, events and expected events by cluster and time."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        risk, events, expected = (weights @ part for part in sums)
+        left = np.cumprod(1 - events / risk, axis=1) / np.cumprod(1 - expected / risk, axis=1)
+    return np.where(np.isfinite(left), 1 - left, np.nan)
 
 
 def restricted_mean(

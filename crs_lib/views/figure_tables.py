@@ -6,12 +6,14 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import evaluate, figures, simulate
+from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
+from crs_lib.figures.movies_time import at_risk
 from crs_lib.metrics import headlines
+from crs_lib.simulate.scenarios import CALM
 from crs_lib.stats import cluster_bootstrap_differences
 from crs_lib.stats.plan import Plan
 from crs_lib.trust import sensitivity
@@ -178,6 +180,27 @@ def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
     return evaluate.read(run, table, name)
 
 
+def replies_at_risk(run: str, convention: str = "") -> pd.DataFrame:
+    """The replies until recovery (:func:`at_risk`), of users who never insist where there are any.
+
+    Insisting helps those systems that miss what is scored, so the arm "calm" of the run is read where it was
+    simulated and evaluated, else the run itself; ``users`` says which. NoDataError without such tables.
+    """
+    own = evaluate.convention_of(run, convention)
+    calm = f"{run}-{CALM}"
+    stages = runs.read_manifest(simulate.STUDY, calm).get("stages", {})
+    there = stages.get("simulate", {}).get("parameters", {}).get("arm") == CALM
+    if there and stages.get("evaluate", {}).get("status") == "finished":
+        run = calm
+    made = runs.read_manifest(simulate.STUDY, run).get("stages", {}).get("simulate", {}).get("parameters", {})
+    insist = made.get("insist")
+    users = "users of a log" if insist is None else "users insist" if insist else "users never insist"
+    found = at_risk(_with_shifts(evaluate.read(run, "turns", own), run, own), read(run, "shifts", own))
+    if found.empty:
+        raise NoDataError("no shift whose number of answers is logged")
+    return found.assign(users=users.capitalize())
+
+
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
     "roles": design_tables.roles,
     "catalogue_fields": design_tables.catalogue_fields,
@@ -186,6 +209,7 @@ _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
     "llm_calls": llm_calls,
     "paired_effects": paired_effects,
     "power": power,
+    "replies_at_risk": replies_at_risk,
     "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
     "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),
     "sensitivity_catalogue": lambda run, _: sensitivity.read(run, "catalogue"),

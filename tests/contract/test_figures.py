@@ -59,6 +59,10 @@ def frames(systems=FEW):
                 arms = {n: float(draw.random()) for n in ("fresh_gain", "history_cost", "placebo_cost")}
                 shifts.append(key | row | arms | {"recovered_item": bool(delay < 2)})
     turn_table, shift_table = pd.DataFrame(turns), pd.DataFrame(shifts)
+    risks = shift_table.assign(
+        reply=0, event=shift_table["delay_item"] == 0, expected=0.1, answers="1 to 9", users="Users insist"
+    )
+    risks = pd.concat([risks, risks.assign(reply=1, answers="50 and more")], ignore_index=True)
     turn_table["since_shift"] = turn_table["since_shift"].astype("Int64")
     keys = ["model", "session_id"]
     results = turn_table.groupby(keys, sort=False)[list(TURN_METRICS)].mean().reset_index()
@@ -77,6 +81,9 @@ def frames(systems=FEW):
         "shifts": shift_table,
         "results": results,
         "model_metrics": model_metrics(results),
+        "replies_at_risk": risks[
+            ["model", "session_id", "turn", "reply", "event", "expected", "answers", "users"]
+        ],
         **judged(systems),
         **design(systems),
         **sensitivity(systems),

@@ -214,6 +214,38 @@ def test_missing_times_are_left_out_and_counted_and_no_event_is_undefined():
     assert at_once["events"][0] == 6
 
 
+def test_recovery_beyond_chance_is_that_of_the_cases_at_risk_against_lists_by_chance():
+    """Four cases: two recover at once, one later, one never. By chance a tenth would, then a fifth."""
+    rows = [
+        ("a", 0, True, 0.1), ("b", 0, True, 0.1), ("c", 0, False, 0.1), ("d", 0, False, 0.1),
+        ("c", 1, True, 0.2), ("d", 1, False, 0.2),
+    ]  # fmt: skip
+    frame = pd.DataFrame(rows, columns=["scenario", "time", "event", "expected"]).assign(system="s")
+    found = stats.net_incidence(frame)
+    assert found["at_risk"].tolist() == [4, 2]
+    assert found["events"].tolist() == [2, 1]
+    assert found["incidence"].tolist() == pytest.approx([1 - 0.5 / 0.9, 1 - 0.25 / (0.9 * 0.8)])
+    certain = stats.net_incidence(frame.assign(expected=1.0))
+    assert certain["incidence"].isna().all()
+    plain = stats.net_incidence(frame.assign(expected=0.0))  # without chance: 1 − Kaplan-Meier
+    assert plain["incidence"].tolist() == pytest.approx([0.5, 0.75])
+    with pytest.raises(ValueError, match="whole numbers from 0 on"):
+        stats.net_incidence(frame.assign(time=0.5))
+
+
+def test_lists_by_chance_recover_nothing_beyond_chance():
+    draw = np.random.default_rng(3)
+    chance = draw.uniform(0.05, 0.6, size=(20_000, 4))
+    hit = draw.random(chance.shape) < chance
+    waits = np.cumsum(hit, axis=1) - hit == 0  # still at risk before the reply
+    case, time = np.nonzero(waits)
+    frame = pd.DataFrame({"system": "s", "scenario": case, "time": time, "event": hit[waits]})
+    found = stats.net_incidence(frame.assign(expected=chance[waits]), resamples=50)
+    assert found["incidence"].abs().max() < 0.05  # the error of the last share is .014
+    assert (found["low"] < found["incidence"]).all()
+    assert (found["incidence"] < found["high"]).all()
+
+
 def test_bad_input_says_what_was_given():
     with pytest.raises(ValueError, match="negative times"):
         stats.kaplan_meier(REMISSION.assign(time=-1.0))

@@ -8,7 +8,7 @@ import pytest
 from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.figures import NoDataError
+from crs_lib.figures import NoDataError, movies_time
 from crs_lib.llm.template import answer as template_answer
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.trust import sensitivity
@@ -256,3 +256,29 @@ def test_the_shift_model_tells_an_interaction_from_none():
 def test_the_share_of_best_draws_is_no_p_value():
     shown = statistics.tidy(pd.DataFrame({"p": [0.0001], "p_gg": [0.02], "p_best": [0.999]}))
     assert shown.iloc[0].tolist() == ["p < .001", "p = .020", 0.999]
+
+
+def test_recovery_is_read_from_users_who_never_insist_where_there_are_any():
+    batch = SimulateConfig("moods", systems=("random", "silent"), n_sessions=3, n_turns=9, arms=("shift", "calm"))  # fmt: skip
+    simulate.simulate(batch, progress=False)
+    evaluate.evaluate(evaluate.EvaluateConfig("moods"))
+    own = figure_tables.read("moods", "replies_at_risk")
+    assert set(own["users"]) == {"Users insist"}
+    evaluate.evaluate(evaluate.EvaluateConfig("moods-calm"))
+    calm = figure_tables.read("moods", "replies_at_risk")
+    assert set(calm["users"]) == {"Users never insist"}
+    said = {run: list(simulate.iter_dialogues(run)) for run in ("moods", "moods-calm")}
+    stages = {run: {p.user.user_meta["stage"] for d in talks for p in d.pairs()} for run, talks in said.items()}  # fmt: skip
+    assert {"insist", "nothing_named"} & stages["moods"]
+    assert not {"insist", "nothing_named"} & stages["moods-calm"]
+    for one, other in zip(*said.values(), strict=True):
+        assert one.shift_events == other.shift_events  # the same wishes at the same turns
+
+    turns = evaluate.read("moods-calm", "turns").set_index(["model", "session_id", "turn"])
+    silent = calm[calm["model"] == "silent"]
+    shifts = evaluate.read("moods-calm", "shifts").query("model == 'silent'")
+    assert len(silent) == shifts["watched"].sum()  # nothing is ever recovered: every reply is at risk
+    for row in silent.itertuples():
+        assert row.expected == turns.loc[(row.model, row.session_id, row.turn + row.reply), "hit_by_chance"]
+    with pytest.raises(NoDataError, match="no hit_by_chance; evaluate the run anew"):
+        movies_time.at_risk(turns.reset_index().drop(columns="hit_by_chance"), shifts)
