@@ -11,13 +11,15 @@ from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt
 from crs_lib.judge.canaries import CANARIES
+from crs_lib.llm.base import BACKENDS
+from crs_lib.llm.client import giving_choices
 from crs_lib.llm.limits import room
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import AnswerLength, Context, Service, Temperature, Thinking, role_settings
 from crs_lib.metrics import constructs
 from crs_lib.simulate.roles import check_spec
 
-_OWN = ("seed", "together")  # settings of judges that no other role has
+_OWN = ("seed", "together", "expected")  # settings of judges that no other role has
 _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
 _OPTIONS = ("temperature", "num_ctx", "num_predict")
 
@@ -38,14 +40,24 @@ class JudgeSettings(Config):
     num_predict: AnswerLength = 400
     together: Annotated[bool, Field(description="ask for all constructs of one scale in one call")] = False
     think: Thinking = None
+    expected: Annotated[
+        bool, Field(description="the mean of the levels by their probability, not a level that is written")
+    ] = False
 
     def check(self) -> None:
         room(self.options)
+        if self.expected and self.together:
+            raise InputError("llm: expected asks for one construct a call; leave out together")
 
     @property
     def options(self) -> dict[str, Any]:
         """The options of every judge call."""
         return {name: getattr(self, name) for name in _OPTIONS}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """The settings as plain data; ``expected`` only where it is set."""
+        return {name: value for name, value in asdict(self).items() if name != "expected" or value}
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -109,7 +121,12 @@ class JudgeConfig(Config):
     ] = None
 
     def check(self) -> None:
-        _ = self._parsed  # raises for settings that judges do not take
+        for spec in self.judges if self.asked.expected else ():  # asked raises for settings of others
+            if not BACKENDS.get(spec).facts.get("choices"):
+                raise InputError(
+                    f"judge {spec!r} does not say how probable its words are; leave out expected, or "
+                    f"take one of {giving_choices()}"
+                )
 
     @cached_property
     def _parsed(self) -> tuple[JudgeSettings, Service]:
@@ -127,7 +144,11 @@ class JudgeConfig(Config):
 
     def question(self) -> dict[str, Any]:
         """All that a judge's scores depend on beside the dialogue and its weights, as plain data."""
-        return {"samples": self.samples, "settings": asdict(self.asked), "rubric": prompt.digest()}
+        return {
+            "samples": self.samples,
+            "settings": self.asked.told,
+            "rubric": prompt.digest(self.asked.expected),
+        }
 
     def parameters(self) -> dict[str, Any]:
         """All that the scores depend on, as plain data for the manifest."""
@@ -138,7 +159,7 @@ class JudgeConfig(Config):
 
     def needs(self) -> list[Need]:
         """The models that the preflight checks: each judge with its options and its shortest prompt."""
-        asked, least = self.asked, prompt.least(self.asked.groups)
+        asked, least = self.asked, prompt.least(self.asked.groups, self.asked.expected)
         return [
             Need("judge", spec, asked.options, least, self.service.settings_for(spec)) for spec in self.judges
         ]

@@ -98,20 +98,21 @@ def criteria(group: Sequence[str]) -> str:
     return "\n\n".join(prompts.render(constructs.get(name).prompt) for name in group)
 
 
-def digest() -> str:
+def digest(expected: bool = False) -> str:
     """Hex SHA-256 over all texts of the judge's prompt: the version of the rubric."""
     rows = [row.prompt for row in constructs.CONSTRUCTS.values()]
-    parts = [prompts.digest(name) for name in ("movies/judge_system", "movies/judge_user", *rows)]
+    frame = ("movies/judge_level",) if expected else ("movies/judge_system", "movies/judge_user")
+    parts = [prompts.digest(name) for name in (*frame, *rows)]
     return hashlib.sha256(json.dumps([*parts, RULE, TURN_LIMITS]).encode()).hexdigest()
 
 
-def least(groups: Sequence[Sequence[str]]) -> int:
+def least(groups: Sequence[Sequence[str]], expected: bool = False) -> int:
     """Tokens that a judge's prompt takes at most before any word of a dialogue stands in it."""
     empty = Dialogue("", "", ())
-    return max(tokens_at_most(messages(empty, group, Excerpt((), 0, 0))) for group in groups)
+    return max(tokens_at_most(messages(empty, group, Excerpt((), 0, 0), expected)) for group in groups)
 
 
-def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int) -> Excerpt:
+def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int, expected: bool = False) -> Excerpt:
     """The turns that a judge can be shown in ``room`` tokens, the same for every group of constructs.
 
     Chosen by :data:`RULE`. Raises InputError where not even the first and the last turn fit, or where
@@ -123,7 +124,7 @@ def fit(dialogue: Dialogue, groups: Sequence[Sequence[str]], room: int) -> Excer
             f"session {dialogue.session_id!r} holds no reply of the system; there is nothing to judge"
         )
     nothing = Excerpt((), len(pairs), 0)
-    frame = max(tokens_at_most(messages(dialogue, group, nothing)) for group in groups)
+    frame = max(tokens_at_most(messages(dialogue, group, nothing, expected)) for group in groups)
     spare = room - frame - tokens_of(str(len(pairs)))
     for limit in TURN_LIMITS:
         turns = _fitting(pairs, set(dialogue.shift_turns()), spare, limit)
@@ -157,8 +158,13 @@ def _gaps(turns: Sequence[int]) -> list[tuple[int, int]]:
     return [(a + 1, b - 1) for a, b in pairwise([0, *turns]) if b > a + 1]
 
 
-def messages(dialogue: Dialogue, group: Sequence[str], excerpt: Excerpt) -> tuple[Message, ...]:
-    """The messages to a judge of these constructs: the rules, then criteria, wishes, quoted conversation."""
+def messages(
+    dialogue: Dialogue, group: Sequence[str], excerpt: Excerpt, expected: bool = False
+) -> tuple[Message, ...]:
+    """The messages to a judge of these constructs: the rules, then criteria, wishes, quoted conversation.
+
+    With ``expected`` a level alone is asked for, and the conversation comes first, which constructs share.
+    """
     pairs, blocks = dialogue.pairs(), []
     gaps = {last + 1: (first, last) for first, last in _gaps(excerpt.turns)}
     for turn in excerpt.turns:
@@ -166,11 +172,16 @@ def messages(dialogue: Dialogue, group: Sequence[str], excerpt: Excerpt) -> tupl
         blocks.append(_pair_lines(pairs[turn - 1], excerpt.limit))
     conversation = "\n".join(blocks)
     wishes = wish_summary(dialogue)
-    text = prompts.render(
-        "movies/judge_user", criteria=criteria(group), wishes=wishes, conversation=conversation,
-        turns=f"{len(excerpt.turns)} of {excerpt.total} turns, in their order.",
-        fence=fence([conversation, wishes]), names=", ".join(group),
-    )  # fmt: skip
+    parts = {
+        "criteria": criteria(group), "wishes": wishes, "conversation": conversation,
+        "turns": f"{len(excerpt.turns)} of {excerpt.total} turns, in their order.",
+        "fence": fence([conversation, wishes]),
+    }  # fmt: skip
+    if expected:
+        lowest, highest = scale(group)
+        asked = prompts.render("movies/judge_level", lowest=lowest, highest=highest, **parts)
+        return (Message("user", asked),)
+    text = prompts.render("movies/judge_user", names=", ".join(group), **parts)
     return (Message("system", system_prompt(group)), Message("user", text))
 
 

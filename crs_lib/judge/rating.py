@@ -1,7 +1,6 @@
 """The rating of one dialogue: a judge scores every construct; a score that cannot be read is missing."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
 from functools import cache
 from statistics import fmean
 from typing import Any, NamedTuple, Protocol
@@ -17,6 +16,7 @@ from crs_lib.judge.config import JudgeSettings
 from crs_lib.llm.base import Reply, Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.limits import room
+from crs_lib.llm.text import likeliest
 from crs_lib.metrics import constructs
 
 
@@ -48,7 +48,7 @@ def _verdict(lowest: int, highest: int) -> type[BaseModel]:
 class CheckedScore(NamedTuple):
     """A score of a construct's scale, or None with the reason in ``flag``; ``value`` is the value given."""
 
-    score: int | None
+    score: float | None
     flag: str | None
     value: str
     evidence: str = ""
@@ -113,7 +113,7 @@ def judge_session(
         raise InputError(f"judges are {list(judges)}; name at least one, each once")
     if samples < 1:
         raise InputError(f"samples is {samples}; each judge is asked at least once")
-    excerpt = prompt.fit(dialogue, asked.groups, room(asked.options))
+    excerpt = prompt.fit(dialogue, asked.groups, room(asked.options), asked.expected)
     scores = []
     for judge in judges:
         requests = [
@@ -131,7 +131,7 @@ def judge_session(
         "missing": sum(row["score"] is None for row in scores),
         "trim": excerpt.to_json(),
         "rubric": prompt.digest(),
-        "settings": {"samples": samples, **asdict(asked)},
+        "settings": {"samples": samples, **asked.told},
     }
 
 
@@ -143,9 +143,12 @@ def _request(
     asked: JudgeSettings,
 ) -> Request:
     name = "+".join(group)
+    lowest, highest = prompt.scale(group)
+    levels = tuple(str(level) for level in range(lowest, highest + 1))
     return Request(
-        prompt.messages(dialogue, group, excerpt), "judge", options=asked.options,
-        schema=schema(group), replicate=sample,
+        prompt.messages(dialogue, group, excerpt, asked.expected), "judge", options=asked.options,
+        schema=None if asked.expected else schema(group), choices=levels if asked.expected else (),
+        replicate=sample,
         seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample),
         tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name},
     )  # fmt: skip
@@ -156,7 +159,7 @@ def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict
     if isinstance(answer, LLMError) and answer.remedy not in ("other seed", "more room"):
         raise answer
     rows = []
-    for name, found in read_reply(answer.text, str(request.tags["construct"]).split("+")).items():
+    for name, found in _read(answer, request).items():
         rows.append({
             "judge": judge, "construct": name, "sample": request.replicate, "score": found.score,
             "flag": found.flag, "value": found.value, "evidence": found.evidence,
@@ -166,6 +169,28 @@ def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict
     return rows
 
 
+def _read(answer: Reply | LLMError, request: Request) -> dict[str, CheckedScore]:
+    """The score of each construct of a call, read from the reply's words or from its probabilities."""
+    name = str(request.tags["construct"])
+    if not request.choices:
+        return read_reply(answer.text, name.split("+"))
+    if isinstance(answer, LLMError):
+        return {name: CheckedScore(None, "unreadable", shorten(answer.text, 80))}
+    return {name: expected_score(answer.probabilities)}
+
+
+def expected_score(probabilities: Mapping[str, float]) -> CheckedScore:
+    """The mean of the levels by their probability, which need not sum to 1; no whole number.
+
+    ``value`` is the likeliest level, ``evidence`` the probability of all levels together; the rest are words
+    that are no level.
+    Source: Liu et al. (2023), G-Eval, section 2: scores weighted by the probabilities of their tokens.
+    """
+    whole = sum(probabilities.values())
+    score = sum(int(level) * share for level, share in probabilities.items()) / whole
+    return CheckedScore(score, None, likeliest(probabilities), f"a level with probability {whole:.2g}")
+
+
 def means(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """The mean of each construct over judges, each the mean of its samples; None where all are missing."""
     return {name: _mean_of_judges(scores, name) for name in constructs.names()}
@@ -173,8 +198,8 @@ def means(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 def _mean_of_judges(scores: Sequence[Mapping[str, Any]], construct: str) -> float | None:
     """Mean over judges of the mean over samples; None where every score is missing."""
-    given: dict[str, list[int]] = {}
+    given: dict[str, list[float]] = {}
     for row in scores:
         if row["construct"] == construct and row["score"] is not None:
-            given.setdefault(str(row["judge"]), []).append(int(row["score"]))
+            given.setdefault(str(row["judge"]), []).append(float(row["score"]))
     return fmean(fmean(values) for values in given.values()) if given else None

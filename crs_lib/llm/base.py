@@ -53,6 +53,8 @@ class Request:
     reply must keep; ``tools`` are functions that the model may call instead of replying (name, description,
     JSON schema of the parameters); ``replicate`` tells apart calls that are repeated on purpose (k samples of
     a judge).
+    ``choices`` are texts that differ in their first token; the reply is the likeliest, and
+    :attr:`Reply.probabilities` has all of them. No schema and no tools go with them.
     ``role`` ("crs", "user", "judge", …) and ``tags`` (session, turn, …) go to the log only.
     """
 
@@ -63,6 +65,7 @@ class Request:
     schema: Mapping[str, Any] | None = None
     tools: tuple[Mapping[str, Any], ...] = ()
     replicate: int = 0
+    choices: tuple[str, ...] = ()
     tags: Mapping[str, str | int] = field(default_factory=dict)
 
     @classmethod
@@ -82,6 +85,7 @@ class Request:
                 "schema": self.schema,
                 "replicate": self.replicate,
                 **({"tools": [dict(one) for one in self.tools]} if self.tools else {}),
+                **({"choices": list(self.choices)} if self.choices else {}),
             }
         )
 
@@ -94,7 +98,8 @@ class Reply:
     ``seconds`` is the time of the attempt that succeeded, 0 from the cache; ``digest`` identifies the
     weights; ``thinking`` was taken out of ``text``; ``attempts`` is 0 for a reply from the cache; ``tried``
     holds the kinds of the attempts that failed before. ``calls`` are the tools that the model calls; the text
-    may be empty then.
+    may be empty then. ``probabilities`` are those with which a reply begins with each of the request's
+    choices; their sum is at most 1.
     """
 
     text: str
@@ -109,6 +114,7 @@ class Reply:
     endpoint: str = ""
     tried: tuple[str, ...] = ()
     calls: tuple[ToolCall, ...] = ()
+    probabilities: Mapping[str, float] = field(default_factory=dict)
 
 
 class Backend(Protocol):

@@ -61,6 +61,7 @@ def row(
         "text_cut": len(text) > TEXT_LIMIT,
         "thinking": shorten(thinking, TEXT_LIMIT),
         **({"tool_calls": [one._asdict() for one in reply.calls] if reply else []} if request.tools else {}),
+        **({"probabilities": dict(reply.probabilities)} if reply and request.choices else {}),
     }
 
 
@@ -146,7 +147,7 @@ def export_all(folder: Path) -> int:
 # What a replay needs, and what a call cost.
 _KEPT = (
     "session", "system", "turn", "step", "role", "model", "digest", "request", "replicate", "tokens_in",
-    "tokens_out", "seconds", "stop", "error", "text", "tool_calls",
+    "tokens_out", "seconds", "stop", "error", "text", "tool_calls", "probabilities",
 )  # fmt: skip
 
 

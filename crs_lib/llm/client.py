@@ -63,6 +63,8 @@ class LLM:
         """
         if not request.messages:
             raise InputError("a request has no messages; give at least one")
+        if request.choices and not BACKENDS.get(self.spec).facts.get("choices"):
+            raise InputError(f"{self.spec} does not say how probable its words are; {giving_choices()} do")
         request, started = self.filled(request), time.perf_counter()
         digest = ""
         reply: Reply | None = None
@@ -165,6 +167,11 @@ class LLM:
             first = Attempts(Request((), "digest"), self._retry)
             self._digest = persist(first, self.backend.digest, self._halted)
         return self._digest
+
+
+def giving_choices() -> str:
+    """The backends that say how probable each of a request's choices is, as one text."""
+    return ", ".join(sorted(entry.name for entry in BACKENDS if entry.facts.get("choices")))
 
 
 def _usable(kept: Reply, request: Request) -> bool:

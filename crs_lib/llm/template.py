@@ -9,7 +9,7 @@ from crs_lib.core.rng import address_seed
 from crs_lib.llm.base import BACKENDS, Reply, Request, WithoutServer
 from crs_lib.llm.errors import NoTools
 from crs_lib.llm.limits import tokens_at_least
-from crs_lib.llm.text import checked
+from crs_lib.llm.text import checked, likeliest
 
 _CANDIDATE = re.compile(
     r"^\s*(?:[-*]|\d+[.)])\s+(?:\[(?P<id>[^\]]+)\]\s*)?(?P<title>\S.*?)\s*\(\d{4}\)", re.M
@@ -89,7 +89,11 @@ class _Filler(NamedTuple):
         return low + address_seed(self.seed, place) % (high - low + 1)
 
 
-@BACKENDS.register("template", kind="offline")
+def _drawn(choices: Sequence[str], seed: int, prompt: str) -> str:
+    return choices[address_seed(seed, "choice", prompt) % len(choices)]
+
+
+@BACKENDS.register("template", kind="offline", choices=True)
 class Template(WithoutServer):
     """Replies by rule from the prompt itself. No model, no evidence: its judge scores are draws."""
 
@@ -105,8 +109,9 @@ class Template(WithoutServer):
             raise NoTools("the template calls no tools")
         prompt = "\n".join(message.content for message in request.messages)
         seed = address_seed(request.seed or 0, request.replicate)
-        text = checked(answer(prompt, request.schema, seed), "stop", request.schema)
+        chances = {one: float(one == _drawn(request.choices, seed, prompt)) for one in request.choices}
+        text = likeliest(chances) if chances else answer(prompt, request.schema, seed)
         return Reply(
-            text=text, digest="template-1", tokens_in=tokens_at_least(request.messages),
-            tokens_out=len(text.split()),
+            text=checked(text, "stop", request.schema), digest="template-1",
+            tokens_in=tokens_at_least(request.messages), tokens_out=len(text.split()), probabilities=chances,
         )  # fmt: skip

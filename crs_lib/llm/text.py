@@ -2,8 +2,9 @@
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -78,6 +79,27 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
         where = "/".join(str(step) for step in problem.absolute_path) or "the top"
         raise BadReply(f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}", text=text)
     return json.dumps(value, ensure_ascii=False) if _ESCAPED.search(body) else body
+
+
+def chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float]:
+    """The probability that a reply begins with each choice, from its first token's log-probabilities.
+
+    ``told`` are the alternatives to that token by their texts; blanks around them do not count. The sum is at
+    most 1. Raises BadReply where no choice is among them.
+    """
+    found = dict.fromkeys(choices, 0.0)
+    for token, logprob in told.items():
+        if token.strip() in found:
+            found[token.strip()] += math.exp(logprob)
+    if not sum(found.values()) > 0:
+        likely = ", ".join(repr(token) for token in sorted(told, key=lambda t: -told[t])[:3]) or "none given"
+        raise BadReply(f"none of {', '.join(choices)} is among the likely first words ({likely})")
+    return found
+
+
+def likeliest(probabilities: Mapping[str, float]) -> str:
+    """The text of the largest probability, the first of equal ones."""
+    return max(probabilities, key=probabilities.__getitem__)
 
 
 def count(given: object) -> int | None:

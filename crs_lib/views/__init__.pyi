@@ -1,5 +1,5 @@
 from .figure_tables import draw, read, usage
-from .model_habits import call_costs, habits, worded_by
+from .model_habits import against, call_costs, habits, worded_by
 from .movies import (
     batch_table,
     coverage,
@@ -48,6 +48,7 @@ from .validity import (
 )
 
 __all__ = [
+    "against",
     "assumption_table",
     "batch_table",
     "call_costs",

@@ -7,6 +7,7 @@ import pandas as pd
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
+from crs_lib.stats import cluster_bootstrap_differences
 
 
 def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
@@ -64,3 +65,24 @@ def worded_by(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
 def _most_frequent(values: "pd.Series[str]") -> str:
     counts = values.value_counts()
     return min(map(str, counts.index), key=lambda value: (-counts[value], value))
+
+
+def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
+    """Each system beside the one that it must beat to count: normalised gain, difference, and what it shows.
+
+    A row a pair (system, yardstick), without pairs of a system and itself; the difference has a 95 % interval
+    over the scenarios that both have. ``shown`` is better or worse where the interval leaves out 0, else "not
+    better". Raises InputError for a system without results.
+    """
+    kept = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
+    names = {"system": "model", "scenario": "session_id", "value": "normalised_gain"}
+    found = cluster_bootstrap_differences(results, pairs=kept, **names)
+    means = results.groupby("model")["normalised_gain"].mean()
+    rows = []
+    for row in found.to_dict("records"):
+        beyond = "better" if row["low"] > 0 else "worse" if row["high"] < 0 else "not better"
+        rows.append({
+            "system": row["a"], "gain": means[row["a"]], "yardstick": row["b"], "its gain": means[row["b"]],
+            "difference": f"{row['diff']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]", "shown": beyond,
+        })  # fmt: skip
+    return pd.DataFrame(rows).round({"gain": 2, "its gain": 2})

@@ -12,7 +12,7 @@ from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.judge.config import JudgeSettings
-from crs_lib.judge.rating import check_score, judge_session, read_reply, schema
+from crs_lib.judge.rating import check_score, expected_score, judge_session, read_reply, schema
 from crs_lib.judge.records import table_of
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.errors import LLMError, Unreachable
@@ -65,6 +65,20 @@ def test_a_mean_over_samples_then_over_judges() -> None:
     assert len(record["scores"]) == 2 * 3 * 3 and record["missing"] == 0
     assert record["scores"][0]["evidence"] == "turn 1, proactiveness"
     assert json.loads(json.dumps(record)) == record
+
+
+def test_an_expected_score_is_the_mean_of_the_levels_by_their_probability() -> None:
+    found = expected_score({"1": 0.0, "2": 0.1, "3": 0.1, "4": 0.2, "5": 0.0})
+    assert found.score == pytest.approx((2 * 0.1 + 3 * 0.1 + 4 * 0.2) / 0.4)  # 3.25
+    assert (found.value, found.flag, found.evidence) == ("4", None, "a level with probability 0.4")
+
+
+def test_an_expected_score_asks_for_a_level_after_the_same_conversation() -> None:
+    excerpt = judge_prompt.fit(SHORT, [CONSTRUCTS[:1]], 4000, expected=True)
+    texts = [judge_prompt.messages(SHORT, [name], excerpt, True)[-1].content for name in CONSTRUCTS]
+    assert len({text[: text.index("Try Ronin.")] for text in texts}) == 1
+    assert len(set(texts)) == 3 and all(text.endswith("from 1 to 5 and nothing else.") for text in texts)
+    assert judge_prompt.digest(True) != judge_prompt.digest()
 
 
 @pytest.mark.parametrize("together", [False, True])

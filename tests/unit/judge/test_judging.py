@@ -148,6 +148,20 @@ def test_scores_of_other_dialogues_are_refused(run, server):
         judging.scores_of(run)
 
 
+def test_expected_scores_are_replayed_from_the_log_of_a_run(run, tmp_path):
+    asked = {"expected": True}
+    folder = judging.judge_run(run, ["template"], llm=asked, progress=False)
+    table, calls = judging.score_table(run), (folder / "llm_calls.jsonl").read_text().splitlines()
+    assert len(calls) == len(table) == 6 * 3 and table["score"].between(1, 5).all()
+    assert all(sum(json.loads(line)["probabilities"].values()) == 1 for line in calls)
+    shutil.copytree(folder, folder.with_name("kept"))
+    judging.judge_run(run, ["replay:kept"], llm=asked, progress=False)
+    both = judging.score_table(run).pivot_table(
+        index=["model", "session_id", "construct"], columns="judge", values="score"
+    )
+    assert (both["template"] == both["replay:kept"]).all() and len(both) == 18
+
+
 def test_no_judges_no_work(run, tmp_path):
     judging.judge_run(run, [])
     assert judging.scores_of(run) == {}
@@ -173,6 +187,11 @@ def test_no_judges_no_work(run, tmp_path):
         ({"judges": ["template"], "llm": {"think": "yes"}}, "think is 'yes'; give true, false or null"),
         ({"judges": ["template"], "llm": {"together": 1}}, "together is 1; give true or false"),
         ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
+        ({"judges": ["template"], "llm": {"expected": True, "together": True}}, "leave out together"),
+        (
+            {"judges": ["scripted"], "llm": {"expected": True}},
+            "take one of local, ollama, openai, replay",
+        ),
     ],
 )
 def test_bad_settings_say_what_to_do(arguments, message):

@@ -1,6 +1,7 @@
 """Connections to model servers: whole, kept open, broken off, bounded in time; no cookie, no redirect, no proxy."""
 
 import asyncio
+import math
 import os
 import socket
 import threading
@@ -9,8 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Request, Retry
-from crs_lib.llm.errors import Dropped, Garbled, Refused, TimedOut
+from crs_lib.llm.errors import BadReply, Dropped, Garbled, Refused, TimedOut
 from crs_lib.llm.http import Clients, is_local
 from tests.helpers.ollama_server import OllamaServer
 
@@ -75,6 +77,37 @@ class RawServer:
 def ask(server: RawServer, times: int = 1, **settings: float) -> list[str]:
     with LLM("openai:m", host=server.url, retry=ONCE, **settings) as llm:
         return [llm.complete(Request.ask("crs", "hi")).text for _ in range(times)]
+
+
+ALTERNATIVES = (
+    b"""[{"token": " 4", "logprob": -0.5}, {"token": "2", "logprob": -1.5}, {"token": "A", "logprob": -2}]"""
+)
+FIRST_TOKEN = b'{"token": "A", "logprob": -2, "top_logprobs": ' + ALTERNATIVES + b"}"
+WEIGHED = {
+    "openai:m": BODY.replace(b'"finish_reason"', b'"logprobs": {"content": [' + FIRST_TOKEN + b']}, "finish_reason"'),
+    "ollama:m": b'{"model": "m", "message": {"role": "assistant", "content": "A"}, "done": true, "logprobs": ['
+    + FIRST_TOKEN + b"]}",
+}  # fmt: skip
+LISTED = b'{"models": [{"model": "m:latest", "digest": "d"}]}'
+
+
+@pytest.mark.parametrize("spec", WEIGHED)
+def test_choices_have_the_probabilities_that_the_server_gives(spec: str) -> None:
+    request = Request.ask("judge", "hi", choices=("1", "2", "4"))
+    plain = {"openai:m": [BODY], "ollama:m": [WEIGHED[spec].replace(FIRST_TOKEN, b"")]}[spec]
+    bodies = [*([LISTED] if spec == "ollama:m" else []), WEIGHED[spec], *plain]
+    answers = [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body) for body in bodies]
+    with RawServer(*answers) as server, LLM(spec, host=server.url, retry=ONCE) as llm:
+        reply = llm.complete(request)
+        with pytest.raises(BadReply, match=r"none of 1, 2, 4 .* \(none given\)"):
+            llm.complete(request)
+    assert reply.text == "4" and list(reply.probabilities) == ["1", "2", "4"]
+    assert reply.probabilities == pytest.approx({"1": 0, "2": math.exp(-1.5), "4": math.exp(-0.5)})
+
+
+def test_a_backend_without_probabilities_says_so() -> None:
+    with pytest.raises(InputError, match="scripted does not say how probable its words are"):
+        LLM("scripted").complete(Request.ask("judge", "hi", choices=("1", "2")))
 
 
 @pytest.mark.parametrize(("answer", "connections"), [(WHOLE, 1), (CHUNKED, 1), (LAST, 3)])

@@ -10,7 +10,7 @@ import pytest
 from crs_lib.core import hashes
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Recorder, Request, local
-from crs_lib.llm.errors import PromptTooLong, Refused
+from crs_lib.llm.errors import BadReply, PromptTooLong, Refused
 
 pytest.importorskip("xllamacpp", reason="needs the engine: pip install 'crs-lib[local]'")
 pytest.importorskip("gguf", reason="needs the tiny model: pip install 'crs-lib[llmtest]'")
@@ -57,9 +57,18 @@ def test_the_same_request_has_the_same_reply(model: Path) -> None:
     assert backend.complete(warm).text == backend.complete(warm).text
 
 
-def test_choices_are_log_probabilities_of_alternatives(model: Path) -> None:
-    told = local.Local(str(model), context=1024).choices(ask(schema=SCHEMA))
-    assert told and all(len(token) >= 2 and max(token.values()) <= 0 for token in told)
+def test_a_choice_is_the_likeliest_and_all_have_their_probability(model: Path, tmp_path: Path) -> None:
+    recorder, levels = Recorder(tmp_path / "calls.sqlite"), tuple("12345")
+    with LLM(f"local:{model}", recorder=recorder, context=1024) as llm:
+        reply = llm.complete(ask(choices=levels))
+        most = llm.complete(ask(choices=tuple(chr(code) for code in range(33, 127))))
+    assert set(reply.probabilities) == set(levels) and 0 < sum(reply.probabilities.values()) < 1
+    assert reply.probabilities[reply.text] == max(reply.probabilities.values()) and reply.tokens_out == 1
+    assert sum(reply.probabilities.values()) < sum(most.probabilities.values()) <= 1
+    assert next(recorder.rows())["probabilities"] == reply.probabilities
+    recorder.close()
+    with pytest.raises(BadReply, match="none of yes, no is among the likely first words"):
+        local.Local(str(model), context=1024).complete(ask(choices=("yes", "no")))
 
 
 def test_one_model_is_in_memory(model: Path, tmp_path: Path) -> None:
