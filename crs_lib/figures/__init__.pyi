@@ -1,5 +1,5 @@
 from .base import FIGURES, TABLES, NoDataError
-from .drawing import caption, draw, make, names, redraw, why_not
+from .drawing import caption, draw, make, names, redraw, title, why_not
 
 __all__ = [
     "FIGURES",
@@ -10,5 +10,6 @@ __all__ = [
     "make",
     "names",
     "redraw",
+    "title",
     "why_not",
 ]

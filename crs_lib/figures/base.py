@@ -16,6 +16,7 @@ from crs_lib.stats import cluster_bootstrap
 # (the frames it takes, in order), ``caption`` (may name what :func:`counts` gives), ``place`` (its number
 # in captions.md; without it the figure comes last) and, where the stages of every run do not make its data,
 # ``made_by``: the command that does (may name {run}). ``dark``: a PNG for dark pages, too.
+# ``title``: its heading where the name in words is none.
 FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
 
 # Each member: a function of tidy frames that returns a LaTeX ``tabular``. Facts as those of the figures.

@@ -64,6 +64,7 @@ _WIDTH = 26  # characters that a box holds in a line
 
 @FIGURES.register(
     "system_overview",
+    title="Components of the study",
     place=1,
     study="movies",
     tables=("roles",),
@@ -115,6 +116,7 @@ _USES = {
 
 @FIGURES.register(
     "dataset_attributes",
+    title="Attributes of the catalogue",
     place=2,
     study="movies",
     tables=("catalogue_fields",),

@@ -50,6 +50,12 @@ def caption(name: str, *frames: pd.DataFrame) -> str:
     return text.format(**counts(frames), **words(frames))
 
 
+def title(name: str) -> str:
+    """The heading of a figure: declared, or its name in words."""
+    words = name.replace("_", " ").capitalize()
+    return str(FIGURES.get(name).facts.get("title", words))
+
+
 def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
     """Draw a registered figure and show it: one PNG in a notebook, nothing elsewhere. As :func:`make`.
 

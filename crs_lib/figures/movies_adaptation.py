@@ -45,6 +45,7 @@ def by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.Dat
 
 @FIGURES.register(
     "ability_adaptation",
+    title="Ability and adaptation",
     study="movies",
     tables=("shifts",),
     place=0,
@@ -117,6 +118,7 @@ def profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
 
 @FIGURES.register(
     "shift_profile",
+    title="Uptake, release and retention by type of shift",
     study="movies",
     tables=("turns", "shifts"),
     place=17.5,

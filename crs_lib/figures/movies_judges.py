@@ -20,6 +20,7 @@ _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie besi
 
 @FIGURES.register(
     "judge_scatter",
+    title="Judges and metrics",
     place=11,
     study="movies",
     tables=("results",),
@@ -106,6 +107,7 @@ _ENDS = ("mean", "low", "high")
 
 @FIGURES.register(
     "judge_radar",
+    title="Scores of judges",
     place=10,
     study="movies",
     tables=("judge_means",),

@@ -65,6 +65,7 @@ def in_words(metric: str) -> str:
 
 @FIGURES.register(
     "correlation_heatmap",
+    title="Correlation of metrics",
     place=4,
     study="movies",
     tables=("results",),
@@ -146,6 +147,7 @@ _MOST_PAIRS = 45  # that fit on a page
 
 @FIGURES.register(
     "paired_effects",
+    title="Paired differences between systems",
     place=5,
     study="movies",
     tables=("paired_effects",),
@@ -203,6 +205,7 @@ _STEP = 0.45  # height of a bar, in lines of text
 
 @FIGURES.register(
     "critical_difference",
+    title="Critical differences in mean rank",
     place=13,
     study="movies",
     tables=("results",),

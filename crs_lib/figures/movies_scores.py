@@ -97,6 +97,7 @@ def _name_rows(axes: Any, order: Sequence[str]) -> None:
 
 @FIGURES.register(
     "metric_bars",
+    title="Mean of each metric",
     place=7,
     study="movies",
     tables=("model_metrics",),
@@ -141,6 +142,7 @@ _RIDGES = 4  # panels that fit side by side
 
 @FIGURES.register(
     "distributions",
+    title="Distribution of session scores",
     place=8,
     study="movies",
     tables=("results",),
@@ -198,6 +200,7 @@ def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
 
 @FIGURES.register(
     "component_dots",
+    title="Components of the scores",
     place=9,
     study="movies",
     tables=("model_metrics",),

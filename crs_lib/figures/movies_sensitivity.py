@@ -23,6 +23,7 @@ FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say no
 
 @FIGURES.register(
     "sensitivity_weights",
+    title="Sensitivity to weights",
     place=14,
     study="movies",
     tables=("sensitivity_weights",),
@@ -79,6 +80,7 @@ def _cells(panel: Any, cells: pd.DataFrame) -> Any:
 
 @FIGURES.register(
     "sensitivity_choices",
+    title="Sensitivity to choices of the convention",
     place=15,
     study="movies",
     tables=("sensitivity_choices",),
@@ -108,6 +110,7 @@ def sensitivity_choices(table: pd.DataFrame) -> Any:
 
 @FIGURES.register(
     "sensitivity_catalogue",
+    title="Sensitivity to the size of the catalogue",
     place=16,
     study="movies",
     tables=("sensitivity_catalogue",),
@@ -177,6 +180,7 @@ _LOOKS = (("#56B4E9", "o", (0, (1, 1))), ("#0072B2", "s", "-"), ("#222222", "^",
 
 @FIGURES.register(
     "power_curve",
+    title="Power",
     place=12,
     study="movies",
     tables=("power",),

@@ -14,6 +14,7 @@ from crs_lib.stats import bootstrap_estimates
 
 @FIGURES.register(
     "adaptation_profile",
+    title="Recovery by type of shift",
     place=17,
     study="movies",
     tables=("shifts",),
@@ -84,6 +85,7 @@ def recovered_by_type(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
 
 @FIGURES.register(
     "concept_top",
+    title="Concepts missing and added, by system",
     place=18,
     study="movies",
     tables=("turns",),

@@ -145,6 +145,7 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
 
 @FIGURES.register(
     "recovery_curves",
+    title="Recovery over time",
     place=21,
     study="movies",
     tables=("shifts",),

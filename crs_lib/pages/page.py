@@ -68,17 +68,23 @@ def cell(value: Any) -> str:
 
 
 def table(frame: pd.DataFrame) -> str:
-    """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows."""
+    """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows.
+
+    A table wider than the page scrolls in a region that the keyboard reaches.
+    """
     if frame.empty:
         return '<p class="quiet">Nothing to show.</p>'
     right = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
     marks = [' class="value"' if numeric else "" for numeric in right]
     head = "".join(
-        f"<th{mark}>{html.escape(str(name))}</th>" for name, mark in zip(frame, marks, strict=True)
+        f'<th scope="col"{mark}>{html.escape(str(name))}</th>'
+        for name, mark in zip(frame, marks, strict=True)
     )
     rows = [
         "".join(f"<td{mark}>{cell(value)}</td>" for value, mark in zip(row, marks, strict=True))
         for row in frame.itertuples(index=False, name=None)
     ]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    named = html.escape(f"Table: {', '.join(map(str, frame))}", quote=True)
+    inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f'<div class="wide" role="region" tabindex="0" aria-label="{named}">{inner}</div>'

@@ -5,7 +5,7 @@ Figures are inside the page, so it can be sent as one file; only the links to th
 
 import base64
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,8 @@ from crs_lib.views import figure_tables, statistics
 from crs_lib.views import movies as views
 
 DPI = 150
+_FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
+_DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without results
 
 
 class Section(NamedTuple):
@@ -81,7 +83,7 @@ class _Report:
             Section("Sessions to read", "sessions", self._sessions()),
             Section("Figures", "figures", self._figures()),
             Section("All metrics", "metrics", self._metrics()),
-            Section("What the metrics mean", "meaning", table(_meaning(self.means))),
+            Section("What the metrics mean", "meaning", table(_headed(_meaning(self.means)))),
             Section(
                 "Convention",
                 "convention",
@@ -113,7 +115,9 @@ class _Report:
         board = views.scoreboard(self.means, names).set_axis(["system", *map(label, names)], axis=1)
         board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
         note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
-        return f"{_note(note)}{table(board)}"
+        if any(base.get(name).mark == base.NOT_VALID for name in self.means["metric"].unique()):
+            note += f" {base.DAGGER_NOTE}."
+        return f"{''.join(self._drawn(_FIRST))}{_note(note)}{table(board)}"
 
     def _conclusions(self) -> str:
         """The plan, the conclusions of the tests in words, and the tables behind them."""
@@ -125,10 +129,18 @@ class _Report:
         leaders = self._ladder.leaderboard
         leaders = statistics.tidy(leaders[leaders["outcome"] == self.plan.primary_outcome])
         return (
-            f"{_note('Generated from the tests of the declared plan.')}<ul>{items}</ul>{declared}"
-            f"<h3>Declared contrasts</h3>{table(statistics.confirmatory(self._ladder.pairwise))}"
-            f"<h3>Ranks</h3>{_note('Systems that share a letter are not told apart.')}{table(leaders)}"
+            f"{_note(self._smallest())}<ul>{items}</ul>{declared}"
+            f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(self._ladder.pairwise)))}"
+            f"<h3>Ranks</h3>{_note('Systems that share a letter are indistinguishable.')}"
+            f"{table(_headed(leaders))}"
             f"{self._thesis_tests()}"
+        )
+
+    def _smallest(self) -> str:
+        """What the sentences come from, and the smallest difference that they count as one that matters."""
+        return (
+            "Generated from the tests of the declared plan. The smallest difference in "
+            f"{label(self.plan.primary_outcome)} that matters is {self.plan.smallest_effect:g}."
         )
 
     def _thesis_tests(self) -> str:
@@ -139,10 +151,15 @@ class _Report:
         for frame in (anova, pairs):
             frame["outcome"] = frame["outcome"].map(label)
         columns = ["outcome", "a", "b", "diff", "low", "high", "p", "p_wilcoxon", "p_holm", "n_pairs", "note"]
-        note = "The one-way ANOVA and Tukey's HSD are the thesis's; the paired tests beside them hold here."
+        pairs = statistics.tidy(pairs, columns).rename(columns={"p": "p_tukey"})
+        note = (
+            "One-way ANOVA and Tukey's HSD, the tests of the thesis, ignore that systems met the same "
+            "users; the "
+            "paired tests beside them do not."
+        )
         return (
-            f"<h3>Every outcome</h3>{_note(note)}{table(statistics.tidy(anova))}"
-            f"<h3>Every pair on every outcome</h3>{table(statistics.tidy(pairs, columns))}"
+            f"<h3>Every outcome</h3>{_note(note)}{table(_headed(statistics.tidy(anova)))}"
+            f"<h3>Every pair on every outcome</h3>{table(_headed(pairs))}"
         )
 
     def _judges(self) -> Iterator[Section]:
@@ -156,8 +173,8 @@ class _Report:
         note = "Means over sessions; n counts sessions with a score, the others are missing, never 0."
         yield Section(
             "Judges", "judges",
-            f"{_note(note)}{table(statistics.tidy(shown))}<h3>How far they can be trusted</h3>"
-            f"{table(statistics.tidy(trust))}",
+            f"{_note(note)}{table(_headed(statistics.tidy(shown)))}<h3>Reliability of the judges</h3>"
+            f"{table(_headed(statistics.tidy(trust)))}",
         )  # fmt: skip
 
     def _sessions(self) -> str:
@@ -183,38 +200,43 @@ class _Report:
         return Link(_signs(f"{row['session_id']} ({row[outcome]:.2f})"), f"trace/index.html#{address}")
 
     def _figures(self) -> str:
-        return "\n".join(self._drawn()) or _note("The run has too little data for any figure.")
+        known = [name for name in figures.names(simulate.STUDY) if name not in _FIRST]
+        diagrams = [name for name in known if not set(figures.FIGURES.get(name).facts["tables"]) - _DESIGN]
+        names = [name for name in known if name not in diagrams] + diagrams  # these hold no results
+        return "\n".join(self._drawn(names)) or _note("The run has too little data for any figure.")
 
-    def _drawn(self) -> Iterator[str]:
-        """Every figure that the run has data for, as a PNG inside the page with its caption.
-
-        Diagrams, which hold no results, come last.
-        """
-        read: dict[str, pd.DataFrame] = {"results": self.results, "model_metrics": self.means}
-        names = figures.names(simulate.STUDY)
-        for name in sorted(names, key=lambda name: not figures.FIGURES.get(name).facts["tables"]):
+    def _drawn(self, names: Sequence[str]) -> Iterator[str]:
+        """The figures that the run has data for, as PNGs inside the page with title and caption."""
+        for name in names:
             try:
-                frames = [self._table(t, read) for t in figures.FIGURES.get(name).facts["tables"]]
+                frames = [self._table(table) for table in figures.FIGURES.get(name).facts["tables"]]
+                heading = html.escape(figures.title(name))
                 picture = style.data(figures.make(name, *frames), "png", DPI)
             except NoDataError:
                 continue
             caption = html.escape(figures.caption(name, *frames))
             data = base64.b64encode(picture).decode("ascii")
             yield (
-                f'<figure id="figure-{name}"><img src="data:image/png;base64,{data}" alt="{caption}">'
+                f'<figure id="figure-{name}"><h3>{heading}</h3>'
+                f'<div class="wide" role="region" tabindex="0" aria-label="Figure: {heading}">'
+                f'<img src="data:image/png;base64,{data}" alt="{heading}"></div>'
                 f"<figcaption>{caption}</figcaption></figure>"
             )
 
-    def _table(self, name: str, read: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    @cached_property
+    def _read(self) -> dict[str, pd.DataFrame]:
+        return {"results": self.results, "model_metrics": self.means}
+
+    def _table(self, name: str) -> pd.DataFrame:
         """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
-        if name not in read:
+        if name not in self._read:
             own = {"power": figure_tables.power, "paired_effects": figure_tables.paired_effects}.get(name)
-            read[name] = (
+            self._read[name] = (
                 own(self.run, self.convention, self.plan)
                 if own
                 else figure_tables.read(self.run, name, self.convention)
             )
-        return read[name]
+        return self._read[name]
 
     def _metrics(self) -> str:
         """Every metric of every system, and in how many sessions it is undefined."""
@@ -250,9 +272,36 @@ class _Report:
 
 
 def label(metric: str) -> str:
-    """The metric's name in a table: its short name, unless that is a symbol of one or two letters."""
-    short = style.short(metric)
-    return short if len(short) > 2 else metric.replace("_", " ")
+    """The metric's name in a table: its short name, unless that is a symbol of one or two letters.
+
+    A dagger marks what is not valid for ranking.
+    """
+    facts = base.get(metric)
+    words = facts.short if len(facts.short) > 2 else metric.replace("_", " ")
+    return facts.label.replace(facts.short, words, 1)
+
+
+# Column names of the statistics in words; others only lose their underscores.
+_HEADS = {
+    "diff": "difference", "low": "95 % low", "high": "95 % high", "p_tukey": "p, Tukey", "p_holm": "p, Holm",
+    "p_wilcoxon": "p, Wilcoxon", "p_wilcoxon_adjusted": "p, Wilcoxon and Holm",
+    "p_sign_flip_adjusted": "p, sign flip and Holm", "p_best": "share ranked first",
+    "p_gg": "p, Greenhouse-Geisser", "epsilon_gg": "epsilon, Greenhouse-Geisser",
+    "rank_low": "rank, 95 % low", "rank_high": "rank, 95 % high",
+    "tied": "letters", "n_pairs": "n, pairs", "n_missing": "missing", "kendall_w": "Kendall's W",
+    "omega_squared": "omega squared", "df1": "df 1", "df2": "df 2",
+}  # fmt: skip
+_WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing")
+
+
+def _headed(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of statistics as a person reads it: columns in words, whole numbers."""
+    shown = frame.copy()
+    for name in set(_WHOLE) & set(shown):
+        shown[name] = [int(v) if isinstance(v, float) and v.is_integer() else v for v in shown[name]]
+    if "outcome" in shown:
+        shown["outcome"] = [label(v) if v in base.METRICS else v for v in shown["outcome"]]
+    return shown.rename(columns={name: _HEADS.get(str(name), str(name).replace("_", " ")) for name in shown})
 
 
 def _signs(text: str) -> str:
@@ -282,4 +331,4 @@ def _in_words(value: Any) -> str:
 def _meaning(means: pd.DataFrame) -> pd.DataFrame:
     described = base.describe()
     mine = described[described["metric"].isin(set(means["metric"]))]
-    return mine[["short", "metric", "range", "direction", "source"]]
+    return mine[["short", "metric", "range", "direction", "mark", "source"]]

@@ -324,7 +324,7 @@ EACH = pytest.mark.parametrize("name", ALL)
 def test_the_facts_are_complete(name):
     entry = figures.FIGURES.get(name)
     needed = {"study", "tables", "caption"}
-    assert needed <= set(entry.facts) <= needed | {"made_by", "place", "dark"}
+    assert needed <= set(entry.facts) <= needed | {"made_by", "place", "dark", "title"}
     assert set(entry.facts["tables"]) <= set(frames())
     assert entry.facts["study"] in READERS
     assert entry.summary

@@ -126,7 +126,7 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
     whole = sizes[sizes["share"] == 1]
     assert whole["tau"].tolist() == [1.0]
     first = (sensitivity.paths.run_folder("movies", "models") / sensitivity.FILES["choices"]).read_bytes()
-    monkeypatch.undo()
+    monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 3)
     folder = sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
     assert (folder / sensitivity.FILES["choices"]).read_bytes() == first
     assert sensitivity.read("models", "catalogue").empty  # two scenarios are too few
