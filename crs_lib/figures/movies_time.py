@@ -224,10 +224,10 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     place=21.5,
     study="movies",
     tables=("replies_at_risk",),
-    caption="Shifts recovered beyond chance within so many replies, by the number of films that "
-    "meet the new wishes (columns): 1 − S/E, the share still waiting over the share that lists by chance "
-    "would leave waiting; zero is chance. Bands: 95 % over {sessions} scenarios. A curve ends where fewer "
-    "than 10 shifts are at risk, and is cut off below −0.25. Below: shifts at risk before the reply.",
+    caption="Cumulative incidence of recovery beyond chance by the number of replies and of films that "
+    "meet the "
+    "new constraints, with 95 % bands over n = {sessions} scenarios.",
+    title="Recovery beyond chance",
     made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh,calm and "
     "python -m crs_lib run 04_evaluate -p run {run}-calm",
 )
@@ -271,7 +271,11 @@ def recovery_by_answers(risks: pd.DataFrame) -> Any:
         panel.set_title("at risk", loc="left", fontsize=style.SMALL)
     style.legend(made, order)
     n = risks["session_id"].nunique()
-    style.note(made, f"{risks['users'].iloc[0]}; bands: 95 % interval over n = {n} scenarios.")
+    style.note(
+        made,
+        f"0: chance; {risks['users'].iloc[0]}; curves end where fewer than {_FEWEST} shifts "
+        f"are at risk; bands: 95 % intervals over n = {n} scenarios.",
+    )
     return made
 
 

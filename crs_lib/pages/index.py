@@ -63,6 +63,6 @@ def described(name: str) -> dict[str, Any]:
 
 
 def _values(event: Mapping[str, Any]) -> list[Any]:
-    """The searchable parts of a shift: values wished for, added and dropped, and the films in mind."""
+    """The searchable parts of a shift: constraints, values added and dropped, and the films in mind."""
     values = [v for key in ("wishes", "added", "dropped") for v in (event.get(key) or {}).values()]
     return [*values, *(event.get(key) or "" for key in ("from_anchor", "to_anchor", "bridge_value"))]

@@ -87,4 +87,4 @@ def table(frame: pd.DataFrame) -> str:
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     named = html.escape(f"Table: {', '.join(map(str, frame))}", quote=True)
     inner = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    return f'<div class="wide" role="region" tabindex="0" aria-label="{named}">{inner}</div>'
+    return f'<div class="wide" role="group" tabindex="0" aria-label="{named}">{inner}</div>'

@@ -218,7 +218,7 @@ class _Report:
             data = base64.b64encode(picture).decode("ascii")
             yield (
                 f'<figure id="figure-{name}"><h3>{heading}</h3>'
-                f'<div class="wide" role="region" tabindex="0" aria-label="Figure: {heading}">'
+                f'<div class="wide" role="group" tabindex="0" aria-label="Figure: {heading}">'
                 f'<img src="data:image/png;base64,{data}" alt="{heading}"></div>'
                 f"<figcaption>{caption}</figcaption></figure>"
             )

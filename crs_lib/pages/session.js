@@ -31,8 +31,11 @@ const crsSession = (() => {
   const shown = (value, digits = 2) =>
     value === null || value === undefined ? "–" : value.toFixed(digits).replace("-", "−");
   const same = (a, b) => a[0] === b[0] && a[1] === b[1];
-  const among = (list, wish) => list.some((other) => same(other, wish));
+  const among = (list, constraint) => list.some((other) => same(other, constraint));
   const colour = (index, field) => "f" + (index.fields[field] ?? 6);
+
+  // Black, the colour of the oracle, is white on dark pages, as in dark figures.
+  const paint = (colour) => (colour === "#000000" ? "light-dark(#000000, #ffffff)" : colour);
 
   // ── text with its findings ──────────────────────────────────────────────────────────────────
   function utterance(index, pieces) {
@@ -47,14 +50,14 @@ const crsSession = (() => {
     }));
   }
 
-  // ── wishes ──────────────────────────────────────────────────────────────────────────────────
-  function wish(index, [field, value], extra) {
-    return el("span", { class: `wish ${extra || ""}` },
+  // ── constraints ──────────────────────────────────────────────────────────────────────────────────
+  function constraint(index, [field, value], extra) {
+    return el("span", { class: `constraint ${extra || ""}` },
       el("span", { class: "field " + colour(index, field) }, field), el("span", { dir: "auto" }, value));
   }
 
   // The data leave out what is empty.
-  const EMPTY = { act: "", user: [], system: [], wishes: [], avoid: [], answers: null, believes: [], shift: null, films: [], unknown: [], calls: [], undefined: "", missing: [], added: [] };
+  const EMPTY = { act: "", user: [], system: [], constraints: [], avoid: [], answers: null, believes: [], shift: null, films: [], unknown: [], calls: [], undefined: "", missing: [], added: [] };
   const FILM = { met: [], avoided: [], dropped: [], again: false };
 
   function whole(session) {
@@ -65,23 +68,23 @@ const crsSession = (() => {
     return session;
   }
 
-  function wishes(index, turn, before) {
-    const old = before ? before.wishes : [];
-    const chips = turn.wishes.map((w) => wish(index, w, before && !among(old, w) ? "new" : ""));
-    const gone = old.filter((w) => !among(turn.wishes, w)).map((w) => wish(index, w, "gone"));
-    const avoid = turn.avoid.map((w) => wish(index, w, "avoid"));
+  function constraints(index, turn, before) {
+    const old = before ? before.constraints : [];
+    const chips = turn.constraints.map((w) => constraint(index, w, before && !among(old, w) ? "new" : ""));
+    const gone = old.filter((w) => !among(turn.constraints, w)).map((w) => constraint(index, w, "gone"));
+    const avoid = turn.avoid.map((w) => constraint(index, w, "avoid"));
     const none = chips.length + avoid.length ? [] : el("span", { class: "quiet" }, "none logged");
     const size = Number.isFinite(turn.answers)
-      ? el("span", { class: "quiet" }, turn.answers === 1 ? "1 film answers" : `${turn.answers} films answer`) : null;
-    return row("Wishes", none, chips, gone, avoid, size);
+      ? el("span", { class: "quiet" }, turn.answers === 1 ? "1 film meets them all" : `${turn.answers} films meet them all`) : null;
+    return row("Constraints", none, chips, gone, avoid, size);
   }
 
   function believes(index, turn) {
     const held = turn.believes;
-    const equal = held.length === turn.wishes.length && held.every((w) => among(turn.wishes, w));
+    const equal = held.length === turn.constraints.length && held.every((w) => among(turn.constraints, w));
     if (!held.length || equal) return null;
-    const lost = turn.wishes.filter((w) => !among(held, w)).map((w) => wish(index, w, "lost"));
-    return row("System holds", held.map((w) => wish(index, w, among(turn.wishes, w) ? "" : "wrong")), lost);
+    const lost = turn.constraints.filter((w) => !among(held, w)).map((w) => constraint(index, w, "lost"));
+    return row("System's state", held.map((w) => constraint(index, w, among(turn.constraints, w) ? "" : "wrong")), lost);
   }
 
   const row = (label, ...content) =>
@@ -90,16 +93,16 @@ const crsSession = (() => {
   // ── films ───────────────────────────────────────────────────────────────────────────────────
   function film(index, page, turn, entry) {
     const known = page.films[entry.film];
-    const marks = turn.wishes.map((w, i) => {
+    const marks = turn.constraints.map((w, i) => {
       const met = entry.met[i];
       const [look, sign, said] = met === null ? ["none", "?", "not in the catalogue"]
         : met ? ["yes", "✓", "met"] : ["no", "✗", "not met"];
       return el("span", { class: "met " + look, title: `${w[0]}: ${w[1]} – ${said}` }, `${sign} ${w[0]}`);
     });
     const leaks = !entry.met.includes(true);
-    const bad = entry.avoided.map((w) => el("span", { class: "met bad", title: "the user excluded it" }, `! ${w[0]} ${w[1]}`))
+    const bad = entry.avoided.map((w) => el("span", { class: "met bad", title: "violation: the user excluded it" }, `! ${w[0]} ${w[1]}`))
       .concat(entry.dropped.map((w) => el("span", { class: leaks ? "met bad" : "met again",
-        title: leaks ? "meets a dropped wish and none in force: leakage" : "meets a dropped wish too" }, `↩ ${w[0]} ${w[1]}`)));
+        title: leaks ? "meets a dropped constraint and no active one: leakage" : "meets a dropped constraint too" }, `↩ ${w[0]} ${w[1]}`)));
     const facts = Object.entries(known.values).filter(([field]) => field !== "year")
       .map(([field, values]) => row(field, values.join(", ")));
     return el("details", { class: "film" },
@@ -145,7 +148,7 @@ const crsSession = (() => {
     const rest = all.filter(([metric]) => !HEAD.includes(metric.name));
     const concepts = (label, keys) => (keys.length ? row(label, keys.map((key) => {
       const [field, ...value] = key.split("=");
-      return wish(index, [field, value.join("=")]);
+      return constraint(index, [field, value.join("=")]);
     })) : null);
     return el("details", { class: "scores" },
       el("summary", {}, (head.length ? head : all).map(([m, v]) => score(m, v))),
@@ -165,26 +168,48 @@ const crsSession = (() => {
 
   function banner(index, shift, turn) {
     const change = [
-      shift.dropped.map((w) => wish(index, w, "gone")), shift.added.map((w) => wish(index, w, "new")),
-      shift.avoid.map((w) => wish(index, w, "avoid")),
+      shift.dropped.map((w) => constraint(index, w, "gone")), shift.added.map((w) => constraint(index, w, "new")),
+      shift.avoid.map((w) => constraint(index, w, "avoid")),
     ];
     const moved = shift.from && shift.to && shift.from !== shift.to;
     return el("div", { class: "shift", role: "note" },
       el("b", {}, `Shift at turn ${turn}: ${shift.type}`), el("span", { class: "change" }, change),
-      shift.bridge ? el("span", {}, "bridge ", wish(index, shift.bridge)) : null,
+      shift.bridge ? el("span", {}, "bridge ", constraint(index, shift.bridge)) : null,
       moved ? el("span", { class: "quiet" }, `in mind: ${shift.from} → ${shift.to}`) : null,
       recovered("films", shift.films, shift.watched), recovered("text", shift.text, shift.watched));
+  }
+
+  // What the reply says wrongly or shows against an exclusion, as the scores of the turn count it.
+  const FAULTS = [["false_claims", "false claim", "the text says of a film that it meets a constraint which it does not meet"],
+    ["violations", "violation", "a film shown has what the user excluded"]];
+
+  function faults(index, turn) {
+    return FAULTS.map(([name, text, title]) => {
+      const place = index.turn_metrics.findIndex((m) => m.name === name);
+      return place >= 0 && turn.scores[place] > 0 ? [" ", el("span", { class: "met bad", title }, `! ${text}`)] : null;
+    });
+  }
+
+  // One legend for all sessions of the page.
+  function legend(index) {
+    const fields = Object.entries(index.fields).map(([name, place]) => el("span", { class: `mark f${place}` }, name));
+    return el("p", { class: "legend" }, el("span", {}, "found: ", fields.flatMap((f) => [f, " "]), el("span", { class: "rejected" }, "not counted")),
+      el("span", {}, el("span", { class: "constraint new" }, el("span", {}, "added")), " ", el("span", { class: "constraint gone" }, el("span", {}, "dropped"))),
+      el("span", {}, "film: ", el("span", { class: "met yes" }, "✓ met"), " ", el("span", { class: "met no" }, "✗ not met"), " ",
+        el("span", { class: "met bad" }, "! excluded"), " ", el("span", { class: "met bad" }, "↩ dropped constraint")),
+      el("span", {}, "– missing, not zero"));
   }
 
   // ── a turn, a session, two sessions ─────────────────────────────────────────────────────────
   function turn(index, page, session, place) {
     const now = session.turns[place];
     const said = (who, note, text) => el("div", { class: "said " + who },
-      el("div", { class: "who" }, who, note ? el("span", { class: "act" }, words(note)) : null), utterance(index, text));
+      el("div", { class: "who" }, who, note ? el("span", { class: "act" }, words(note)) : null, who === "system" ? faults(index, now) : null),
+      utterance(index, text));
     return el("article", { class: "turn", "data-turn": now.turn },
       el("a", { class: "number", title: `turn ${now.turn}` }, String(now.turn)),
       el("div", { class: "talk" }, said("user", now.act, now.user), said("system", "", now.system)),
-      el("div", { class: "facts" }, wishes(index, now, session.turns[place - 1]), believes(index, now),
+      el("div", { class: "facts" }, constraints(index, now, session.turns[place - 1]), believes(index, now),
         calls(now), films(index, page, now), scores(index, now)));
   }
 
@@ -196,7 +221,9 @@ const crsSession = (() => {
       el("td", {}, note.construct), el("td", {}, note.judge), el("td", { class: "value" }, note.score === null ? "–" : String(note.score)),
       el("td", { dir: "auto" }, note.flag ? `not counted: ${note.flag}` : note.evidence || "")));
     return el("details", { class: "judge", open: rows.length <= 6 && rows.length > 0 }, el("summary", {}, el("span", { class: "label" }, "Judges"), means),
-      rows.length ? el("table", {}, el("tbody", {}, rows)) : null);
+      rows.length ? el("div", { class: "wide", role: "group", tabindex: "0", "aria-label": "Scores by judge" },
+        el("table", {}, el("thead", {}, el("tr", {}, ["construct", "judge", "score", "evidence"].map((name) => el("th", { scope: "col" }, name)))),
+          el("tbody", {}, rows))) : null);
   }
 
   function timeline(index, session, metric, jump) {
@@ -234,7 +261,7 @@ const crsSession = (() => {
     const chosen = [...new Set(["item_tas", "satisfaction_corrected", "item_recovery_rate", "topic_adaptation_score", metric])];
     const head = chosen.flatMap((name) => all.filter(([m]) => m.name === name));
     return el("div", { class: "heading" },
-      el("h2", {}, el("i", { class: "dot", style: `background:${look ? look.colour : "gray"}` }), session.model,
+      el("h2", {}, el("i", { class: "dot", style: `background:${look ? paint(look.colour) : "gray"}` }), session.model,
         el("span", { class: "quiet" }, ` session ${session.id}`)),
       el("p", { class: "quiet" }, `${session.genre ? `goal: ${session.genre} · ` : ""}${session.turns.length} turns · ${shifts === 1 ? "1 shift" : `${shifts} shifts`}`),
       el("details", { class: "scores" }, el("summary", {}, head.map(([m, v]) => score(m, v))),
@@ -246,7 +273,7 @@ const crsSession = (() => {
   function draw(target, index, sides, metric, jump) {
     sides.forEach((s) => whole(s.session));
     const numbers = [...new Set(sides.flatMap((s) => s.session.turns.map((t) => t.turn)))].sort((a, b) => a - b);
-    const body = [el("div", { class: "heads" }, sides.map((s) => heading(index, s.session, s.row, metric, jump)))];
+    const body = [legend(index), el("div", { class: "heads" }, sides.map((s) => heading(index, s.session, s.row, metric, jump)))];
     for (const number of numbers) {
       const places = sides.map((s) => s.session.turns.findIndex((t) => t.turn === number));
       const shifts = sides.map((s, i) => (places[i] < 0 ? null : s.session.turns[places[i]].shift));
@@ -257,5 +284,9 @@ const crsSession = (() => {
     target.replaceChildren(el("div", { class: `sheet sides${sides.length}` }, body));
   }
 
-  return { el, words, label, shown, draw };
+  // The texts of a session as they are searched: [turn, text] for each utterance.
+  const told = (session) => session.turns.flatMap((t) => [t.user, t.system].map((pieces) =>
+    [t.turn, (pieces || []).map((piece) => (typeof piece === "string" ? piece : piece[0])).join("")]));
+
+  return { el, words, label, shown, draw, told, paint };
 })();

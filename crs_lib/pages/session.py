@@ -67,12 +67,12 @@ def _finding(part: str, field: str, value: str, rejected: str) -> list[str]:
     return [field] if value == part else [field, value]
 
 
-def wish_list(wishes: Any) -> list[list[str]]:
-    """Wishes as ``[field, value]``, one entry a value; an empty list where there are none."""
-    if not isinstance(wishes, Mapping):
+def constraint_list(constraints: Any) -> list[list[str]]:
+    """Constraints as ``[field, value]``, one entry a value; an empty list where there are none."""
+    if not isinstance(constraints, Mapping):
         return []
     out = []
-    for name, value in wishes.items():
+    for name, value in constraints.items():
         several = value if isinstance(value, list | tuple) else [value]
         out += [[str(name), str(one)] for one in several if one not in (None, "")]
     return out
@@ -97,7 +97,7 @@ class SessionView:
         scored = {int(row["turn"]): row for row in turns}
         after = {int(row["turn"]): row for row in shifts}
         events = {int(event["turn"]): event for event in dialogue.shift_events if "turn" in event}
-        history = _WishHistory()
+        history = _History()
         shown = []
         for pair in dialogue.pairs():
             shift = _shift(pair.turn, events.get(pair.turn), after.get(pair.turn), pair)
@@ -128,20 +128,20 @@ class SessionView:
         return self._cut[text]
 
     def _turn(
-        self, pair: Pair, shift: dict[str, Any] | None, row: Row, history: "_WishHistory"
+        self, pair: Pair, shift: dict[str, Any] | None, row: Row, history: "_History"
     ) -> dict[str, Any]:
         meta = pair.user.user_meta
-        wishes, avoid = wish_list(meta.get("constraints")), wish_list(meta.get("avoid"))
-        shown = self._films(pair, wishes, avoid, history)
+        constraints, avoid = constraint_list(meta.get("constraints")), constraint_list(meta.get("avoid"))
+        shown = self._films(pair, constraints, avoid, history)
         return lean({
             "turn": pair.turn,
             "act": str(meta.get("stage") or ""),
             "user": self.text(pair.user.text),
             "system": self.text(pair.system.text),
-            "wishes": wishes,
+            "constraints": constraints,
             "avoid": avoid,
             "answers": meta.get("n_answers"),
-            "believes": wish_list(pair.system.meta.get("constraints")),
+            "believes": constraint_list(pair.system.meta.get("constraints")),
             "shift": shift,
             "films": shown,
             "unknown": [str(t) for t in pair.system.meta.get("hallucinated_titles") or ()],
@@ -153,42 +153,46 @@ class SessionView:
         })  # fmt: skip
 
     def _films(
-        self, pair: Pair, wishes: list[list[str]], avoid: list[list[str]], history: "_WishHistory"
+        self, pair: Pair, constraints: list[list[str]], avoid: list[list[str]], history: "_History"
     ) -> list[dict[str, Any]]:
-        """The films of a reply: which wishes each meets, what it has that was dropped or is not wanted.
+        """The films of a reply: which constraints each meets, what it has that was dropped or is not wanted.
 
-        "Dropped" is as in the score of leakage: wished for or excluded before, and not wished for now.
+        "Dropped" is as in the score of leakage: a constraint or excluded before, and no constraint now.
         """
-        now = {code: wish for wish in wishes if (code := self._code(wish)) is not None}
-        out = {code: wish for wish in avoid if (code := self._code(wish)) is not None}
-        history.dropped |= {code: wish for code, wish in history.wishes.items() if code not in now} | out
-        history.dropped = {code: wish for code, wish in history.dropped.items() if code not in now}
-        history.wishes = now
+        now = {code: constraint for constraint in constraints if (code := self._code(constraint)) is not None}
+        out = {code: constraint for constraint in avoid if (code := self._code(constraint)) is not None}
+        history.dropped |= {
+            code: constraint for code, constraint in history.constraints.items() if code not in now
+        } | out
+        history.dropped = {
+            code: constraint for code, constraint in history.dropped.items() if code not in now
+        }
+        history.constraints = now
         shown = []
         for item in self.scorer.items(pair):
             facts = self.catalog.fact_sets[item]
             shown.append({"film": item} | lean({
-                "met": [None if (code := self._code(wish)) is None else code in facts for wish in wishes],
-                "avoided": [wish for code, wish in out.items() if code in facts],
+                "met": [None if (code := self._code(c)) is None else code in facts for c in constraints],
+                "avoided": [constraint for code, constraint in out.items() if code in facts],
                 "dropped": [w for code, w in history.dropped.items() if code in facts and code not in out],
                 "again": item in history.seen,
             }))  # fmt: skip
         history.seen.update(film["film"] for film in shown)
         return shown
 
-    def _code(self, wish: Sequence[str]) -> int | None:
-        """The concept code of a wish; None for what the catalogue lacks or scoring leaves aside."""
-        name, value = wish
+    def _code(self, constraint: Sequence[str]) -> int | None:
+        """The concept code of a constraint; None for what the catalogue lacks or scoring leaves aside."""
+        name, value = constraint
         if name not in self.scorer.grounder.active_fields:
             return None
         return self.catalog.code(name, value)
 
 
-class _WishHistory:
-    """The history of a session: wishes by code, those dropped, films recommended before."""
+class _History:
+    """The history of a session: constraints by code, those dropped, films recommended before."""
 
     def __init__(self) -> None:
-        self.wishes: dict[int, list[str]] = {}
+        self.constraints: dict[int, list[str]] = {}
         self.dropped: dict[int, list[str]] = {}
         self.seen: set[int] = set()
 
@@ -207,7 +211,7 @@ def _tool_call(call: Row) -> dict[str, Any]:
 
 
 def _shift(turn: int, event: Row | None, row: Row | None, pair: Pair) -> dict[str, Any] | None:
-    """The change at a shift and how soon replies followed; None where the wishes did not shift."""
+    """The change at a shift and how soon replies followed; None where the constraints did not shift."""
     if event is None and pair.user.user_meta.get("shift_event") is not True:
         return None
     event = event or pair.user.user_meta.get("shift_event_obj") or {}
@@ -215,9 +219,9 @@ def _shift(turn: int, event: Row | None, row: Row | None, pair: Pair) -> dict[st
     seen = row or {}
     return {
         "type": str(event.get("type") or "shift"),
-        "added": wish_list(event.get("added")),
-        "dropped": wish_list(event.get("dropped")),
-        "avoid": wish_list(event.get("avoid")),
+        "added": constraint_list(event.get("added")),
+        "dropped": constraint_list(event.get("dropped")),
+        "avoid": constraint_list(event.get("avoid")),
         "bridge": [str(part) for part in bridge] if all(bridge) else None,
         "from": str(event.get("from_anchor") or event.get("from_focus") or ""),
         "to": str(event.get("to_anchor") or event.get("to_focus") or ""),

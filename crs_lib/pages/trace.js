@@ -6,6 +6,7 @@ const crsTrace = (() => {
   const at = (id) => document.getElementById(id);
   const pages = new Map(), waiting = new Map();
   let index = null, order = [], row = -1, other = "", turn = 0, ticket = 0, single = false, place = new Map();
+  let hits = null, phrase = "", scan = 0; // sessions whose utterances hold the phrase: row → turns
 
   // ── data ────────────────────────────────────────────────────────────────────────────────────
   function load(number) {
@@ -18,7 +19,8 @@ const crsTrace = (() => {
       script.onload = () => (pages.has(number) ? resolve(pages.get(number)) : reject(new Error(`data/${name} is damaged; write the trace again`)));
       script.onerror = () => reject(new Error(`data/${name} is missing beside this page; write the trace again`));
       document.head.append(script);
-    }).finally(() => waiting.delete(number));
+      waiting.set(`script ${number}`, script);
+    }).finally(() => { waiting.get(`script ${number}`).remove(); waiting.delete(`script ${number}`); waiting.delete(number); });
     waiting.set(number, promise);
     return promise;
   }
@@ -53,6 +55,7 @@ const crsTrace = (() => {
     order = [];
     for (let r = 0; r < index.id.length; r++) {
       const v = value(r);
+      if (hits && !hits.has(r)) continue;
       if (chosen && model(r) !== chosen) continue;
       if (kind >= 0 && !plot(r)[1].includes(kind)) continue;
       if (!Number.isNaN(low) && !(v !== null && v >= low)) continue;
@@ -86,12 +89,42 @@ const crsTrace = (() => {
       const [genre, types] = plot(r);
       return el("div", { class: "item", role: "option", id: `row-${r}`, "aria-selected": String(r === row), "aria-posinset": first + i + 1,
         "aria-setsize": order.length, onclick: () => open(r) },
-        el("div", {}, el("i", { class: "dot", style: `background:${index.models[index.model[r]].colour}` }),
+        el("div", {}, el("i", { class: "dot", style: `background:${crsSession.paint(index.models[index.model[r]].colour)}` }),
           el("b", {}, model(r)), el("span", { class: "quiet" }, index.id[r]), el("span", { class: "value", title: short }, shown(value(r)))),
-        el("div", { class: "quiet" }, [genre, ...types.map((t) => index.types[t])].filter(Boolean).join(" · ")));
+        el("div", { class: "quiet" }, [hits ? `turns ${hits.get(r).join(", ")}` : "", genre, ...types.map((t) => index.types[t])].filter(Boolean).join(" · ")));
     }));
     list.setAttribute("aria-activedescendant", row >= 0 ? `row-${row}` : "");
     if (!order.length) at("rows").replaceChildren(el("p", { class: "empty" }, "No session matches. Esc clears the search."));
+  }
+
+  // Reads every data file once, one after the other; a later search ends an earlier one.
+  async function searchUtterances() {
+    const wanted = fold(at("said").value).trim(), mine = ++scan;
+    if (wanted === phrase) return;
+    phrase = wanted;
+    hits = null;
+    if (wanted) {
+      const found = new Map(), size = index.page_size, last = Math.ceil(index.id.length / size);
+      for (let number = 0; number < last; number++) {
+        let page;
+        try { page = await load(number); } catch (error) { at("count").textContent = error.message; phrase = ""; return; }
+        if (mine !== scan) return;
+        page.sessions.forEach((session, k) => {
+          const turns = crsSession.told(session).filter(([, text]) => fold(text).includes(wanted)).map(([turn]) => turn);
+          if (turns.length) found.set(number * size + k, [...new Set(turns)]);
+        });
+        at("count").textContent = `searching the utterances: ${Math.round(100 * (number + 1) / last)} %`;
+      }
+      hits = found;
+    }
+    filter();
+    if (hits && order.length) open(order[0]);
+    else if (row >= 0) open(row, turn);
+  }
+
+  function underline() {
+    if (!hits) return;
+    document.querySelectorAll(".said .text").forEach((node) => node.classList.toggle("found", fold(node.textContent).includes(phrase)));
   }
 
   function reveal() {
@@ -104,7 +137,7 @@ const crsTrace = (() => {
   // ── opening ─────────────────────────────────────────────────────────────────────────────────
   async function open(which, go = 0) {
     row = which;
-    turn = go;
+    turn = go || (hits && hits.has(which) ? hits.get(which)[0] : 0);
     const mine = ++ticket;
     rows();
     reveal();
@@ -115,6 +148,7 @@ const crsTrace = (() => {
       crsSession.draw(at("view"), index, sides, metric(), jump);
       at("view").prepend(toolbar(match));
       at("view").scrollTop = 0;
+      underline();
       if (turn) jump(turn);
       remember();
       document.title = `${model(row)} ${index.id[row]}${match === undefined ? "" : ` and ${other}`} · trace of ${index.run}`;
@@ -184,29 +218,25 @@ const crsTrace = (() => {
   }
 
   function help() {
-    const keys = [["j  k", "next, previous session"], ["n  p", "next, previous turn"], ["s  S", "next, previous shift"], ["/", "search"],
-      ["c", "put another system beside it"], ["Esc", "clear the search, leave a field, close the other system"], ["?", "this help"]];
-    const fields = Object.entries(index.fields).map(([name, place]) => el("span", { class: `mark f${place}` }, name));
+    const keys = [["j  k", "next, previous session"], ["n  p", "next, previous turn"], ["s  S", "next, previous shift"], ["/", "search sessions"], ["u", "search utterances; Enter starts"],
+      ["c", "put another system beside it"], ["Esc", "clear the searches, leave a field, close the other system"], ["?", "this help"]];
     at("help").replaceChildren(el("h2", {}, "Keys"),
       el("dl", {}, keys.map(([key, what]) => [el("dt", {}, key), el("dd", {}, what)])),
-      el("h2", {}, "Colours"), el("p", {}, fields.flatMap((f) => [f, " "])),
-      el("p", {}, el("span", { class: "rejected" }, "dotted"), " was found and not counted; the tooltip says why. ",
-        el("span", { class: "met yes" }, "✓ met"), " ", el("span", { class: "met no" }, "✗ not met"), " ",
-        el("span", { class: "met bad" }, "! excluded, ↩ dropped"), " say what a film meets. A dash is missing, not zero."),
       el("form", { method: "dialog" }, el("button", { type: "submit", autofocus: true }, "Close")));
     at("help").showModal();
   }
 
   function escape() {
     const active = document.activeElement, search = at("search");
-    if (search.value) { search.value = ""; filter(); reveal(); }
+    if (active === at("said") || (hits && !search.value)) { at("said").value = ""; searchUtterances(); }
+    else if (search.value) { search.value = ""; filter(); reveal(); }
     else if (!(active && active.matches("input, select")) && other) compare("");
     if (active && active.matches("input, select")) active.blur();
   }
 
   const KEYS = {
     j: () => step(1), k: () => step(-1), ArrowDown: () => step(1), ArrowUp: () => step(-1), n: () => walk(1), p: () => walk(-1),
-    s: () => walk(1, true), S: () => walk(-1, true), "?": help, "/": () => { at("search").focus(); at("search").select(); },
+    s: () => walk(1, true), S: () => walk(-1, true), "?": help, "/": () => { at("search").focus(); at("search").select(); }, u: () => { at("said").focus(); at("said").select(); },
     c: () => at("with") && at("with").focus(),
   };
 
@@ -239,6 +269,8 @@ const crsTrace = (() => {
     for (const id of ["search", "low", "high"]) at(id).addEventListener("input", filter);
     for (const id of ["model", "type", "order"]) at(id).addEventListener("change", filter);
     at("metric").addEventListener("change", () => { filter(); open(row, turn); });
+    at("said").addEventListener("change", searchUtterances);
+    at("said").addEventListener("search", searchUtterances); // its own cross, and Enter
     at("list").addEventListener("scroll", rows, { passive: true });
     at("help-button").addEventListener("click", help);
     addEventListener("resize", rows);

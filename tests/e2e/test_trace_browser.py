@@ -24,7 +24,7 @@ HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window
 
 
 def make(run, hostile=False):
-    """A small evaluated run; returns its trace. Hostile: names, texts, wishes and titles that are markup."""
+    """A small evaluated run; returns its trace. Hostile: names, texts, constraints and titles that are markup."""
     simulate.simulate(
         simulate.SimulateConfig(run=run, systems=SYSTEMS, n_sessions=12, n_turns=14), progress=False
     )
@@ -109,10 +109,10 @@ def test_what_a_turn_shows_is_what_the_files_say(opened):
     first = opened.texts(".facts .scores summary .score:first-child b")
     expected = [f"{value:.2f}" if value == value else "–" for value in mine["item_tas"]]
     assert [t.replace("−", "-") for t in first] == expected
-    wishes = opened.js(
-        "[...document.querySelector('.turn .row').querySelectorAll('.wish:not(.gone)')].map((n) => n.lastChild.textContent)"
+    constraints = opened.js(
+        "[...document.querySelector('.turn .row').querySelectorAll('.constraint:not(.gone)')].map((n) => n.lastChild.textContent)"
     )
-    assert wishes == list(dialogue.turns[0].user_meta["constraints"].values())
+    assert constraints == list(dialogue.turns[0].user_meta["constraints"].values())
     assert [t.split(":")[0] for t in opened.texts(".shift b")] == [
         f"Shift at turn {t}" for t in dialogue.shift_turns()
     ]
@@ -132,6 +132,40 @@ def test_search_and_filters_narrow_the_list(opened):
         "document.querySelector('#low').value = '0.6'; document.querySelector('#low').dispatchEvent(new Event('input'))"
     )
     assert int(opened.text("#count").split()[0]) == (results["item_tas"] >= 0.6).sum()
+
+
+def test_utterances_are_searched_and_the_first_hit_is_shown(opened):
+    pairs = {(d.model_name, d.session_id): d.pairs() for d in simulate.dialogues("trace-e2e")}
+    phrase = pairs["tracker", "00002"][4].user.text[:25]
+    holds = [
+        key
+        for key, turns in pairs.items()
+        if any(phrase in t.text for p in turns for t in (p.user, p.system))
+    ]
+    opened.key("u")
+    opened.type(phrase.upper())
+    opened.key("Enter")
+    opened.wait(f"document.querySelector('#count').textContent.startsWith('{len(holds)} of 36')")
+    opened.wait("document.querySelectorAll('.text.found').length > 0")
+    assert all(phrase in text for text in opened.texts(".text.found"))
+    assert opened.js("document.querySelector('.pair.current .text.found') !== null")
+    opened.key("Escape")
+    opened.wait("document.querySelector('#count').textContent === '36 sessions'")
+    assert opened.js("document.querySelectorAll('.text.found').length") == 0
+
+
+def test_false_claims_and_violations_are_marked_at_the_reply(opened):
+    turns = evaluate.read("trace-e2e", "turns").query("model == 'amnesiac'")
+    session = turns.groupby("session_id")[["false_claims", "violations"]].sum().sum(axis=1).idxmax()
+    mine = turns[turns["session_id"] == session]
+    opened.js(f"location.hash = 'session={session}&model=amnesiac'")
+    opened.wait(f"document.querySelector('#view h2').innerText === 'amnesiac session {session}'")
+    for name, text in (("false_claims", "! false claim"), ("violations", "! violation")):
+        marked = opened.js(
+            "[...document.querySelectorAll('.turn')].filter((t) => [...t.querySelectorAll('.said.system .who .bad')]"
+            f".some((n) => n.textContent === '{text}')).map((t) => Number(t.dataset.turn))"
+        )
+        assert marked == mine.loc[mine[name] > 0, "turn"].tolist()
 
 
 def test_filtering_by_shift_type_keeps_the_sessions_that_have_one(opened):

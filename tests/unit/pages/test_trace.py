@@ -1,4 +1,4 @@
-"""The trace's data: text cut at findings, films and wishes, escapes, and agreement with the scored tables."""
+"""The trace's data: text cut at findings, films and constraints, escapes, and agreement with the scored tables."""
 
 import json
 import math
@@ -19,7 +19,7 @@ from crs_lib.metrics import conventions
 from crs_lib.pages import trace
 from crs_lib.pages.files import RunFiles
 from crs_lib.pages.page import Link, Mean, cell, fill, table
-from crs_lib.pages.session import SessionView, judge_notes, lean, number, pieces, script, wish_list
+from crs_lib.pages.session import SessionView, constraint_list, judge_notes, lean, number, pieces, script
 from crs_lib.score.scorer import Scorer
 
 SYSTEMS = ("tracker", "sticky", "random")
@@ -93,13 +93,13 @@ def test_numbers_are_rounded_and_what_is_missing_stays_missing():
     }
 
 
-def test_wishes_of_any_form_become_pairs():
-    assert wish_list({"genre": ["War", "Drama"], "year": 1994, "actor": None}) == [
+def test_constraints_of_any_form_become_pairs():
+    assert constraint_list({"genre": ["War", "Drama"], "year": 1994, "actor": None}) == [
         ["genre", "War"],
         ["genre", "Drama"],
         ["year", "1994"],
     ]
-    assert wish_list(None) == wish_list("War") == []
+    assert constraint_list(None) == constraint_list("War") == []
 
 
 # ── films ───────────────────────────────────────────────────────────────────────────────────────
@@ -115,17 +115,17 @@ def view():
 
 
 def conversation(*turns):
-    """Turns of (wishes, avoid, titles)."""
+    """Turns of (constraints, avoid, titles)."""
     said = []
-    for wishes, avoid, titles in turns:
+    for constraints, avoid, titles in turns:
         said.append(
-            Turn("USER", "Something, please.", {"user_meta": {"constraints": wishes, "avoid": avoid}})
+            Turn("USER", "Something, please.", {"user_meta": {"constraints": constraints, "avoid": avoid}})
         )
         said.append(Turn("SYSTEM", "Here.", {"rec_titles": titles}))
     return Dialogue("00000", "mine", tuple(said))
 
 
-def test_films_name_the_wishes_they_meet_and_what_was_dropped_or_excluded(view):
+def test_films_name_the_constraints_they_meet_and_what_was_dropped_or_excluded(view):
     made = view.record(conversation(
         ({"genre": "Drama", "year": "1994"}, {}, ["Harbour Lights", "Saltwind"]),
         ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"]),
@@ -141,7 +141,7 @@ def test_films_name_the_wishes_they_meet_and_what_was_dropped_or_excluded(view):
     ]
 
 
-def test_a_wish_that_the_catalogue_lacks_is_neither_met_nor_unmet(view):
+def test_a_constraint_that_the_catalogue_lacks_is_neither_met_nor_unmet(view):
     made = view.record(conversation(({"genre": "Western"}, {}, ["Saltwind"])), [], [])
     assert made["turns"][0]["films"][0]["met"] == [None]
 
