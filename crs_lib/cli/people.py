@@ -57,7 +57,7 @@ def _score(arguments: Namespace) -> None:
                 + (f" (not read: {broken[0].place}: {broken[0].reason})" if broken else "")
             )
         file.write("\n]\n")
-    print(f"{n_dialogues} dialogues, {n_replies} replies, a wish known in {n_known / n_replies:.0%}")
+    print(f"{n_dialogues} dialogues, {n_replies} replies, a constraint known in {n_known / n_replies:.0%}")
     if n_silent:
         print(f"{n_silent} of them without a reply: 0, a system that never answers follows nothing")
     _report(broken)

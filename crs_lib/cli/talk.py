@@ -44,7 +44,7 @@ def _try(arguments: Namespace) -> None:
         for number, turn in enumerate(trial.trial(maker.world, config, arguments.session), start=1):
             found.append(turn)
             print(f"\n{number}  user    {_ink('user', turn.utterance)}")
-            print(f"   {_fact('wishes', _pairs(turn.wishes))}")
+            print(f"   {_fact('constraints', _pairs(turn.wishes))}")
             print(f"   system  {_ink('system', _plain(turn.reply.text) or '(no words)')}")
             _show(catalog, turn.reply, turn.wishes)
             print(f"   {_fact('time', _seconds(turn.seconds))}")
@@ -61,7 +61,7 @@ def _sum_up(spec: str, catalog: Any, found: Sequence[Any]) -> None:
     foreign = sum(len(turn.reply.hallucinated) for turn in found)
     stated = sum("state" in turn.reply.extra for turn in found)
     print(f"\nUnderstood: {len(found)} replies, {films} films, {foreign} titles outside the catalogue, "
-          f"{stated} states\n{whole} of {len(found)} replies hold a film that meets all wishes.")  # fmt: skip
+          f"{stated} states\n{whole} of {len(found)} replies hold a film that meets them all.")  # fmt: skip
     if not films:
         print("No film was read: name films as 'recommended' (ids or titles), or by title in the reply.")
     quoted = "'" + tables.dumps({"": [spec]})[5:-1].replace("'", "'\\''") + "'"
@@ -172,7 +172,7 @@ def _show(catalog: Any, reply: Any, wishes: Mapping[str, str]) -> None:
 
 
 def _met(catalog: Any, item: int, wishes: Mapping[str, str]) -> int:
-    """The number of wishes that a film meets."""
+    """The number of constraints that a film meets."""
     values = catalog.items[item].values
     return sum(value in values[name] for name, value in wishes.items())
 

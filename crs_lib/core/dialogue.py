@@ -89,7 +89,7 @@ class Dialogue:
         return replace(self, turns=self.turns[: 2 * n], shift_events=events)
 
     def shift_turns(self) -> list[int]:
-        """The 1-based turns at which the log says that the wishes shifted, sorted and unique."""
+        """The 1-based turns at which the log says that the constraints shifted, sorted and unique."""
         logged = {int(event["turn"]) for event in self.shift_events if "turn" in event}
         flagged = {pair.turn for pair in self.pairs() if pair.user.user_meta.get("shift_event") is True}
         return sorted(logged | flagged)

@@ -57,7 +57,7 @@ class RoutingAgent:
         }
 
     def query(self, said: Sequence[str], wishes: Sequence[str] = ()) -> str:
-        """The stand-alone query of a turn, with a user's wishes where they are known."""
+        """The stand-alone query of a turn, with a user's constraints where they are known."""
         return " ".join([rewrite(self.rewriter, said), *wishes])
 
     def link(self, said: Sequence[str], context: str, k: int = 10) -> list[Hit]:

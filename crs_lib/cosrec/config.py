@@ -34,7 +34,7 @@ Fusion = Annotated[str, OneOf(FUSIONS), Field(description="how several rankings 
 Index = Annotated[str, Field(description="folder made by cosrec-index; empty: the source's own files")]
 K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
 B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
-WISHES = "with wishes"
+KEYWORDS = "with keywords"
 AnySeed = Annotated[Seed, Field(description="seed of every random choice")]
 
 
@@ -86,7 +86,7 @@ class RetrieveConfig(Config):
         """Every system; those with the user's keywords last."""
         plain = [RetrievalSystem(f"{r}, {w}", r, w, False) for r in self.retrievers for w in self.rewriters]
         last = self.rewriters[-1]
-        twins = [RetrievalSystem(f"{r}, {last}, {WISHES}", r, last, True) for r in self.retrievers]
+        twins = [RetrievalSystem(f"{r}, {last}, {KEYWORDS}", r, last, True) for r in self.retrievers]
         return plain + (twins if self.mapping else [])
 
 
@@ -105,9 +105,9 @@ class CosrecEvaluateConfig(Config):
         str, Field(description="folder of TREC run files; empty: those of 13_cosrec_retrieve")
     ] = ""
     measure: Annotated[str, AfterValidator(_known_measure), Field(description="the main measure")] = "nDCG@10"
-    mapping: Annotated[str, OneOf(MAPPINGS), Field(description="whose wishes a user index stands for")] = (
-        "zero_is_generic"
-    )
+    mapping: Annotated[
+        str, OneOf(MAPPINGS), Field(description="whose constraints a user index stands for")
+    ] = "zero_is_generic"
     resamples: Annotated[int, Field(ge=1, description="resamples of an interval; 1000 is usual")] = 1000
     seed: AnySeed = 0
 

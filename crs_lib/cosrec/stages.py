@@ -25,7 +25,7 @@ from crs_lib.cosrec import (
 from crs_lib.cosrec import (
     evaluate as linking,
 )
-from crs_lib.cosrec.config import STUDY, WISHES, CorpusConfig, CosrecEvaluateConfig
+from crs_lib.cosrec.config import KEYWORDS, STUDY, CorpusConfig, CosrecEvaluateConfig
 from crs_lib.cosrec.records import Partition
 from crs_lib.retrieval.hits import Ranking
 
@@ -120,8 +120,8 @@ def score(config: CosrecEvaluateConfig) -> Evaluation:
 
 
 def _twins(systems: Sequence[str]) -> dict[str, str]:
-    """Systems whose twin, named the same with ``WISHES`` at the end, was run, too."""
-    ending = f"-{paths.slug(WISHES)}"
+    """Systems whose twin, named the same with ``KEYWORDS`` at the end, was run, too."""
+    ending = f"-{paths.slug(KEYWORDS)}"
     return {name.removesuffix(ending): name for name in systems if name.endswith(ending)}
 
 

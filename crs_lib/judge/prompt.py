@@ -1,4 +1,4 @@
-"""The prompt of a judge: criteria with their levels, the user's logged wishes, the quoted conversation."""
+"""The prompt of a judge: criteria with their levels, logged constraints, the quoted conversation."""
 
 import hashlib
 import json
@@ -47,10 +47,10 @@ class Excerpt(NamedTuple):
 
 
 def wish_summary(dialogue: Dialogue) -> str:
-    """The user's wishes from the logged turns, a line for every turn at which they changed.
+    """The user's constraints from the logged turns, a line for every turn at which they changed.
 
     Read from ``user_meta``: ``wishes`` or else ``constraints``, and ``avoid``. Values are quoted. A log
-    without wishes gives a line that says so.
+    without constraints gives a line that says so.
     """
     lines, before = [], None
     for pair in dialogue.pairs():
@@ -69,7 +69,7 @@ def wish_summary(dialogue: Dialogue) -> str:
 def _values(wishes: Any) -> list[tuple[str, str]]:
     """(field, quoted value) pairs of a logged state, empty values left out."""
     if not isinstance(wishes, Mapping):
-        raise InputError(f"logged wishes must be an object of fields, got {shorten(repr(wishes), 80)}")
+        raise InputError(f"logged constraints must be an object of fields, got {shorten(repr(wishes), 80)}")
     found = []
     for name, value in wishes.items():
         parts = value if isinstance(value, list | tuple) else [value]
@@ -161,7 +161,7 @@ def _gaps(turns: Sequence[int]) -> list[tuple[int, int]]:
 def messages(
     dialogue: Dialogue, group: Sequence[str], excerpt: Excerpt, expected: bool = False
 ) -> tuple[Message, ...]:
-    """The messages to a judge of these constructs: the rules, then criteria, wishes, quoted conversation.
+    """The messages to a judge of these constructs: rules, criteria, constraints, quoted conversation.
 
     With ``expected`` a level alone is asked for, and the conversation comes first, which constructs share.
     """

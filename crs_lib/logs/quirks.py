@@ -32,7 +32,7 @@ QUIRKS: dict[str, str] = {
     "missing rec_titles": "a reply without recommended titles, in a session that has them elsewhere",
     "missing user_meta": "a user turn without its log, in a session that has it elsewhere",
     "turn number off": "user_meta counts another turn than the conversation",
-    "shift not flagged": "a shift event at a turn whose user_meta does not say that wishes shifted",
+    "shift not flagged": "a shift event at a turn whose user_meta does not say that constraints shifted",
     "shift not listed": "user_meta flags a shift that shift_events does not have",
     "shift without event": "user_meta flags a shift but describes none",
     "shift differs": "user_meta describes another shift than shift_events at the same turn",

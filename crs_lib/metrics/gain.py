@@ -1,6 +1,6 @@
 """Gain: the share of what the catalogue could offer that a reply offers, and what happens to it at a shift.
 
-The gain of a film is the share of the constraints in force that it meets. It is 0 where the film breaks an
+The gain of a film is the share of the active constraints that it meets. It is 0 where the film breaks an
 exclusion, and where the user has just asked for others and was shown the film since the state last changed.
 Source: docs/metrics.md, section 4.
 """
@@ -301,12 +301,12 @@ _LEAST = 0.1  # a part is measured where a list of the largest gain meets so muc
 
 
 def part_met(turn: TurnRecord, part: frozenset[int]) -> float:
-    """(x − chance)/(attained − chance): how far the films of a reply meet a part of the constraints in force.
+    """(x − chance)/(attained − chance): how far the films of a reply meet a part of the active constraints.
 
     x is the mean share of the part that they meet; ``attained`` is that of a list of the largest gain and the
-    same length, averaged over ties: 1 is as much of the part as the whole of the wishes allows, 0 is chance.
-    NaN where the part is empty, where ``attained`` is less than .1 above chance, and where neither films are
-    shown nor asked for.
+    same length, averaged over ties: 1 is as much of the part as the whole of the constraints allows, 0 is
+    chance. NaN where the part is empty, where ``attained`` is less than .1 above chance, and where neither
+    films are shown nor asked for.
     """
     if not part or not (turn.items or turn.asked):
         return math.nan
@@ -443,7 +443,7 @@ def excess(fresh: Sequence[float], own: Sequence[float]) -> float:
 @metric("history_cost", "history cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, place=9,
         headline=2)  # fmt: skip
 def history_cost(shift: ShiftRecord) -> float:
-    """Gain of the replies to a fresh user who states the same wishes − gain of the replies after the shift.
+    """Gain of the replies to a fresh user with the same constraints − gain of the replies after the shift.
 
     0 for a system that history does not change; a positive value is a cost. Mean over the replies of the
     convention's window that have both; NaN where the fresh arm was not simulated.

@@ -1,6 +1,6 @@
 """Item-grounded adaptation: credit only through the catalogue items that a reply recommends.
 
-Source: docs/metrics.md, section 4. W are the wishes in force and R the items recommended.
+Source: docs/metrics.md, section 4. W are the active constraints and R the items recommended.
 """
 
 import math
@@ -17,9 +17,9 @@ _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
 
 
 def satisfaction(wishes: Set[int], items: Sequence[Set[int]], *, asked: bool = True) -> float:
-    """Mean share of the wishes that a recommended item meets, in [0, 1].
+    """Mean share of the constraints that a recommended item meets, in [0, 1].
 
-    ``items`` are the concept codes of the recommended items. Without wishes NaN; without items 0 where
+    ``items`` are the concept codes of the recommended items. Without constraints NaN; without items 0 where
     the user asked for some, else NaN.
     """
     if not wishes:
@@ -33,7 +33,7 @@ def expected_satisfaction(wishes: Collection[int], share: NDArray[np.float64]) -
     """Satisfaction that a draw from the catalogue has on average, in [0, 1]; exact, no sampling.
 
     ``share[code]`` is the probability that a drawn item has a concept: df/N for a uniform draw, or
-    weighted by popularity. NaN without wishes.
+    weighted by popularity. NaN without constraints.
     """
     return float(np.mean(share[sorted(wishes)])) if wishes else math.nan
 
@@ -51,7 +51,7 @@ def novelty(items: Sequence[int], before: Set[int]) -> float:
 
 
 def leakage(items: Sequence[Set[int]], wishes: Set[int], dropped: Set[int]) -> float:
-    """Share of the items that meet a dropped wish and none in force, in [0, 1].
+    """Share of the items that meet a dropped constraint and none in force, in [0, 1].
 
     NaN without items, or before anything was dropped.
     """
@@ -61,7 +61,7 @@ def leakage(items: Sequence[Set[int]], wishes: Set[int], dropped: Set[int]) -> f
 
 
 def share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
-    """The largest share of the wishes that one recommended item meets, in [0, 1]; 0 without items."""
+    """The largest share of the constraints that one recommended item meets, in [0, 1]; 0 without items."""
     if not wishes or not items:
         return 0.0
     return max(len(wishes & facts) for facts in items) / len(wishes)
@@ -106,7 +106,7 @@ def n_items(turn: TurnRecord) -> int:
 
 @fact("n_wishes", TURN, place=11)
 def n_constraints(turn: TurnRecord) -> int:
-    """The number of constraints in force that the catalogue knows."""
+    """The number of active constraints that the catalogue knows."""
     return len(turn.constraints)
 
 
@@ -115,7 +115,7 @@ def n_constraints(turn: TurnRecord) -> int:
     shown_in={"metric_bars": 4, "component_dots": 1},
 )  # fmt: skip
 def satisfaction_of_turn(turn: TurnRecord) -> float:
-    """S: :func:`satisfaction` of the constraints in force, in [0, 1]."""
+    """S: :func:`satisfaction` of the active constraints, in [0, 1]."""
     return satisfaction(turn.constraints, turn.facts, asked=turn.asked)
 
 

@@ -138,8 +138,8 @@ class TurnRecord(Prepared):
     """A USER utterance and the SYSTEM reply to it.
 
     ``number`` counts from 1 and ``since_shift`` from the last shift (0 at the shift, None before the first).
-    ``constraints`` are the logged wishes in force, ``exclusions`` the values that the user excludes now, and
-    ``dropped`` those given up or excluded so far and not in force again. ``asked`` says whether the user
+    ``constraints`` are the logged active constraints, ``exclusions`` the values that the user excludes now,
+    and ``dropped`` those given up or excluded so far and not in force again. ``asked`` says whether the user
     asks for items. ``items`` are the recommended items in the reply's order, ``facts`` the concepts of each,
     and ``seen`` the items that earlier replies recommended. ``before`` is the previous turn.
 
@@ -176,11 +176,11 @@ class TurnRecord(Prepared):
 
 @dataclass(eq=False)
 class ShiftRecord(Prepared):
-    """A change of the user's wishes: its turn (from 1) and its logged event (empty if only flagged).
+    """A change of the user's constraints: its turn (from 1) and its logged event (empty if only flagged).
 
     ``before`` is the turn before the shift (None for a shift in the first turn). ``replies`` are the turns
     from the shift until the next one, ``rest`` those from the shift until the end; the shift's own is first.
-    ``arms`` are gains of replies to the same wishes in other arms, by arm (:mod:`crs_lib.metrics.gain`).
+    ``arms`` are gains of replies to the same constraints in other arms, by arm (:mod:`crs_lib.metrics.gain`).
     """
 
     turn: int
@@ -198,7 +198,7 @@ class ShiftRecord(Prepared):
 
     @property
     def explicitness(self) -> str:
-        """How the shift was voiced: "explicit", or "implicit" where a situation implies its new wish."""
+        """How the shift was voiced: "explicit", or "implicit" where a situation implies it."""
         return str(self.event.get("explicitness", "explicit"))
 
     @property

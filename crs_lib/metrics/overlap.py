@@ -212,9 +212,9 @@ _STATE: dict[str, Any] = {"source": "dialogue-state accuracy (docs/metrics.md, s
 
 @metric("state_f1", "state F1", TURN, 0, 1, HIGHER, place=20, **_STATE)
 def state_f1(turn: TurnRecord) -> float:
-    """F1 of the stated values with the wishes in force, in [0, 1].
+    """F1 of the stated values with the active constraints, in [0, 1].
 
-    A value that the catalogue lacks is wrong. NaN where nothing is stated, and without wishes.
+    A value that the catalogue lacks is wrong. NaN where nothing is stated, and without constraints.
     """
     if turn.stated is None or not turn.constraints:
         return math.nan
@@ -223,9 +223,9 @@ def state_f1(turn: TurnRecord) -> float:
 
 @metric("state_joint", "state joint", TURN, 0, 1, HIGHER, place=21, **_STATE)
 def state_joint(turn: TurnRecord) -> float:
-    """1 where the stated values are exactly the wishes in force, else 0 (joint goal accuracy).
+    """1 where the stated values are exactly the active constraints, else 0 (joint goal accuracy).
 
-    NaN where nothing is stated, and without wishes.
+    NaN where nothing is stated, and without constraints.
     """
     if turn.stated is None or not turn.constraints:
         return math.nan

@@ -86,8 +86,8 @@ def agreement(
 ) -> pd.DataFrame:
     """Pearson and Spearman of each score with human ratings, one row per score and level.
 
-    Levels: "reply, wish known", "reply" (fallback included), "reply, within systems" (mean over systems,
-    weighted by their replies), "dialogue" (with the overall rating; the first score is that of whole
+    Levels: "reply, constraint known", "reply" (fallback included), "reply, within systems" (mean over
+    systems, weighted by their replies), "dialogue" (with the overall rating; the first score is that of whole
     dialogues, the others are means over replies), "system" (means of both; p is exact, over all permutations
     of up to eight systems). ``low`` and ``high`` are the 95 % interval of Spearman over conversations;
     ``partial`` is Spearman given length and number of films; ``coverage`` the share of rated rows with a
@@ -100,7 +100,7 @@ def agreement(
     out = []
     for place, name in enumerate(names):
         if known[RATING]:
-            out.append(_row(name, "reply, wish known", rows[rows["defined"] == 1], RATING, BASELINES))
+            out.append(_row(name, "reply, constraint known", rows[rows["defined"] == 1], RATING, BASELINES))
             out.append(_row(name, "reply", rows, RATING, BASELINES))
             out[-1] |= interval(rows, name, RATING, resamples=resamples, seed=seed)
             out.append(_within(name, rows))

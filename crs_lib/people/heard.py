@@ -1,4 +1,4 @@
-"""The state of a user as heard from the user's words alone: wishes, exclusions, what was asked.
+"""The state of a user as heard from the user's words alone: constraints, exclusions, what was asked.
 
 Source: docs/validity.md, section 4. A value named in a field replaces the earlier ones of that field; a
 value that is refused is unwanted, one that is "not required any more" is dropped, and "forget the rest" drops
@@ -32,7 +32,7 @@ _POSITIVE = re.compile(
     r"\b(i want|i d like|i like|i love|looking for|give me|but|just|only|rather|prefer|how about|recommend"
     r"|suggest|maybe)\b"
 )
-# "Those are not comedies": what was recommended misses a wish, which stays in force.
+# "Those are not comedies": what was recommended misses a constraint, which stays in force.
 _CORRECTS = re.compile(
     r"\b(it|its|it s|that|that s|this|these|those|they|they re|them|which|none of \w+|neither of \w+)"
     r"( \w+)? (is|are|was|were|isn t|aren t|wasn t|isnt|arent)\b(?! (too|so)\b)"
@@ -96,7 +96,7 @@ _KIND = re.compile("|".join(f"(?P<k{i}>\\b(?:{words})\\b)" for i, words in enume
 class Heard(NamedTuple):
     """One user turn: concepts wanted, unwanted and given up, films named, what it asks for.
 
-    ``resets`` says that all earlier wishes are given up; ``asks_about`` is a question about a film,
+    ``resets`` says that all earlier constraints are given up; ``asks_about`` is a question about a film,
     ``requests`` a request for films.
     """
 
@@ -110,7 +110,7 @@ class Heard(NamedTuple):
 
 
 class HeardState(NamedTuple):
-    """The state after a user turn: constraints in force, unwanted values, what the turn asks for."""
+    """The state after a user turn: active constraints, unwanted values, what the turn asks for."""
 
     constraints: frozenset[int]
     avoid: frozenset[int]

@@ -43,8 +43,8 @@ _CLOSES = re.compile(
 class ReplyFeatures(NamedTuple):
     """What a reply does, judged by what came before it only.
 
-    ``gain`` is the normalised gain of its films, NaN where no wish is known; ``novel`` the share of them not
-    named before. ``invited``: the person has asked for films, or was asked what is wanted.
+    ``gain`` is the normalised gain of its films, NaN where no constraint is known; ``novel`` the share of
+    them not named before. ``invited``: the person has asked for films, or was asked what is wanted.
     """
 
     n_films: int
@@ -62,10 +62,10 @@ def adaptation(reply: ReplyFeatures, *, wishes_known: bool) -> float:
     """How far a reply follows what the person said, in [0, 1].
 
     With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0, and ½ where no
-    wish is known; N the share not named before; half of that where the person has neither wished nor asked
-    for anything. Without films ¾ for asking what is wanted while nothing is known (half of it the second
-    time), ½ for answering a question about a film and for returning thanks or a goodbye, else 0. A reply
-    repeated word for word is 0.
+    constraint is known; N the share not named before; half of that where the person has neither wished nor
+    asked for anything. Without films ¾ for asking what is wanted while nothing is known (half of it the
+    second time), ½ for answering a question about a film and for returning thanks or a goodbye, else 0. A
+    reply repeated word for word is 0.
     """
     if reply.repeats:
         return 0.0
@@ -103,7 +103,7 @@ def elicits(text: str) -> bool:
 
 
 def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
-    """The dialogue with the log a simulator would have kept: wishes, unwanted values, films by id.
+    """The dialogue with the log a simulator would have kept: constraints, unwanted values, films by id.
 
     What the log of a USER turn held already is replaced.
     """
@@ -141,8 +141,8 @@ class Scored(NamedTuple):
 def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[Scored]:
     """Every dialogue with its rows, one at a time: our scores, their parts, and other metrics.
 
-    Memory stays flat. ``defined`` is 1 where a wish is known; elsewhere the score is the declared fallback.
-    Every reply has a row. Only ``reaction`` and ``received_adaptation`` look at what is said next.
+    Memory stays flat. ``defined`` is 1 where a constraint is known; elsewhere the score is the declared
+    fallback. Every reply has a row. Only ``reaction`` and ``received_adaptation`` look at what is said next.
     """
     waiting = deque[tuple[Dialogue, Dialogue]]()
 

@@ -28,9 +28,10 @@ _SEEN, _SHARE = 3, 0.5  # replies that must name a film with the item ranked fir
 def replies(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per reply of conversations that log success: criteria and predictors.
 
-    ``satisfaction`` is the mean share of the wishes heard that the films named meet (0 without films);
-    ``ranked_satisfaction`` the same over the ranked items that :func:`resolved` finds, NaN where no wish is
-    known or no item is found; ``found`` their share. Raises InputError where no reply logs success.
+    ``satisfaction`` is the mean share of the constraints heard that the films named meet (0 without films);
+    ``ranked_satisfaction`` the same over the ranked items that :func:`resolved` finds, NaN where no
+    constraint is known or no item is found; ``found`` their share. Raises InputError where no reply logs
+    success.
     """
     rows: list[dict[str, Any]] = []
     ranked: list[list[int]] = []
@@ -106,9 +107,9 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100, seed: int = 0) -> p
     """AUC of every predictor for either criterion, over replies and over dialogues.
 
     ``within`` is the mean over systems of their own AUC, with its 95 % interval over conversations; ``all``
-    pools the systems. Where a predictor is undefined (no wish known) its mean stands in. Over dialogues a
-    predictor is the mean over replies, ``dialogue_adaptation`` the score of the whole, and success is that of
-    any reply.
+    pools the systems. Where a predictor is undefined (no constraint known) its mean stands in. Over dialogues
+    a predictor is the mean over replies, ``dialogue_adaptation`` the score of the whole, and success is that
+    of any reply.
     """
     filled = frame.fillna({name: frame[name].mean() for name in PREDICTORS}).fillna({"reaction": 0.5})
     out = []

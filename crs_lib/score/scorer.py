@@ -55,7 +55,7 @@ class Scorer:
         return constructs.unjudged()
 
     def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
-        """The concept codes of wishes (field to value or values), without values that the catalogue lacks."""
+        """The concept codes of constraints (field to value or values) that the catalogue has."""
         found = set()
         for name, value in wishes.items():
             if name not in self.grounder.active_fields:

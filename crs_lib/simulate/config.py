@@ -96,9 +96,11 @@ class SimulateConfig(Config):
     explicitness: Annotated[
         str,
         OneOf(situations.DEGREES),
-        Field(description="whether a shift names its new wish, or a situation implies it"),
+        Field(description="whether a shift names its new constraint, or a situation implies it"),
     ] = situations.EXPLICIT
-    insist: Annotated[bool, Field(description="whether users insist where replies miss their wishes")] = True
+    insist: Annotated[
+        bool, Field(description="whether users insist where replies miss their constraints")
+    ] = True
     templates: Annotated[
         str, OneOf(wording.USER_SETS), Field(description="template set of the user's words")
     ] = "A"

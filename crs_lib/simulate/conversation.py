@@ -72,7 +72,7 @@ def fresh_sessions(
 ) -> list[Dialogue]:
     """The dialogues between a system and the fresh users of a session: one at each shift, in every arm.
 
-    Each begins a conversation of its own with all constraints and exclusions in force, and says then what is
+    Each begins a conversation of its own with all active constraints and exclusions, and says then what is
     planned for the next turns. Systems are made anew and told the session's turn numbers, so that one which
     draws by chance draws the same as in the session. ``plans`` are those of the arms with and without shifts.
     """
@@ -123,7 +123,7 @@ def _films(world: World, spec: str, plan: Scenario, config: SimulateConfig) -> t
 
 
 def shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ...]:
-    """The films of a session for systems that get a fixed list: a draw that holds answers to every wish.
+    """The films of a session for systems that get a fixed list: a draw with answers to every constraint.
 
     Up to as many answers as a reply recommends for each of the user's states in turn; the order says nothing.
     """

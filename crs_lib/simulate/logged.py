@@ -40,7 +40,7 @@ class ImportConfig(Config):
 class Imported(NamedTuple):
     """An import: its folder, a row a system, the conversations skipped, and how far the catalogue goes.
 
-    ``systems``: sessions, turns, sessions with logged wishes, with shifts, and those skipped.
+    ``systems``: sessions, turns, sessions with logged constraints, with shifts, and those skipped.
     """
 
     folder: Path
@@ -129,8 +129,8 @@ def import_logs(config: ImportConfig) -> Imported:
     """Read logs into ``results/movies/<run>``: frozen catalogue, ``dialogues.jsonl``, ``skipped.csv``.
 
     A conversation that cannot be read is skipped and listed with its place and reason; with ``strict`` it is
-    an InputError. What a log lacks (wishes, shifts, titles) leaves the metrics that need it undefined. Raises
-    InputError where nothing can be read, RunError for a run that holds other dialogues.
+    an InputError. What a log lacks (constraints, shifts, titles) leaves the metrics that need it undefined.
+    Raises InputError where nothing can be read, RunError for a run that holds other dialogues.
     """
     files = logs.files(config.logs)
     catalog = prepare(config.run, config.catalog)

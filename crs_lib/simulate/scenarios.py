@@ -43,7 +43,7 @@ def refinements(seed: int, session: int) -> int:
 
 
 class Pace(NamedTuple):
-    """When wishes shift: the least and the most turn of the first shift, and of the gap to the next."""
+    """When constraints shift: the least and the most turn of the first shift, and of the gap to the next."""
 
     first: tuple[int, int] = FIRST_SHIFT
     gap: tuple[int, int] = GAP
@@ -137,7 +137,7 @@ class PlanStep:
 
     ``kind`` is the type of the shift; ``planned`` is the type that was due at this turn, also where another
     type or none happened. ``answers`` are the films that fit, ``n_answers`` in number. ``situation`` voices a
-    new wish that is not named.
+    new constraint that is not named.
     """
 
     turn: int
@@ -206,8 +206,9 @@ def plan(
     turns, their types balanced over every block of sessions (:func:`type_order`); between them
     the user asks about films, asks for more, hesitates, or contradicts in words only. Every state has an
     answer in the catalogue, and the number of answers is logged. ``explicitness`` says whether a shift's new
-    wish is named or implied by a situation (:mod:`situations`); the wishes are the same. The twin of arm
-    "none" equals its session up to the first shift and never shifts; the user of arm "calm" never insists.
+    constraint is named or implied by a situation (:mod:`situations`); the constraints are the same. The twin
+    of arm "none" equals its session up to the first shift and never shifts; the user of arm "calm" never
+    insists.
 
     Raises InputError if the catalogue has no genre with five films, or for an unknown type.
     """

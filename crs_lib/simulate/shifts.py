@@ -175,7 +175,7 @@ def new_value(
 
 @SHIFTS.register("refine")
 class Refine(ShiftType):
-    """A further wish in another field; the earlier ones stay."""
+    """A further constraint in another field; the earlier ones stay."""
 
     stands_in = 3
 
@@ -239,7 +239,7 @@ class Switch(ShiftType):
 
 @SHIFTS.register("replace")
 class Replace(ShiftType):
-    """Another value in a field that has a wish; the other wishes stay."""
+    """Another value in a field that has a constraint; the other constraints stay."""
 
     stands_in = 2
 
@@ -264,7 +264,7 @@ class Replace(ShiftType):
 
 @SHIFTS.register("relax")
 class Relax(ShiftType):
-    """One wish less; at least one stays."""
+    """One constraint less; at least one stays."""
 
     def allows(self, shape: StateShape) -> bool:
         """Whether a constraint would stay."""
@@ -284,7 +284,7 @@ class Relax(ShiftType):
 
 @SHIFTS.register("contradict")
 class Contradict(ShiftType):
-    """What was wished is retracted and must not come; a lone wish gives way to one in another field."""
+    """What was wished is retracted and must not come; a lone constraint gives way to one in another field."""
 
     sections = ("contradict", "contradict_new")
 
@@ -313,7 +313,7 @@ class Contradict(ShiftType):
 
 @SHIFTS.register("return")
 class Return(ShiftType):
-    """Back to a wish that was given up; the present ones are dropped."""
+    """Back to a constraint that was given up; the present ones are dropped."""
 
     voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed
 

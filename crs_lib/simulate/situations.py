@@ -16,7 +16,7 @@ from crs_lib.simulate.shifts import PlannedShift
 
 EXPLICIT, IMPLICIT, MIXED = "explicit", "implicit", "mixed"
 DEGREES: Final = (EXPLICIT, IMPLICIT, MIXED)
-SECTIONS = frozenset({"refine", "replace", "switch", "contradict_new"})  # shifts that bring a new wish
+SECTIONS = frozenset({"refine", "replace", "switch", "contradict_new"})  # shifts that bring a new constraint
 _USES = {"A": "development", "B": "confirmation"}  # by template set
 
 
@@ -50,10 +50,10 @@ def _by_value(templates: str) -> Mapping[tuple[str, str], tuple[Situation, ...]]
 def implied(
     shift: PlannedShift, explicitness: str, templates: str, draw: np.random.Generator
 ) -> Situation | None:
-    """The situation that voices one new wish of a shift; None where the shift is said in plain words.
+    """The situation that voices one new constraint of a shift; None where the shift is said in plain words.
 
-    ``explicitness`` "implicit" implies wherever the table has a situation for a new wish, "mixed" in half of
-    these shifts. A bridge is always named.
+    ``explicitness`` "implicit" implies wherever the table has a situation for a new constraint, "mixed" in
+    half of these shifts. A bridge is always named.
     """
     if explicitness == EXPLICIT or shift.section not in SECTIONS:
         return None

@@ -12,11 +12,11 @@ from crs_lib.systems import base as systems
 from crs_lib.systems.base import SystemReply, World
 
 TURNS = 12  # of the scenario: the first shift comes at turn 4 to 6
-SEARCHED = 50  # scenarios: half of them add one wish to the first
+SEARCHED = 50  # scenarios: half of them add one constraint to the first
 
 
 class TrialTurn(NamedTuple):
-    """A turn of a trial: utterance, wishes in force, reply, and the seconds until the reply was there."""
+    """A turn of a trial: utterance, active constraints, reply, and the seconds until the reply was there."""
 
     utterance: str
     wishes: Mapping[str, str]
@@ -25,7 +25,7 @@ class TrialTurn(NamedTuple):
 
 
 def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[TrialTurn]:
-    """The opening of a scenario, a second wish and the first shift, held with the batch's first system.
+    """The opening of a scenario, a second constraint and the first shift, held with the batch's first system.
 
     Takes the first scenario from ``number`` on that is told in these three turns.
     """
@@ -41,7 +41,7 @@ def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[Tri
 
 
 def _told_in_three(world: World, config: SimulateConfig, number: int) -> Iterator[tuple[Scenario, int]]:
-    """Scenarios with the turn of their first shift, 0 where wishes are added between turn 2 and the shift.
+    """Scenarios with the turn of their first shift, 0 where constraints join between turn 2 and it.
 
     The last one has a turn even if so: it is turn 3, a shift or not.
     """

@@ -158,7 +158,7 @@ class User:
         )
 
     def _met(self, item: int, step: PlanStep) -> float:
-        """Share of the constraints in force that a film meets, in [0, 1]; 0 if it has a value to avoid."""
+        """Share of the active constraints that a film meets, in [0, 1]; 0 if it has a value to avoid."""
         values = self.catalog.items[item].values
         wanted = step.state.constraints
         if any(value in values[name] for name, value in step.state.avoid.items()):

@@ -82,7 +82,7 @@ def _wish(catalog: Catalog, code: int, draw: np.random.Generator) -> dict[str, s
 def _utterance(
     catalog: Catalog, wish: Mapping[str, str], old: Mapping[str, str], draw: np.random.Generator
 ) -> Iterator[LabelledClause]:
-    """The clauses of one utterance with a wish, now and then of one without."""
+    """The clauses of one utterance with a constraint, now and then of one without."""
     title = catalog.items[int(draw.integers(len(catalog)))].title
     aside = phrases.noun_phrase(old, draw)
     if draw.random() < 0.15:

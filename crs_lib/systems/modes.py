@@ -1,7 +1,7 @@
 """Language models that understand for themselves: modes ``closed``, ``rag`` and ``free`` of every backend.
 
-No tracker takes part and no logged wish is shown: a model reads the conversation, and the films that its mode
-gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
+No tracker takes part and no logged constraint is shown: a model reads the conversation, and the films that
+its mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
 """
 
 import json
@@ -26,7 +26,7 @@ from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model
 from crs_lib.systems.program import films, known
 from crs_lib.systems.worded import TURN_LIMIT, ask_again
 
-REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a wish, in JSON
+REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a constraint, in JSON
 
 
 class Offer(NamedTuple):
@@ -50,7 +50,7 @@ class Offer(NamedTuple):
 
 
 class Understood(NamedTuple):
-    """A model's answer, read: text, films recommended, foreign titles, films only named, stated wishes."""
+    """A model's answer, read: text, films recommended, foreign titles, films only named, its state."""
 
     text: str
     items: tuple[int, ...]
@@ -74,7 +74,7 @@ def film_facts(catalog: Catalog, item: int) -> str:
 
 
 def reply_schema(offer: Offer, rule: LLMSettings) -> dict[str, Any]:
-    """The JSON schema of a reply: the stated wishes (optional), the films, the text."""
+    """The JSON schema of a reply: the stated constraints (optional), the films, the text."""
     short = {"type": "string", "maxLength": VALUE_LIMIT}
     named: dict[str, Any] = short if offer.open else {"enum": offer.numbers}
     if not offer.open and not offer.items:
@@ -285,7 +285,7 @@ class Closed(ModelSystem):
     prompt = "movies/crs_closed"
 
     def offer(self) -> Offer:
-        """The session's films: all of the catalogue, or a draw that holds answers to the user's wishes."""
+        """The session's films: the catalogue, or a draw with answers to the user's constraints."""
         if not self.shelf:
             self.shelf = drawn(self.world.catalog, self.rule.listed, self.seed, self.session)
         return Offer(self.shelf)

@@ -190,7 +190,7 @@ class Amnesiac(Recommender):
 
 @SYSTEMS.register("sticky")
 class Sticky(Recommender):
-    """Never lets go of the first wish in a field, whatever is said later."""
+    """Never lets go of the first constraint in a field, whatever is said later."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         super().__init__(world, seed, session, spec)
@@ -288,7 +288,7 @@ class Noisy(Oracle):
 
 @SYSTEMS.register("oracle_lag", argument="a number of replies", example="2", parse=number(1, 20))
 class OracleLag(Oracle):
-    """The oracle, but a shift of the user's wishes becomes known some replies late."""
+    """The oracle, but a shift of the user's constraints becomes known some replies late."""
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: int) -> None:
         super().__init__(world, seed, session, spec)
@@ -309,7 +309,7 @@ _EACH, _PADS, _SURE = 2, 2, 10
 
 @SYSTEMS.register("hedge")
 class Hedge(Oracle):
-    """Two films for the present wishes and two for those before the last change."""
+    """Two films for the present constraints and two for those before the last change."""
 
     honest = False
 
@@ -384,7 +384,7 @@ class Abstain(Oracle):
 
 @SYSTEMS.register("restate")
 class Restate(Oracle):
-    """Announces the user's wishes in every reply, and shows random films."""
+    """Announces the user's constraints in every reply, and shows random films."""
 
     restates = 1.0
     honest = False

@@ -118,7 +118,7 @@ def _values(film: Item, field: str) -> list[str]:
 
 
 def wants_more(grounder: Grounder, text: str) -> bool:
-    """Whether an utterance asks for films: it names a wish, or has a word by which people ask for more."""
+    """Whether an utterance asks for films: it names a constraint, or has a word that asks for more."""
     return bool(tracker.read(grounder, text).wanted) or not _MORE.isdisjoint(words(text))
 
 

@@ -119,8 +119,8 @@ class ThesisCatalog:
     def raw_codes(self) -> tuple[frozenset[int], ...]:
         """Per film, the concepts whose value equals one of its raw labels but for case.
 
-        The thesis compares normalised wishes with raw labels, so the label "Crime Fiction" never meets
-        the wish ``genre=crime``.
+        The thesis compares normalised constraints with raw labels, so the label "Crime Fiction" never meets
+        the constraint ``genre=crime``.
         """
         codes = self.space.code_of
         return tuple(

@@ -167,15 +167,15 @@ class GroundedScorer:
         }
 
     def _coverage(self, looks: Sequence[_Look], texts: _Texts) -> float:
-        """Share of all wishes of a session that some reply names, in [0, 1]; NaN without wishes."""
+        """Share of all constraints of a session that some reply names, in [0, 1]; NaN without constraints."""
         wished = frozenset().union(*(look.gold for look in looks))
         named = frozenset().union(*(texts.concepts[look.pair.system.text] for look in looks))
         return len(wished & named) / len(wished) if wished else math.nan
 
     def _satisfaction(self, pair: Pair, gold: frozenset[int]) -> float:
-        """The best recommended film's idf-weighted share of the wishes, in [0, 1]; 0 without either.
+        """The best recommended film's idf-weighted share of the constraints, in [0, 1]; 0 without either.
 
-        Wishes are compared with raw labels, as the thesis did: see ``ThesisCatalog.raw_codes``.
+        Constraints are compared with raw labels, as the thesis did: see ``ThesisCatalog.raw_codes``.
         """
         titles = pair.system.meta.get("rec_titles") or ()
         if not gold or not titles:
@@ -264,7 +264,7 @@ def words_of(text: str) -> list[str]:
 
 
 def _wishes(pair: Pair) -> tuple[_Wish, ...] | None:
-    """Field and value of every logged wish of a turn; None where the log names no wishes at all."""
+    """Field and value of every logged constraint of a turn; None where the log names none."""
     logged = pair.user.user_meta
     if "constraints" not in logged:
         return None

@@ -79,7 +79,7 @@ def segments(
 def excess(rows: pd.DataFrame, reference: str = "oracle") -> pd.DataFrame:
     """The cost of every system beyond that of a reference in the same scenario and shift.
 
-    A shift also changes how hard the wishes are to meet; the oracle's cost is that change alone. Raises
+    A shift also changes how hard the constraints are to meet; the oracle's cost is that change alone. Raises
     InputError where the reference is no system of the run.
     """
     if reference not in set(rows["system"]):

@@ -11,11 +11,11 @@ from crs_lib.grounding.grounder import Grounder
 
 
 def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
-    """One row per shift with new wishes: does the user name one of them before the shift?
+    """One row per shift with new constraints: does the user name one of them before the shift?
 
-    ``leaked`` is true where an earlier utterance names a value that the shift brings and that was no wish,
-    was not to be avoided, and had not been said as part of the plan before. A person named before in
-    another role (wished for as a writer, now as a director) is no leak, nor is a word of a film's title.
+    ``leaked`` is true where an earlier utterance names a value that the shift brings and that was no
+    constraint, was not to be avoided, and had not been said as part of the plan before. A person named before
+    in another role (wished for as a writer, now as a director) is no leak, nor is a word of a film's title.
     """
     rows = []
     for dialogue in dialogues:
@@ -30,7 +30,7 @@ def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
                 rows.append(row | {"type": event.get("type", ""), "leaked": bool(added & seen)})
             said = codes(grounder, log["constraints"]) | codes(grounder, log["avoid"])
             planned |= {_value(grounder, code) for code in said}
-            if log["stage"] != "aside":  # an aside names a value on purpose, and never as a wish
+            if log["stage"] != "aside":  # an aside names a value on purpose, and never as a constraint
                 seen |= _named(grounder, pair.user.text)
     return pd.DataFrame(rows, columns=["system", "session", "turn", "type", "leaked"])
 
@@ -71,7 +71,7 @@ def _value(grounder: Grounder, code: int) -> str:
 def reactions(dialogues: Iterable[Dialogue], a: str = "oracle", b: str = "random") -> pd.DataFrame:
     """One row per session of both systems: the share of user turns worded differently, in [0, 1].
 
-    Wishes and shifts are equal by design; what differs is how the user reacts.
+    Constraints and shifts are equal by design; what differs is how the user reacts.
     """
     said: dict[str, dict[str, list[str]]] = {a: {}, b: {}}
     for dialogue in dialogues:

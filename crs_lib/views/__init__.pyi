@@ -3,7 +3,7 @@ from .model_habits import against, call_costs, habits, worded_by
 from .movies import (
     batch_table,
     coverage,
-    example_wishes,
+    example_constraints,
     explicitness_table,
     field_table,
     first_outcome,
@@ -58,7 +58,7 @@ __all__ = [
     "detector_figure",
     "dose_figure",
     "draw",
-    "example_wishes",
+    "example_constraints",
     "explicitness_table",
     "failed",
     "field_table",

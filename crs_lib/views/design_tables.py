@@ -1,4 +1,4 @@
-"""A run's design as tables: who takes part, what the catalogue gives to wish for, and when wishes change."""
+"""A run's design as tables: who takes part, what the catalogue offers, and when constraints change."""
 
 from collections import Counter
 from typing import Any
@@ -50,7 +50,7 @@ def _log(run: str) -> list[str]:
     wishes = first is not None and any("constraints" in pair.user.user_meta for pair in first.pairs())
     shifts = first is not None and bool(first.shift_turns())
     return [
-        "wishes in force" if wishes else "no wishes logged",
+        "active constraints" if wishes else "no constraints logged",
         "shifts and their types" if shifts else "no shifts logged",
     ]
 
@@ -79,8 +79,8 @@ def catalogue_fields(run: str, convention: str = "") -> pd.DataFrame:
 
     ``coverage`` is the share of films in [0, 1] that have a value, ``values`` the number of distinct ones;
     ``changed`` counts the labels that cleaning merged, renamed or dropped. ``constraint``, ``shift``,
-    ``topic`` and ``question`` say whether users wish for the field, change such a wish, whether texts are
-    scored on it, and whether users ask about it. ``n_films`` is the number of films.
+    ``topic`` and ``question`` say whether users constrain the field, change that, whether texts
+    are scored on it, and whether users ask about it. ``n_films`` is the number of films.
     """
     catalog = evaluate.catalog_of(run)
     path = paths.run_folder(simulate.STUDY, run) / "cleaning_report.csv"

@@ -62,7 +62,7 @@ def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
 
 
 def _types(shifts: pd.DataFrame, run: str) -> list[str]:
-    """The type of each shift, from the logs; the field that the wish moved to where a log has no types."""
+    """The type of each shift, from the logs; the field moved to where a log has no types."""
     known = {
         (dialogue.model_name, dialogue.session_id, int(event["turn"])): str(
             event.get("type") or event.get("to_focus") or ""

@@ -57,7 +57,7 @@ def transcript(dialogue: Dialogue, limit: int = 10) -> pd.DataFrame:
 
 
 def same_users(dialogues: Sequence[Dialogue]) -> bool:
-    """Whether in every scenario all systems met the same wishes, turn by turn."""
+    """Whether in every scenario all systems met the same constraints, turn by turn."""
     seen: dict[str, list[Any]] = {}
     for dialogue in dialogues:
         wishes = [pair.user.user_meta.get("constraints") for pair in dialogue.pairs()]
@@ -83,7 +83,7 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def example_wishes(catalog: Catalog) -> list[Constraints]:
+def example_constraints(catalog: Catalog) -> list[Constraints]:
     """Queries to try on a catalogue: a genre, a person, and both in an early year, there to be relaxed.
 
     The person is one of the first person field (actors). Fields that the catalogue lacks are left out; empty
@@ -163,7 +163,7 @@ def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
 
 
 def explicitness_table(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
-    """Scores in the replies to shifts, for shifts that name their new wish and for those that imply it.
+    """Scores in the replies to shifts, for shifts that name their new constraint and for those that imply it.
 
     One row a system and degree: number of shifts, and means of the gain, the uptake and the joint accuracy
     of the state in the reply to the shift; empty without shifts, and under a convention without such a table.

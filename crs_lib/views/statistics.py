@@ -163,8 +163,8 @@ def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
     """Log-rank tests that the systems wait alike for recovery: over all shifts, and within the strata.
 
     "within scenarios" keeps the pairing: systems are compared where they met the same user. Waiting times
-    are those of the recovery curves: replies until one item meets every wish, censored at the next shift.
-    A note where there is nothing to compare. Source: :func:`crs_lib.figures.movies_time.waiting`.
+    are those of the recovery curves: replies until one item meets every constraint, censored at the next
+    shift. A note where there is nothing to compare. Source: :func:`crs_lib.figures.movies_time.waiting`.
     """
     strata = {"all shifts": None, "within types of shift": "type", "within scenarios": "scenario"}
     try:

@@ -21,10 +21,10 @@ def conversations(world: World, config: SimulateConfig) -> list[Dialogue]:
 
 
 def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
-    """Three turns with the first system of the settings, one of them a shift of the wishes.
+    """Three turns with the first system of the settings, one of them a shift of the constraints.
 
-    One row a turn: what the user said, the wishes in force, the reply, the films that were read from it, and
-    ``met``, the wishes that the best of them meets.
+    One row a turn: what the user said, the active constraints, the reply, the films that were read from it,
+    and ``met``, the constraints that the best of them meets.
     """
     items = world.catalog.items
     rows = []
@@ -35,7 +35,7 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
             {
                 "turn": number,
                 "user": turn.utterance,
-                "wishes": ", ".join(f"{name} = {value}" for name, value in turn.wishes.items()),
+                "constraints": ", ".join(f"{name} = {value}" for name, value in turn.wishes.items()),
                 "reply": turn.reply.text,
                 "films": ", ".join(film.title for film in films) or "none",
                 "met": f"{max(met, default=0)} of {len(turn.wishes)}",

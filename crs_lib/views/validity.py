@@ -26,7 +26,7 @@ def verdicts(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def side_by_side(run: str) -> pd.DataFrame:
-    """Satisfaction where nothing shifts and where wishes shift, and the two costs of history; a row a system.
+    """Satisfaction where nothing shifts and where constraints shift, the costs of history; a row a system.
 
     ``n`` counts scenarios of the run. A run without further arms raises RunError.
     """

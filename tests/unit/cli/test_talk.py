@@ -55,7 +55,7 @@ def test_the_class_of_the_page_stands_in_notebooks_and_states_a_state_that_is_re
     assert (paths.notebooks() / "my_system.py").read_text(encoding="utf-8").endswith(code("class"))
     assert main(["try", "python:my_system:MySystem"]) == 0
     out = capsys.readouterr().out
-    wishes = re.findall(r"wishes +genre = (\w+)", out)
+    wishes = re.findall(r"constraints +genre = (\w+)", out)
     states = re.findall(r"state +genre = (\w+)", out)
     assert len(states) == 3
     assert states[0] == wishes[0]
@@ -80,7 +80,7 @@ def test_try_asks_three_turns_that_tell_all_wishes(capsys):
     assert "unknown No  [31mSuch Film" in out
     assert "3 films, 3 titles outside the catalogue" in out
     assert json.dumps([server.url]) in out
-    first, second, third = (line.partition("wishes")[2] for line in out.splitlines() if "wishes  " in line)
+    first, second, third = (line.partition("constraints")[2] for line in out.splitlines() if "constraints  " in line)
     assert len(first.split(",")) == 1
     assert len(second.split(",")) == 2
     assert third != second

@@ -23,7 +23,7 @@ def test_end_to_end_on_the_sample(config: RetrieveConfig) -> None:
     folder = retrieve.retrieve(config)
     curated = corpus.load(corpus.locate("sample"), "curated")
     runs, routes = retrieve.read_runs(folder / "runs"), retrieve.read_routes(folder / "routes.jsonl")
-    wishes = "bm25-first-and-last-with-wishes"
+    wishes = "bm25-first-and-last-with-keywords"
     assert set(runs) == set(routes) == {"bm25-last-turn", "bm25-first-and-last", wishes}
     scores = evaluate.score(curated, runs)
     assert len(scores) == 3 * len(curated.qrels)

@@ -311,7 +311,7 @@ def test_wishes_come_from_the_log_a_line_for_each_change() -> None:
 def test_a_log_without_wishes_says_so() -> None:
     plain = Dialogue("1", "m", (Turn(USER, "hi"), Turn(SYSTEM, "hello")))
     assert judge_prompt.wish_summary(plain).startswith("No wishes were recorded")
-    with pytest.raises(InputError, match="logged wishes must be an object"):
+    with pytest.raises(InputError, match="logged constraints must be an object"):
         judge_prompt.wish_summary(dialogue([("a", "b")], constraints="drama"))
 
 

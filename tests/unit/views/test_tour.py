@@ -66,7 +66,7 @@ def test_a_system_of_ones_own_is_tried_and_placed_among_the_others(world):
     table = tour.trial(mine, config)
     assert table["turn"].tolist() == [1, 2, 3]
     assert table["met"].iloc[0] == "1 of 1", "the class reads a genre"
-    assert table["wishes"].iloc[1] != table["wishes"].iloc[2]
+    assert table["constraints"].iloc[1] != table["constraints"].iloc[2]
     scores = tour.mean_scores(tour.conversations(mine, config), mine, conventions.get("default"))
     order = scores["system"].tolist()
     said = tour.place_of(own, scores)
