@@ -1,3 +1,3 @@
-"""A notebook-first laboratory for adaptive conversation: when constraints shift, does the system follow?"""
+"""A notebook-first laboratory for adaptive conversation: when preferences shift, does the system follow?"""
 
 __version__ = "0.2.0"

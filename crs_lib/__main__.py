@@ -40,7 +40,7 @@ COMMANDS = (
     Command("gate", "which metrics order the control policies as they must", "crs_lib.cli.trust:gate"),
     Command("redteam", "how far scores can be raised without use to the user", "crs_lib.cli.trust:redteam"),
     Command("realism", "simulated against real users' turns", "crs_lib.cli.trust:realism"),
-    Command("sensitivity", "how far a run's ranking hangs on choices", "crs_lib.cli.trust:sensitivity"),
+    Command("sensitivity", "how far a run's ranking depends on choices", "crs_lib.cli.trust:sensitivity"),
     Command("figures", "draw the figures of a finished run", "crs_lib.cli.notebooks:figures"),
     Command("trace", "write every session of a run as a page to browse", "crs_lib.cli.pages:trace"),
     Command("report", "write a run's tables and figures as one page", "crs_lib.cli.pages:report"),

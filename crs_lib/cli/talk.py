@@ -216,7 +216,7 @@ def _seconds(value: float) -> str:
 
 
 def _fact(name: str, text: str) -> str:
-    return f"{_ink('fact', f'{name:<8}')}{text}"
+    return f"{_ink('fact', f'{name:<12}')}{text}"
 
 
 def _plain(text: str) -> str:

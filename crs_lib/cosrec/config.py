@@ -105,9 +105,9 @@ class CosrecEvaluateConfig(Config):
         str, Field(description="folder of TREC run files; empty: those of 13_cosrec_retrieve")
     ] = ""
     measure: Annotated[str, AfterValidator(_known_measure), Field(description="the main measure")] = "nDCG@10"
-    mapping: Annotated[
-        str, OneOf(MAPPINGS), Field(description="whose constraints a user index stands for")
-    ] = "zero_is_generic"
+    mapping: Annotated[str, OneOf(MAPPINGS), Field(description="which user an index denotes")] = (
+        "zero_is_generic"
+    )
     resamples: Annotated[int, Field(ge=1, description="resamples of an interval; 1000 is usual")] = 1000
     seed: AnySeed = 0
 

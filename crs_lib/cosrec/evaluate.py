@@ -99,7 +99,7 @@ def means(
 
 
 def reader(partition: Partition, scores: pd.DataFrame, mapping: str) -> pd.DataFrame:
-    """The scores with a column ``reader``: whose constraints the topic's index stands for under a mapping.
+    """The scores with a column ``reader``: the user that the topic's index denotes under a mapping.
 
     ``user``: a user of the conversation; ``generic``: index 0 read as the request without a user;
     ``unresolved``: no user has that index; missing for search topics. The release does not say which

@@ -304,7 +304,7 @@ class _Reviews:
 
 
 def _user_code(user: str) -> int:
-    """64 bits of a user id's digest; users who share one are told apart when their reviews are read."""
+    """64 bits of a user id's digest; users who share one are separated when their reviews are read."""
     return int.from_bytes(hashlib.blake2b(user.encode(), digest_size=8).digest(), "little")
 
 

@@ -70,7 +70,7 @@ def cosrec_judgments(judgments: pd.DataFrame) -> Any:
 
 
 def _grouped(made: Any, panel: Any, table: pd.DataFrame, x: str, hue: str, y: str) -> None:
-    """Bars side by side, told apart by colour and hatch, with a legend above the figure."""
+    """Bars side by side, distinguished by colour and hatch, with a legend above the figure."""
     import seaborn as sns
 
     names = list(dict.fromkeys(table[hue]))

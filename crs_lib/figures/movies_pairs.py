@@ -15,7 +15,7 @@ from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, wilcoxon_pa
 from crs_lib.stats.multiple import holm
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
-_DIVERGING = "RdBu"  # told apart by colour-blind readers; the printed numbers carry the grey version
+_DIVERGING = "RdBu"  # distinguished by colour-blind readers; the printed numbers carry the grey version
 
 
 def matrix(
@@ -269,7 +269,7 @@ def alike(frame: pd.DataFrame, order: Sequence[str], at: Mapping[str, Any]) -> N
 
 
 def cliques(same: NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The largest runs (first, last) of systems in rank order of which no two are told apart."""
+    """The largest runs (first, last) of systems in rank order of which no two are distinguishable."""
     n = len(same)
     ends = [max(j for j in range(i, n) if same[i : j + 1, i : j + 1].all()) for i in range(n)]
     return [(i, end) for i, end in enumerate(ends) if end > i and not any(ends[j] >= end for j in range(i))]

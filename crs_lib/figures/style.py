@@ -1,6 +1,6 @@
 """One look for every figure: thesis width, fonts, and a colour, marker and line for each system.
 
-Colours follow Okabe and Ito (2008), who chose them to be told apart by colour-blind readers; markers,
+Colours follow Okabe and Ito (2008), who chose them to be distinguished by colour-blind readers; markers,
 line styles and direct labels tell the systems apart in grey.
 """
 

@@ -270,7 +270,8 @@ const crsTrace = (() => {
     for (const id of ["model", "type", "order"]) at(id).addEventListener("change", filter);
     at("metric").addEventListener("change", () => { filter(); open(row, turn); });
     at("said").addEventListener("change", searchUtterances);
-    at("said").addEventListener("search", searchUtterances); // its own cross, and Enter
+    at("said").addEventListener("search", searchUtterances); // its own cross
+    at("said").addEventListener("keydown", (event) => { if (event.key === "Enter") searchUtterances(); });
     at("list").addEventListener("scroll", rows, { passive: true });
     at("help-button").addEventListener("click", help);
     addEventListener("resize", rows);

@@ -163,7 +163,7 @@ def _prepare(
     if np.linalg.matrix_rank(x) < x.shape[1]:
         raise InputError(
             f"some combination of {', '.join(factors)} never occurs with a value, so its effect "
-            "cannot be told apart; set interaction=False or leave the sparse level out"
+            "cannot be separated; set interaction=False or leave the sparse level out"
         )
     cluster = pd.Index(scenarios).get_indexer(used[scenario])
     return _Data(design, x, y, np.asarray(cluster, dtype=np.intp), int((~known).sum()))

@@ -42,7 +42,7 @@ def leaderboard(
     Only scenarios that every system has count. ``rank_low`` and ``rank_high`` hold the rank in
     1 - alpha of the bootstrap draws (equal means share the middle rank); ``p_best`` is the share of
     draws in which the system leads, ties shared. Systems that share a letter in ``tied`` are not
-    told apart by the paired test after Holm over all pairs.
+    distinguished by the paired test after Holm over all pairs.
 
     Raises InputError for fewer than 2 systems or 2 complete scenarios.
     Source: Hall and Miller (2009), Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
@@ -121,7 +121,7 @@ def mean_ranks(
 ) -> pd.DataFrame:
     """Mean rank in [1, systems] over complete scenarios, best first, with Nemenyi's critical difference.
 
-    Two systems whose mean ranks differ by less than ``critical_difference`` are not told apart: what
+    Two systems whose mean ranks differ by less than ``critical_difference`` are indistinguishable: what
     a critical-difference diagram draws. Raises InputError as :func:`friedman`.
     Source: Nemenyi (1963); Demsar (2006), JMLR 7, section 3.2.2.
     """

@@ -214,7 +214,7 @@ def logrank(
     time: str = "time",
     event: str = "event",
 ) -> pd.DataFrame:
-    """Log-rank chi-square >= 0 that the systems wait alike, compared within ``strata`` if given; one row.
+    """Log-rank chi-square >= 0 of equal times in all systems, within ``strata`` if given; one row.
 
     NaN when nothing tells the systems apart: no event at all, or every one still waiting recovers at
     once wherever anyone does. Raises InputError for fewer than 2 systems.

@@ -134,7 +134,21 @@ def _doubts(row: dict[str, Any], results: Ladder, plan: Plan) -> str:
     tost = _tost(row["a"], row["b"], results)
     if tost is not None and tost["equivalent"]:
         doubts.append(f"the difference is smaller than the smallest that matters, {plan.smallest_effect:g}")
-    return f"; but {' and '.join(doubts)}" if doubts else ""
+    return f"; but {' and '.join(doubts)}" if doubts else _beyond(row, plan)
+
+
+def _beyond(row: dict[str, Any], plan: Plan) -> str:
+    """How the interval of a difference lies to the smallest difference that matters."""
+    if np.isnan(float(row["low"])):
+        return ""
+    least, most = sorted((abs(float(row["low"])), abs(float(row["high"]))))
+    least = 0.0 if float(row["low"]) * float(row["high"]) < 0 else least
+    if least > plan.smallest_effect:
+        return f", more than the smallest difference that matters, {plan.smallest_effect:g}"
+    if most > plan.smallest_effect:
+        return f"; the interval does not exclude differences below {plan.smallest_effect:g}, the smallest "
+        "that matters"
+    return f", less than the smallest difference that matters, {plan.smallest_effect:g}"
 
 
 def _ranking(results: Ladder, plan: Plan) -> list[str]:
@@ -145,9 +159,11 @@ def _ranking(results: Ladder, plan: Plan) -> list[str]:
     tied = [row["system"] for row in _records(board.iloc[1:]) if set(row["tied"]) & set(best["tied"])]
     text = f"{best['system']} leads with a mean of "
     text += interval_in_words(best["mean"], best["low"], best["high"])
-    text += f", rank {best['rank_low']:g} to {best['rank_high']:g} under resampling of scenarios"
+    low, high = int(best["rank_low"]), int(best["rank_high"])
+    ranks = f"{low} to {high}" if high > low else f"{low}"
+    text += f"; its rank is {ranks} in 95 % of the resampled sets of scenarios"
     if tied:
-        text += f"; it is not told apart from {' and '.join(map(str, tied))}"
+        text += f"; it is indistinguishable from {' and '.join(map(str, tied))}"
     return [_sentence(text)]
 
 

@@ -160,7 +160,7 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
-    """Log-rank tests that the systems wait alike for recovery: over all shifts, and within the strata.
+    """Log-rank tests of equal recovery times: over all shifts, and within the strata.
 
     "within scenarios" keeps the pairing: systems are compared where they met the same user. Waiting times
     are those of the recovery curves: replies until one item meets every constraint, censored at the next
@@ -228,8 +228,8 @@ def shift_scores(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.D
 def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Wald tests of ``value ~ system * shift_type + (1 | scenario)``, a row each; a note where not fitted.
 
-    The values are those of :func:`shift_scores`. The interaction asks whether the systems differ alike
-    after every type of shift. Source: :func:`crs_lib.stats.mixed_model`.
+    The values are those of :func:`shift_scores`. The interaction tests whether the differences
+    between systems depend on the type of shift. Source: :func:`crs_lib.stats.mixed_model`.
     """
     if metric not in turns:
         return pd.DataFrame({"note": [f"{metric} has no value by turn, so none by type of shift"]})

@@ -173,7 +173,11 @@ def test_a_catalogue_where_nobody_is_credited_may_recommend_everything():
 def test_wishes_to_try_leave_out_what_a_catalogue_lacks():
     """The ten films, then titles with a genre only, then titles only: notebook 01 runs on each."""
     constraints = views.example_constraints(catalog())
-    assert constraints == [{"genre": "Comedy"}, {"actor": "Cy Hale"}, {**constraints[0], **constraints[1], "year": "1900"}]
+    assert constraints == [
+        {"genre": "Comedy"},
+        {"actor": "Cy Hale"},
+        {**constraints[0], **constraints[1], "year": "1900"},
+    ]
     genres = Catalog.from_records([("A", {"genre": ["Drama"]}), ("B", {"genre": ["War"]})], "genres")
     assert views.example_constraints(genres) == [{"genre": "Drama"}, {"genre": "Drama", "year": "1900"}]
     assert views.query_table(genres, views.example_constraints(genres))["exact answers"].tolist() == [1, 0]

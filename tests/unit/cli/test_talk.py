@@ -80,7 +80,9 @@ def test_try_asks_three_turns_that_tell_all_wishes(capsys):
     assert "unknown No  [31mSuch Film" in out
     assert "3 films, 3 titles outside the catalogue" in out
     assert json.dumps([server.url]) in out
-    first, second, third = (line.partition("constraints")[2] for line in out.splitlines() if "constraints  " in line)
+    first, second, third = (
+        line.partition("constraints")[2] for line in out.splitlines() if "constraints  " in line
+    )
     assert len(first.split(",")) == 1
     assert len(second.split(",")) == 2
     assert third != second

@@ -367,6 +367,6 @@ def test_cells_are_escaped_rounded_and_honest_about_what_is_missing():
 
 def test_a_table_marks_numbers_and_says_when_it_is_empty():
     made = table(pd.DataFrame({"name": ["a<"], "n": [2]}))
-    assert '<th>name</th><th class="value">n</th>' in made
+    assert '<th scope="col">name</th><th scope="col" class="value">n</th>' in made
     assert '<td>a&lt;</td><td class="value">2</td>' in made
     assert "Nothing to show" in table(pd.DataFrame({"name": []}))

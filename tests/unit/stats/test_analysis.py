@@ -135,14 +135,13 @@ def test_conclusions_say_what_the_numbers_say(results):
     told = stats.conclusions(results, PLAN)
     row = results.pairwise.iloc[0]
     interval = stats.interval_in_words(row["diff"], row["low"], row["high"])
-    assert (
-        f"tracker scores higher than amnesiac by {interval} (Wilcoxon, Holm p < .001, 30 scenarios)." in told
-    )
+    clear = f"tracker scores higher than amnesiac by {interval} (Wilcoxon, Holm p < .001, 30 scenarios), more than"
+    assert f"{clear} the smallest difference that matters, {PLAN.smallest_effect:g}." in told
     assert any(s.startswith("popular and random are equivalent within ±0.05") and "TOST p" in s for s in told)
     assert any(
         re.match(r"The systems differ \(repeated-measures ANOVA.*Friedman p < .001; partial", s) for s in told
     )
-    assert any(s.startswith("tracker leads with a mean of 0.5") for s in told)
+    assert any(s.startswith("tracker leads with a mean of 0.5") and "; its rank is 1" in s for s in told)
     assert any("exploratory comparisons" in s and "Benjamini-Hochberg" in s for s in told)
     assert any(s.startswith("With 30 scenarios, 80% power") for s in told)
     assert all(s.endswith(".") and "nan" not in s.lower() for s in told)
@@ -183,7 +182,20 @@ CLEAR = {
             {},
             False,
             0.5,
-            r"^tracker scores higher than amnesiac by 0\.12 \[0\.08, 0\.16\] \(Wilcoxon, Holm p < \.001, 50 scenarios\)\.$",
+            r"^tracker scores higher than amnesiac by 0\.12 \[0\.08, 0\.16\] \(Wilcoxon, Holm p < \.001, 50 scenarios\), "
+            r"more than the smallest difference that matters, 0\.05\.$",
+        ),
+        (
+            {"low": 0.02},
+            False,
+            0.5,
+            r"the interval does not exclude differences below 0\.05, the smallest that matters\.$",
+        ),
+        (
+            {"diff": 0.02, "low": 0.01, "high": 0.03},
+            False,
+            0.5,
+            r", less than the smallest difference that matters, 0\.05\.$",
         ),
         (
             {"diff": -0.12, "low": -0.16, "high": -0.08},
