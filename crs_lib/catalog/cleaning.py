@@ -80,7 +80,8 @@ class _Folds(dict[str, str]):
         return folded
 
 
-_OTHER_KEYS = frozenset({"name", "title", "plot", "original_id", "item_id"})
+_IDS = ("item_id", "original_id")
+_OTHER_KEYS = frozenset({"name", "title", "plot", *_IDS})
 
 
 def clean(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[Item], CleaningReport]:
@@ -88,7 +89,8 @@ def clean(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[Item],
 
     Films with the same folded title and the same year (or one of them without a year) are merged, the
     first one's spelling stays. Raises InputError naming the record and the field for a film without
-    title, a field that is no text or list of texts, or a year that is no number.
+    title, a title or plot that is not one text, a field that is no text or list of texts, or a year that
+    is no number.
     """
     report = CleaningReport(
         before={name: Counter() for name in FIELDS}, after={name: Counter() for name in FIELDS}
@@ -130,8 +132,11 @@ def _clean_one(
 ) -> Item:
     if not isinstance(record, Mapping):
         raise InputError(f"{where}: expected an object with the film's fields, got {record!r:.80}")
-    title = " ".join(str(record.get("name") or record.get("title") or key or "").split())
-    if not fold(title) and not title:
+    title = (
+        one_text(where, "name", record.get("name")) or one_text(where, "title", record.get("title")) or key
+    )
+    title = " ".join(title.split())
+    if not title:
         raise InputError(f"{where}: field 'title' is empty; every film needs a title")
     report.ignored_keys.update(name for name in record if name not in FIELDS and name not in _OTHER_KEYS)
     values: dict[str, tuple[str, ...]] = {}
@@ -159,8 +164,20 @@ def _clean_one(
             else:
                 kept[folded] = value
         values[name] = tuple(kept.values())[: None if row.many else 1]
-    item_id = str(record.get("item_id") or record.get("original_id") or "")
-    return Item(item_id, title, values, " ".join(str(record.get("plot") or "").split()), tuple(themes))
+    item_id = next((str(record[name]) for name in _IDS if one_text(where, name, record.get(name))), "")
+    return Item(item_id, title, values, one_text(where, "plot", record.get("plot")), tuple(themes))
+
+
+def one_text(where: str, name: str, raw: object) -> str:
+    """A text that a film has once, its spaces single; "" for none. A number counts as a text.
+
+    Raises InputError for anything else: a list would become one text that nobody wrote.
+    """
+    if raw is None or (isinstance(raw, float) and raw != raw):
+        return ""
+    if isinstance(raw, str | int | float) and not isinstance(raw, bool):
+        return " ".join(str(raw).split())
+    raise InputError(f"{where}: field {name!r} must be one text, got {raw!r:.80}")
 
 
 def _texts(where: str, name: str, raw: object) -> list[str]:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from crs_lib import datasets
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.cleaning import one_text
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
@@ -116,6 +117,8 @@ def _from_parquet(path: Path) -> Catalog:
     frame = frame.astype(object).where(frame.notna(), None)
     columns = frame.columns.tolist()
     rows = (dict(zip(columns, row, strict=True)) for row in frame.itertuples(index=False, name=None))
+    if frame.empty:
+        raise InputError(f"{path.name} must hold at least one film")
     return Catalog.from_records(((str(row["title"] or ""), row) for row in rows), path.name)
 
 
@@ -149,13 +152,14 @@ def records(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not isinstance(record, Mapping):
             yield str(key), record  # the cleaning says what is wrong with it
             continue
-        name = str(record.get("name") or record.get("title") or "")
+        where = f"item {key!r:.60}"
+        name = one_text(where, "name", record.get("name")) or one_text(where, "title", record.get("title"))
         title, year = _YEAR.sub("", name), _YEAR.search(name)
         if not re.search(r"\w", title):
             continue
         found = {name: _listed(record, (name, *row.foreign_keys)) for name, row in FIELDS.items()}
         given = str(record.get(YEAR_FIELD) or (year[1] if year else ""))
-        plot = str(record.get("plot") or "")
+        plot = one_text(where, "plot", record.get("plot"))
         yield title, found | {"name": title, YEAR_FIELD: given, "plot": plot, "item_id": str(key)}
 
 

@@ -51,11 +51,9 @@ def given_values(notebook: str, pairs: list[list[str]], file: str | None) -> dic
 
 @outside.reader("parameters")
 def _yaml(file: str) -> dict[str, Any]:
-    import yaml
-
     try:
-        values = yaml.safe_load(outside.read_text(paths.given(file)))
-    except (InputError, yaml.YAMLError, ValueError, RecursionError) as error:
+        values = outside.read_yaml(paths.given(file))
+    except InputError as error:
         raise InputError(f"could not read parameters from {file!r}: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
         raise InputError(f"{file!r} must map names of parameters to values, one 'name: value' a line")

@@ -104,6 +104,8 @@ def _train(arguments: Namespace) -> None:
 
     if arguments.n_topics < 2 or arguments.passes < 1:
         raise InputError("give at least 2 topics and 1 pass")
+    if not 0 <= arguments.seed < 2**32:
+        raise InputError(f"seed {arguments.seed} is not usable; give a whole number from 0 to {2**32 - 1}")
     catalog = ThesisCatalog.load(arguments.catalog)
     plots = catalog.documents[len(catalog) :]
     model = topic_model.train(

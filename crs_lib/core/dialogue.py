@@ -120,13 +120,16 @@ class Dialogue:
         if not isinstance(conversation, list) or not conversation:
             raise InputError(f"{where}: 'conversation' must be a list of turns, and not empty")
         turns = tuple(_turn(entry, i, where) for i, entry in enumerate(conversation))
+        events = record.get("shift_events") or []
+        if not isinstance(events, list | tuple) or not all(isinstance(one, Mapping) for one in events):
+            raise InputError(f"{where}: 'shift_events' is {str(events)[:80]!r}, expected a list of objects")
         known = {"session_id", "model_name", "true_genre", "conversation", "shift_events"}
         return cls(
             session_id=str(record.get("session_id", "")),
             model_name=str(record.get("model_name", "")),
             turns=turns,
             true_genre=record.get("true_genre"),
-            shift_events=tuple(record.get("shift_events") or ()),
+            shift_events=tuple(events),
             extra={key: value for key, value in record.items() if key not in known},
         )
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from crs_lib.core.errors import InputError
+
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
@@ -15,9 +17,14 @@ def fingerprint(value: Any) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Hex digest of a file's content."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Hex digest of a file's content; InputError where a file that is there cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path.name}: cannot be read ({error.strerror or error})") from error
 
 
 def of_files(files: Iterable[Path]) -> str:

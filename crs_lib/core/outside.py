@@ -143,6 +143,17 @@ def read_object(path: Path) -> dict[str, Any]:
     return value
 
 
+def read_yaml(path: Path) -> Any:
+    """The YAML value of a file, plain data alone; InputError as :func:`read_text`, and for no YAML."""
+    import yaml
+
+    text = read_text(path)
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{path.name} is not YAML: {one_line(str(error), 400)}") from error
+
+
 def kind_of(value: object) -> str:
     """The word for a JSON value: "a list", "a text", "null"."""
     words: dict[type, str] = {

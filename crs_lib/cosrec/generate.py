@@ -77,17 +77,17 @@ def _work(
     if ledger.finished().issuperset(keys):
         return
     starts = 1 + ledger.tries()
+    began = {name.removeprefix(_WEIGHTS): d for name, d in inputs.items() if name.startswith(_WEIGHTS)}
     options: dict[str, Any] = {"progress": progress, "label": "conversations", "chunk": 1}
     if not config.models() or config.scheduler:
         options |= {"workers": config.workers, "scheduler": config.scheduler}
         try:
-            batch.work(ledger, keys, Writer, (config, source, "", starts), **options)
+            batch.work(ledger, keys, Writer, (config, source, "", starts, None, began), **options)
         finally:
             _fetch_logs(config, folder)
         return
-    writer = Writer(config, source, str(folder), starts)
+    writer = Writer(config, source, str(folder), starts, weights=began)
     assert writer.pool is not None
-    began = {name.removeprefix(_WEIGHTS): d for name, d in inputs.items() if name.startswith(_WEIGHTS)}
     with writer.pool as pool:
         unchanged(began, config.service().settings_for)
         batch.work(ledger, keys, _given(writer), (), threads=pool.width(config.models()), **options)

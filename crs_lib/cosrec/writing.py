@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,10 +32,12 @@ class Writer:
         calls: str = "",
         starts: int = 1,
         pool: Pool | None = None,
+        weights: Mapping[str, str] | None = None,
     ) -> None:
         """Opens the stock. Cache and log of model calls lie in the folder ``calls``; without one, in this
         machine's own scratch folder. ``starts`` times as many attempts are made as the config says: what
-        failed before gets new seeds. ``pool`` replaces the models that the config names.
+        failed before gets new seeds. ``pool`` replaces the models that the config names; ``weights`` are the
+        digests that the run began with.
         """
         self.config, self.attempts = config, starts * config.attempts
         self.stock = index.opened(Path(source), config.index, config.k1, config.b)
@@ -49,7 +52,8 @@ class Writer:
         order = stream(config.seed, STUDY, "targets").permutation(len(asins))
         self.targets = [asins[i] for i in order[: config.conversations]]
         if pool is None and config.models():
-            pool = Pool(Path(calls) if calls else scratch(config.run), config.service())
+            service = replace(config.service(), weights=weights or {})
+            pool = Pool(Path(calls) if calls else scratch(config.run), service)
         self.pool = pool
 
     def __call__(self, key: Key) -> str:

@@ -1,6 +1,7 @@
 """Judges over a finished run: resumable, every score on record, what is missing counted."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -216,10 +217,12 @@ class JudgementMaker:
     ``judgements`` gives the judgement of each ledger key. Threads share one maker.
     """
 
-    def __init__(self, config: JudgeConfig, folder: Path, lines: Sequence[DialogueLine]) -> None:
+    def __init__(
+        self, config: JudgeConfig, folder: Path, lines: Sequence[DialogueLine], weights: Mapping[str, str]
+    ) -> None:
         self.config, self.lines = config, lines
         self.path = folder / "dialogues.jsonl"
-        self.pool = Pool(folder, config.service)
+        self.pool = Pool(folder, replace(config.service, weights=weights))
         self.judgements: dict[Key, Judgement] = {}
         self.titles: list[str] = []
         if config.canaries:
@@ -267,7 +270,7 @@ def _work(
     progress: bool,
 ) -> None:
     """Make the judgements that the ledger does not have, judge by judge."""
-    maker = JudgementMaker(config, folder, judging.lines)
+    maker = JudgementMaker(config, folder, judging.lines, weights)
     asked: list[Key] = []
     try:
         for spec in config.judges:

@@ -13,7 +13,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import cache as caches
 from crs_lib.llm import calls
 from crs_lib.llm.base import BACKENDS, Backend, Reply, Request
-from crs_lib.llm.errors import LLMError
+from crs_lib.llm.errors import LLMError, other_weights
 from crs_lib.llm.limits import DEFAULTS, check_fits
 from crs_lib.llm.retry import Attempts, Retry, persist
 from crs_lib.llm.text import checked
@@ -27,6 +27,9 @@ class LLM:
     ``options`` are defaults that a request may override; keep ``num_ctx`` the same for all calls of a
     model, a change reloads it. ``slots`` is how many calls each endpoint gets at once. Further keywords
     go to the backend (host, timeout, keep_alive, …). Threads may share one LLM.
+
+    ``weights`` is the digest that a run began with: a call under any other, or a reply that carries any
+    other, raises the RunError that ends a run.
     """
 
     def __init__(
@@ -38,9 +41,10 @@ class LLM:
         options: Mapping[str, Any] | None = None,
         retry: Retry | None = None,
         slots: int = 4,
+        weights: str = "",
         **settings: Any,
     ) -> None:
-        self.spec = spec
+        self.spec, self._run_weights = spec, weights
         self.backend: Backend = BACKENDS.create(spec, **settings)
         self.cache, self.recorder = cache, recorder
         self._options = {**DEFAULTS, **(options or {})}
@@ -159,6 +163,8 @@ class LLM:
                 return self.backend.complete(attempts.request, endpoint)
 
         reply, tried = persist(attempts, attempt, self._halted), tuple(attempts.tried)
+        if BACKENDS.get(self.spec).facts.get("kind") == "server":
+            self._same_weights(reply.digest or digest)
         return replace(reply, digest=reply.digest or digest, attempts=len(tried) + 1, tried=tried)
 
     def _weights(self) -> str:
@@ -166,7 +172,12 @@ class LLM:
         if not self._digest:
             first = Attempts(Request((), "digest"), self._retry)
             self._digest = persist(first, self.backend.digest, self._halted)
+        self._same_weights(self._digest)
         return self._digest
+
+    def _same_weights(self, digest: str) -> None:
+        if self._run_weights and digest != self._run_weights:
+            raise other_weights(self.spec, self._run_weights, digest)
 
 
 def giving_choices() -> str:

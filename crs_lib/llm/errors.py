@@ -3,6 +3,7 @@
 
 from typing import Literal
 
+from crs_lib.core.errors import RunError
 from crs_lib.core.printable import printable
 
 Remedy = Literal["no", "wait", "other seed", "more room"]
@@ -132,3 +133,13 @@ KINDS: tuple[type[LLMError], ...] = (
     Unreachable, TimedOut, Dropped, Busy, Garbled, Refused, ModelMissing, NoTools, PromptTooLong, PromptCut,
     OtherModel, Filtered, EmptyReply, BadReply, CutReply, ScriptEnded, NotRecorded,
 )  # fmt: skip
+
+
+def other_weights(spec: str, before: str, now: str) -> RunError:
+    """The error that ends a run whose server has other weights of a model than the run began with."""
+    return RunError(
+        f"the weights of {spec} changed while the run was made: it began with {before[:12]}, the server "
+        f"now has {now[:12]}. What was made is stored. Bring the first weights back and start the same "
+        "command again, or take another run name",
+        ends_run=True,
+    )

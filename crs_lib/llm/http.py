@@ -2,6 +2,7 @@
 
 import ipaddress
 import os
+import re
 import ssl
 import threading
 import time
@@ -259,6 +260,12 @@ def _one(text: str, port: int) -> str:
         raise InputError(
             f"{parts.scheme[:40]!r} is no scheme of a server's address; write it like http://gpu1:{port}"
         )
+    try:
+        httpx.URL(f"http://[{name}]" if ":" in name else f"http://{name}")
+    except httpx.InvalidURL:
+        name = " "
+    if re.search(r"[\s\x00-\x20]", name):
+        raise InputError(f"the server's name in {text[:80]!r} is none; write it like http://gpu1:{port}")
     name = "127.0.0.1" if name in ("", "0.0.0.0", "::") else f"[{name}]" if ":" in name else name
     chosen = given or (None if "://" in text else port)
     return f"{parts.scheme}://{name}{f':{chosen}' if chosen else ''}{parts.path.rstrip('/')}"

@@ -73,7 +73,8 @@ class Pool:
             if spec not in self._made:
                 self._made[spec] = LLM(
                     spec, cache=self.cache, recorder=self.recorder, retry=self.service.retry,
-                    slots=self.service.at_once, **self.service.settings_for(spec),
+                    slots=self.service.at_once, weights=self.service.weights.get(spec, ""),
+                    **self.service.settings_for(spec),
                 )  # fmt: skip
             return self._made[spec]
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm.base import BACKENDS, Backend, Request
-from crs_lib.llm.errors import LLMError, ModelMissing
+from crs_lib.llm.errors import LLMError, ModelMissing, other_weights
 from crs_lib.llm.http import shown
 from crs_lib.llm.limits import DEFAULTS, room
 from crs_lib.llm.ollama import Ollama
@@ -96,12 +96,7 @@ def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[
         finally:
             backend.close()
         if now != before:
-            raise RunError(
-                f"the weights of {spec} changed while the run was made: it began with {before[:12]}, the "
-                f"server now has {now[:12]}. What was made is stored. Bring the first weights back and start "
-                "the same command again, or take another run name",
-                ends_run=True,
-            )
+            raise other_weights(spec, before, now)
 
 
 def _served(backend: Backend) -> tuple[int | None, str | None]:

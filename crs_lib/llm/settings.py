@@ -19,6 +19,7 @@ class Service:
 
     ``host`` is an address or several with commas between ("" is the backend's default); ``slots`` is how
     many calls each of them works on at once. ``backend`` are further keywords of backends that take them.
+    ``weights`` are the digests of models, by spec, that a run began with; calls under others end the run.
     """
 
     host: str = ""
@@ -26,6 +27,7 @@ class Service:
     slots: int = 2
     retry: Retry = field(default_factory=Retry)
     backend: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def at_once(self) -> int:

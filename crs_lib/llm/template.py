@@ -76,6 +76,7 @@ class _Filler(NamedTuple):
             return {name: self.value(part, f"{place}/{name}") for name, part in parts.items()}
         if kind == "array":
             item, wanted = schema.get("items", {"type": "string"}), max(1, schema.get("minItems", 1))
+            wanted = min(wanted, schema.get("maxItems", wanted))
             if item.get("type") == "string" and "enum" not in item:
                 return [self.item or self.text.split()[0].lower()] * wanted
             return [self.value(item, f"{place}/{i}") for i in range(wanted)]

@@ -46,9 +46,13 @@ def load(path: Path) -> Any:
         )
     except (ValueError, TypeError, KeyError):
         usable = False
+    unusable = f"{path.name} is no notebook of format 4; open it in JupyterLab and save it"
     if not usable:
-        raise InputError(f"{path.name} is no notebook of format 4; open it in JupyterLab and save it")
-    return nbformat.reads(text, as_version=4)
+        raise InputError(unusable)
+    try:
+        return nbformat.reads(text, as_version=4)
+    except AssertionError as error:  # nbformat's word for a version that is no number
+        raise InputError(unusable) from error
 
 
 def cells_tagged(notebook: Any, tag: str) -> list[Any]:

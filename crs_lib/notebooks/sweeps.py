@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
-import yaml
 
 from crs_lib.core import bounds, outside, paths
 from crs_lib.core.errors import InputError, RunError
@@ -103,10 +102,7 @@ def _find(file: str | Path) -> Path:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    try:
-        record = yaml.safe_load(outside.read_text(path))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path.name} is not YAML: {error}") from error
+    record = outside.read_yaml(path)
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(_KEYS)}")
     for key in record:

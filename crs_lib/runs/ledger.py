@@ -57,12 +57,21 @@ class Ledger:
                 " attempt INTEGER NOT NULL, body BLOB, hash TEXT, error TEXT,"
                 " PRIMARY KEY (system, session)) WITHOUT ROWID"
             )
+            self._opened = self._place()
         except sqlite3.DatabaseError as error:
             self._close_quietly()
             raise RunError(
                 f"the ledger {paths.shown(path)} cannot be used ({error}); nothing was changed. "
                 "Move it away to start afresh, or restore it from a copy"
             ) from error
+
+    def _place(self) -> tuple[int, int] | None:
+        """Device and number of the file under the ledger's name; None where there is none."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _close_quietly(self) -> None:
         if hasattr(self, "_db"):
@@ -104,8 +113,14 @@ class Ledger:
         """Store finished and failed sessions in one transaction: all of the batch or none of it.
 
         A session that is already done keeps its first body. Raises RunError if the disk
-        refuses; earlier sessions are safe and a later start continues after them.
+        refuses; earlier sessions are safe and a later start continues after them. Raises RunError, too, where
+        the file was removed or replaced since it was opened: what is written then is lost.
         """
+        if self._place() != self._opened:
+            raise RunError(
+                f"the ledger {paths.shown(self.path)} was removed or replaced while the run was made; no "
+                "session can be stored. Put the folder back, or start the same command again: it begins anew"
+            )
         rows = [
             (
                 item.key.system, item.key.session, "done" if item.body is not None else "failed",

@@ -22,8 +22,9 @@ def processes(
 ) -> Iterator[ProcessPoolExecutor]:
     """A pool of fresh processes, each of which calls ``start(*arguments)`` first.
 
-    After an interrupt nobody waits for them: they are ended. After an error they may finish their sessions
-    within ``PATIENCE`` seconds. Raises InputError for more than the limit ``workers``.
+    After an interrupt nobody waits for them: they are ended. After an error, or where nobody takes further
+    results, they may finish their sessions within ``PATIENCE`` seconds. Raises InputError for more than the
+    limit ``workers``.
     """
     bounds.check("workers", workers, "workers is")
     others = set(multiprocessing.active_children())
@@ -31,11 +32,17 @@ def processes(
     try:
         yield pool
     except BaseException as error:
+        results = getattr(pool, "_result_queue", None)
         pool.shutdown(wait=False, cancel_futures=True)
-        until = time.monotonic() + (PATIENCE if isinstance(error, Exception) else 0)
+        patient = isinstance(error, Exception | GeneratorExit)
+        until = time.monotonic() + (PATIENCE if patient else 0)
         for process in set(multiprocessing.active_children()) - others:
             process.join(max(0.0, until - time.monotonic()))
             process.kill()
+        # A worker that is killed while it writes leaves half a result. The pool's thread waits for the other
+        # half as long as a process could write it, this one included, and the interpreter's end waits for it.
+        if results is not None:
+            results._writer.close()
         raise
     pool.shutdown()
 

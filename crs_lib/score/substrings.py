@@ -68,7 +68,7 @@ class NearWords:
     def __init__(self, known: Sequence[str], threshold: float) -> None:
         self.known = tuple(known)
         self.threshold = threshold
-        self._counts = np.zeros((len(self.known), _LETTERS), dtype=np.int16)
+        self._counts = np.zeros((len(self.known), _LETTERS), dtype=np.int32)
         for row, word in enumerate(self.known):
             for character in word:
                 self._counts[row, ord(character) % _LETTERS] += 1
@@ -88,7 +88,10 @@ class NearWords:
         return self._memo[word]
 
     def _search(self, word: str) -> tuple[str, ...]:
-        counts = np.zeros(_LETTERS, dtype=np.int16)
+        longest = self._lengths.max(initial=0)
+        if 2 * longest < self.threshold * (longest + len(word)):  # even if all letters matched
+            return ()
+        counts = np.zeros(_LETTERS, dtype=np.int32)
         for character in word:
             counts[ord(character) % _LETTERS] += 1
         shared = np.minimum(self._counts, counts).sum(axis=1)

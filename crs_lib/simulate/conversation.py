@@ -1,7 +1,7 @@
 """One conversation: a scenario, its user and a system, turn by turn."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -159,16 +159,24 @@ class Maker:
     """Makes the sessions of a batch in one process; the catalogue is loaded and compiled once.
 
     Call cache and call log lie in ``folder``; without one, where other runs of this machine find them. At the
-    nth of ``starts`` n times as many seeds are tried where a model's reply cannot be used.
+    nth of ``starts`` n times as many seeds are tried where a model's reply cannot be used. ``weights`` are
+    the digests of models that the run began with.
     """
 
     def __init__(
-        self, catalog: str, config: SimulateConfig, folder: str = "", starts: int = 1, arm: str = ""
+        self,
+        catalog: str,
+        config: SimulateConfig,
+        folder: str = "",
+        starts: int = 1,
+        arm: str = "",
+        weights: Mapping[str, str] | None = None,
     ) -> None:
         loaded = sources.load(catalog)
         rule = config.llm_settings
         place = Path(folder) if folder else scratch(config.run)
-        self.llms = Pool(place, rule.service(starts)) if config.roles() else None
+        service = replace(rule.service(starts), weights=weights or {})
+        self.llms = Pool(place, service) if config.roles() else None
         self.programs: Programs | None = None
         if config.programs():
             self.programs = Programs(place, rule.service(), loaded, config.catalog_name)

@@ -108,9 +108,13 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
 
 def same_weights(inputs: Mapping[str, str], models: Sequence[str], rule: LLMSettings) -> None:
     """RunError, which ends the run, where a server has other weights of a model than the inputs say."""
-    known = {spec: inputs.get(f"{_WEIGHTS}{spec}", "") for spec in models}
-    began = {spec: digest for spec, digest in known.items() if digest}
-    unchanged(began, rule.service().settings_for)
+    began = weights_in(inputs)
+    unchanged({spec: began[spec] for spec in models if spec in began}, rule.service().settings_for)
+
+
+def weights_in(inputs: Mapping[str, str]) -> dict[str, str]:
+    """The digests of models, by spec, among the inputs of a stage."""
+    return {name.removeprefix(_WEIGHTS): d for name, d in inputs.items() if name.startswith(_WEIGHTS) and d}
 
 
 def stage_before(study: str, run: str, stage: str) -> Mapping[str, Any]:

@@ -119,6 +119,7 @@ def _work(
 ) -> None:
     """Do what the ledger does not have, part by part; sessions that fail do not stop the next part."""
     catalog, starts = str(folder / "catalog.parquet"), 1 + ledger.tries()
+    began = roles.weights_in(inputs)
     maker: Maker | None = None
     try:
         parts = config.parts()
@@ -127,7 +128,7 @@ def _work(
                 continue
             roles.same_weights(inputs, models, config.llm_settings)
             if models and not config.scheduler:
-                ready = maker = maker or Maker(catalog, config, str(folder), starts, arm)
+                ready = maker = maker or Maker(catalog, config, str(folder), starts, arm, began)
                 batch.work(
                     ledger, keys, _given(ready), (), threads=ready.width(models), progress=progress,
                     label=keys[0].system,
@@ -137,7 +138,7 @@ def _work(
             else:
                 logs = str(folder) if config.calls_out and not config.scheduler else ""
                 batch.work(
-                    ledger, keys, Maker, (catalog, config, logs, starts, arm), workers=config.workers,
+                    ledger, keys, Maker, (catalog, config, logs, starts, arm, began), workers=config.workers,
                     scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
                 )  # fmt: skip
             roles.same_weights(inputs, models, config.llm_settings)

@@ -15,6 +15,7 @@ import numpy as np
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.cleaning import one_text
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.score.concepts import ConceptSpace
@@ -94,6 +95,9 @@ class ThesisCatalog:
             ) from error
         if not isinstance(data, dict) or not data:
             raise InputError(f"{Path(path).name} must hold an object title -> record with at least one film")
+        for title, record in data.items():
+            for name in ("name", "plot") if isinstance(record, Mapping) else ():
+                one_text(f"{place.name}, film {title!r:.60}", name, record.get(name))
         return cls(data.items())
 
     @classmethod

@@ -16,11 +16,10 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from crs_lib import evaluate, runs, simulate
 from crs_lib.catalog import sources
-from crs_lib.core import paths, tables
+from crs_lib.core import outside, paths, tables
 from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import sha256
@@ -86,7 +85,7 @@ class Protocol:
 def read(path: Path | None = None) -> Protocol:
     """The protocol of a file, the package's own by default; InputError for an unknown system or relation."""
     place = path or paths.notebooks() / "plans" / FILE
-    found = Protocol(place, yaml.safe_load(place.read_text(encoding="utf-8")))
+    found = Protocol(place, outside.read_yaml(place))
     systems = set(found.content["systems"])
     for one in found.demands:
         base.get(one.metric)

@@ -53,13 +53,11 @@ def plan_for(
     ``scores`` (a :func:`stats_frame`) outcomes without any value are left out and judges' constructs join.
     Raises InputError for a plan that does not exist or that cannot be read.
     """
-    import yaml
-
     path = paths.notebooks() / "plans" / f"{name}.yaml"
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise InputError(f"no analysis plan {name!r}; give one of {known}, or add {path.name}")
-    plan = read_plan(yaml.safe_load(outside.read_text(path)))
+    plan = read_plan(outside.read_yaml(path))
     plan = _with_outcomes(plan, convention, scores)
     usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
     if usable or len(systems) < 2:

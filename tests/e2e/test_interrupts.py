@@ -1,5 +1,6 @@
 """Ctrl-C ends every command within two seconds, whatever it waits for; a second one at once."""
 
+import contextlib
 import json
 import os
 import signal
@@ -66,48 +67,39 @@ def interrupt(process, times=1, within=2.0):
     assert [state for state in shown.stdout.split() if not state.startswith("Z")] == []
 
 
-def model(server, *words):
-    llm = json.dumps({"host": server.url})
-    return [
-        *words,
-        "-p",
-        "run",
-        "x",
-        "-p",
-        "systems",
-        "ollama:tiny",
-        "-p",
-        "n_sessions",
-        "3",
-        "-p",
-        "llm",
-        llm,
-    ]
+# What a command that waits for a model's server is asked to do, and how the server treats it.
+WAITING = {
+    "endless": ("simulate", "endless"),
+    "hang": ("simulate", "hang"),
+    "drip": ("simulate", "drip"),
+    "gone": ("simulate", "503"),
+    "notebook": ("run 03_simulate", "hang"),
+}
 
 
-@pytest.mark.parametrize("kind", ["hang", "endless", "drip"])
-def test_a_server_that_does_not_come_to_an_end_does_not_hold_up_the_end(tmp_path, kind):
-    with OllamaServer(faults=Faults(rate=1.0, kinds=(kind,))) as server:
-        process = start(model(server, "-m", "crs_lib", "simulate"), tmp_path)
-        wait(lambda: server.chats, process)
-        interrupt(process)
-    stages = json.loads((tmp_path / "movies" / "x" / "manifest.json").read_text())["stages"]
-    assert stages["simulate"]["status"] == "failed"
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory):
+    """All commands that wait for a server, started at once: process, server and results folder by name."""
+    started = {}
+    with contextlib.ExitStack() as servers:
+        for name, (command, kind) in WAITING.items():
+            server = servers.enter_context(OllamaServer(faults=Faults(rate=1.0, kinds=(kind,))))
+            folder = tmp_path_factory.mktemp(name)
+            words = ["-m", "crs_lib", *command.split(), "-p", "run", "x", "-p", "systems", "ollama:tiny"]
+            words += ["-p", "n_sessions", "3", "-p", "llm", json.dumps({"host": server.url})]
+            started[name] = (start(words, folder), server, folder)
+        yield started
+        for process, *_ in started.values():
+            process.kill()
 
 
-def test_a_server_that_is_gone_and_the_pauses_between_attempts_neither(tmp_path):
-    with OllamaServer(faults=Faults(rate=1.0, kinds=("503",))) as server:
-        process = start(model(server, "-m", "crs_lib", "simulate"), tmp_path)
-        wait(lambda: server.chats > 12, process)
-        interrupt(process)
-
-
-def test_a_notebook_stores_what_is_finished_before_it_ends(tmp_path):
-    with OllamaServer(faults=Faults(rate=1.0, kinds=("hang",))) as server:
-        process = start(model(server, "-m", "crs_lib", "run", "03_simulate"), tmp_path)
-        wait(lambda: server.chats, process)
-        interrupt(process)
-    stages = json.loads((tmp_path / "movies" / "x" / "manifest.json").read_text())["stages"]
+@pytest.mark.parametrize("name", WAITING)
+def test_a_server_that_does_not_come_to_an_end_does_not_hold_up_the_end(waiting, name):
+    """Nor do one that is gone, the pauses between attempts (of seconds by now), and a notebook's kernel."""
+    process, server, folder = waiting[name]
+    wait(lambda: server.chats > (12 if name == "gone" else 0), process)
+    interrupt(process)
+    stages = json.loads((folder / "movies" / "x" / "manifest.json").read_text())["stages"]
     assert stages["simulate"]["status"] == "failed"
 
 

@@ -27,12 +27,14 @@ def results(tmp_path, monkeypatch):
 
 
 def test_killed_ten_times_it_ends_as_if_nothing_had_happened_and_asks_nothing_twice(results):
-    with OllamaServer(llm_job.models(2)) as server:
-        whole = llm_job.contents(llm_job.work(results, server.url, "whole", *SIZE))
+    with OllamaServer(llm_job.models(2), tools=llm_job.searches) as server:
+        whole = llm_job.contents(llm_job.work(results, server.url, "whole", *SIZE, agent=True))
         n = server.chats
-    with OllamaServer(llm_job.models(2), delay=0.01) as server:
+    assert len(whole) == 5  # dialogues and scores of the run and of the imported one, and the judge's
+    with OllamaServer(llm_job.models(2), tools=llm_job.searches, delay=0.01) as server:
         targets = sorted(random.Random(7).sample(range(1, n), 10))
-        kills = llm_job.killed_until_done(server, (results, server.url, "killed", *SIZE), targets)
+        job = (results, server.url, "killed", *SIZE, None, True)
+        kills = llm_job.killed_until_done(server, job, targets)
         folder = results / "movies" / "killed"
         assert kills == 10
         assert llm_job.contents(folder) == whole
@@ -42,9 +44,10 @@ def test_killed_ten_times_it_ends_as_if_nothing_had_happened_and_asks_nothing_tw
         assert n <= server.chats <= n + 10 * 8
 
         before = server.chats
+        assert llm_job.killed_at_moments(job, [0.05, 0.2]) == 2  # where nothing is asked: evaluation, import
         for ledger in ("ledger.sqlite", "ledger-judge.sqlite"):
             (folder / ledger).unlink()
-        llm_job.work(results, server.url, "killed", *SIZE)
+        llm_job.work(*job)
         assert server.chats == before  # all from the cache
         assert llm_job.contents(folder) == whole
 

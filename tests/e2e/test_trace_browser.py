@@ -1,5 +1,6 @@
 """The trace in a real browser, opened from disk: looked at, clicked, typed into."""
 
+import base64
 import json
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.hashes import sha256
+from crs_lib.figures import style
 from crs_lib.judge import records as judge_records
-from crs_lib.pages import trace
+from crs_lib.pages import annotate, report, trace
+from crs_lib.people import questions
 from tests.helpers import browser as chromium
 
 PROGRAM = chromium.executable()
@@ -19,6 +22,9 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+)
 SYSTEMS = ("oracle", "tracker", "amnesiac")
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>\u2028${hacked}{{run}}\u202e"
 
@@ -47,7 +53,11 @@ def spoilt(record):
             turn["user_meta"]["constraints"]["genre"] = HOSTILE
             turn["user_meta"]["stage"] = HOSTILE
         else:
-            turn["constraints"] = {HOSTILE: HOSTILE}
+            turn["constraints"] = turn["state"] = {HOSTILE: HOSTILE}
+            turn["tool_calls"] = [
+                {"name": HOSTILE, "arguments": {HOSTILE: HOSTILE}, "n_found": 1, "films": [HOSTILE], "notes": [HOSTILE]},
+                {"name": HOSTILE, "arguments": {}, "error": HOSTILE},
+            ]  # fmt: skip
             turn["hallucinated_titles"] = [HOSTILE]
     for event in record["shift_events"]:
         event |= {"type": HOSTILE, "added": {HOSTILE: HOSTILE}, "from_anchor": HOSTILE}
@@ -239,17 +249,37 @@ def test_help_names_the_keys_and_closes(opened):
     assert shown(opened) == ["oracle session 00000"]
 
 
-def test_hostile_text_stays_text(page):
+def test_hostile_text_stays_text(page, monkeypatch):
     page.open(make("trace-hostile", hostile=True))
     page.wait("document.querySelectorAll('.turn').length > 0")
     page.choose("#with", "amnesiac" + HOSTILE)
     page.wait("document.querySelectorAll('#view h2').length == 2")
     page.key("?")
-    assert page.js("window.hacked === undefined")
-    assert page.js("document.querySelectorAll('img, iframe, #view script').length") == 0
+    untouched(page, "img, iframe, #view script")
     said = page.js("[...document.querySelectorAll('.said .text')].map((n) => n.textContent)")
     assert all(text.startswith(HOSTILE) for text in said)
     assert page.text("#view h2").startswith("oracle</script><script>")
+    calls = page.js("[...document.querySelectorAll('.call code')].map((n) => n.textContent)")
+    assert len(calls) == 2 * len(said) // 2 and all(call.startswith(f"{HOSTILE}(") for call in calls)
+    shown = page.js("document.querySelector('#view').textContent")
+    assert shown.count(HOSTILE) > 10 * len(said) // 2  # texts, wishes, belief, state, calls, shifts, titles
+
+    monkeypatch.setattr(style, "data", lambda *_: PIXEL)  # figures are pictures, and text no longer
+    page.open(report.write("trace-hostile"))
+    untouched(page, "script, iframe, img:not([src^='data:image/png'])")
+    assert "</script><script>window.hacked" in page.js("document.body.textContent")
+    page.open(annotate.write(questions.AskConfig("trace-hostile", 4)))
+    page.key("3")
+    untouched(page, "img, iframe, #sides script")
+    assert page.text("#state").startswith("Question 2 of 4 · 1 answered")
+    assert page.js("document.querySelector('.said').textContent.includes('</script><script>')")
+
+
+def untouched(page, foreign):
+    """Nothing of the hostile text ran or became an element, and the policy would have stopped it."""
+    assert page.js("window.hacked === undefined")
+    assert page.js(f"document.querySelectorAll({json.dumps(foreign)}).length") == 0
+    assert "default-src 'none'" in page.js("document.querySelector('meta[http-equiv]').content")
 
 
 def test_a_session_in_a_notebook_has_the_same_look_in_a_frame_of_its_own(page, index, tmp_path):

@@ -1,10 +1,13 @@
 """Work for the batch tests, importable by worker processes; ``python jobs.py LEDGER N WORKERS PAUSE`` does it."""
 
+import gc
 import json
 import os
 import signal
+import struct
 import sys
 import time
+from multiprocessing.queues import SimpleQueue
 from pathlib import Path
 
 from crs_lib.core.errors import InputError, RunError
@@ -46,6 +49,14 @@ class Dies:
 
     def __call__(self, key):
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def half_a_result(said):
+    """Write half a result into the pool's pipe, make the file ``said``, and go on for a minute."""
+    (results,) = (one for one in gc.get_objects() if isinstance(one, SimpleQueue))
+    os.write(results._writer.fileno(), struct.pack("!i", 1_000) + b"half")
+    Path(said).touch()
+    time.sleep(60)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""The whole LLM experiment as one job for a process that may be killed: simulate, judge, evaluate.
+"""The whole LLM experiment as one job for a process that may be killed: simulate, judge, evaluate, import.
 
-``python tests/helpers/llm_job.py`` runs 6 models, 20 sessions and 20 turns once, and killed ten times, and says
-what came out; with ``--faults 0.2`` it runs them once against a server that fails in 20 % of the calls.
+``PYTHONPATH=. python tests/helpers/llm_job.py`` runs 6 models, 20 sessions and 20 turns once, and killed ten times,
+and says what came out; with ``--faults 0.2`` it runs them once against a server that fails in 20 % of the calls.
+``--kills 200`` does it with 2 models, one of them an agent, 10 sessions and 10 turns: four fifths of the kills
+come at random requests, the others at random moments of evaluation and import.
 """
 
 import argparse
@@ -19,8 +21,10 @@ from crs_lib import judge as judging
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.logged import ImportConfig, import_logs
 
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
+IMPORTED = "-imported"
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["crs_lib.judge.run", "crs_lib.evaluate.run", __name__])
 
@@ -41,16 +45,39 @@ def catalogue(folder):
     return str(path)
 
 
-def work(folder, url, run, n_models, n_sessions, n_turns, llm=None):
-    """Simulate, judge and evaluate under one run name; what is finished is not done again."""
+def searches(body):
+    """The tool calls of an agent's model: one search, then it replies."""
+    asked = [message["role"] for message in body["messages"]]
+    return [] if asked[-1] == "tool" else [("search_films", {"text": "a film"})]
+
+
+def imported(run):
+    """The run (or its folder) that the dialogues of a run are imported into."""
+    return f"{run}{IMPORTED}"
+
+
+def work(folder, url, run, n_models, n_sessions, n_turns, llm=None, agent=False):
+    """Simulate, judge and evaluate under one run name; what is finished is not done again.
+
+    With ``agent`` the last model is one that searches, and the dialogues are imported into a run of their own,
+    which is evaluated too.
+    """
     os.environ["CRS_RESULTS"] = str(folder)
+    systems = [f"ollama:m{i}:1" for i in range(n_models)]
+    if agent:
+        systems[-1] = f"agent:{systems[-1]}"
+        llm = {"retriever": "bm25", **(llm or {})}
     config = SimulateConfig(
-        run, catalogue(folder), systems=[f"ollama:m{i}:1" for i in range(n_models)], n_sessions=n_sessions, n_turns=n_turns,
-        user_llm="ollama:user:1", llm={"host": url, "slots": 4, **(llm or {})},
+        run, catalogue(folder), systems=systems, n_sessions=n_sessions, n_turns=n_turns, user_llm="ollama:user:1",
+        llm={"host": url, "slots": 4, **(llm or {})},
     )  # fmt: skip
     simulate.simulate(config, progress=False)
     judging.judge_run(run, ["ollama:judge:1"], llm={"host": url, "slots": 4}, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run))
+    if agent:
+        log = simulate.run_folder(run) / "dialogues.jsonl"
+        import_logs(ImportConfig(str(log), imported(run), catalogue(folder)))
+        evaluate.evaluate(evaluate.EvaluateConfig(imported(run)))
     return simulate.run_folder(run)
 
 
@@ -73,9 +100,26 @@ def killed_until_done(server, job, targets):
     return kills
 
 
+def killed_at_moments(job, moments):
+    """Start the job, each time killed after so many seconds; how often it was really killed."""
+    kills = 0
+    for moment in moments:
+        process = CONTEXT.Process(target=work, args=job)
+        process.start()
+        process.join(moment)
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+            kills += 1
+        process.join()
+    return kills
+
+
 def contents(folder):
-    """What the final files hold, by name."""
-    return {name: (Path(folder) / name).read_bytes() for name in FILES}
+    """What the final files hold, by name; those of the run that it was imported into come with it."""
+    more = Path(imported(str(folder)))
+    files = [(Path(folder), name) for name in FILES]
+    files += [(more, name) for name in (FILES[0], FILES[2]) if more.exists()]
+    return {(place.name.count(IMPORTED), name): (place / name).read_bytes() for place, name in files}
 
 
 def duplicates(folder, name):
@@ -135,9 +179,42 @@ def main():
     """6 models x 20 sessions x 20 turns and a judge."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", type=float, default=0.0, help="share of the calls that fail")
+    parser.add_argument("--kills", type=int, default=0, help="kill a smaller job so often")
     given = parser.parse_args()
     size = (6, 20, 20)
+    if given.kills:
+        return killed_everywhere((2, 10, 10), given.kills)
     return shaken(size, given.faults) if given.faults else killed(size)
+
+
+def killed_everywhere(size, kills):
+    """In one piece, then killed so often at requests and in the stages that make none; what came out."""
+    from tests.helpers.ollama_server import OllamaServer
+
+    draw, tail = random.Random(2), kills // 5
+    with tempfile.TemporaryDirectory() as folder:
+        with OllamaServer(models(size[0]), tools=searches) as server:
+            whole = contents(work(folder, server.url, "whole", *size, agent=True))
+            n, started = server.chats, time.perf_counter()
+            work(folder, server.url, "whole", *size, agent=True)
+            seconds = time.perf_counter() - started
+        print(f"one piece: {n} requests; the stages without requests take {seconds:.2f} s", flush=True)
+        with OllamaServer(models(size[0]), tools=searches, delay=0.01) as server:
+            job, began = (folder, server.url, "killed", *size, None, True), time.time()
+            targets = sorted(draw.sample(range(1, n), kills - tail))
+            at_requests = killed_until_done(server, job, targets)
+            found, asked = Path(folder) / "movies" / "killed", server.chats
+            print(f"killed {at_requests} times at requests: {asked} requests", flush=True)
+            at_moments = killed_at_moments(job, [draw.uniform(0, seconds) for _ in range(tail)])
+            work(*job)
+            print(f"killed {at_moments} times in evaluation and import: {server.chats - asked} requests")
+            print(f"{time.time() - began:.0f} s; equal bytes: {contents(found) == whole}")
+            print({name: duplicates(found, name) for name in FILES})
+            for ledger in ("ledger.sqlite", "ledger-judge.sqlite"):
+                (found / ledger).unlink()
+            before = server.chats
+            work(*job)
+            print(f"without ledgers: {server.chats - before} requests, equal: {contents(found) == whole}")
 
 
 def shaken(size, share):

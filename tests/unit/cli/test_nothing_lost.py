@@ -1,15 +1,20 @@
 """No command writes over what it reads, no failed one takes an earlier result, no damaged file is read."""
 
+import itertools
 import json
+import shutil
+import time
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, runs, simulate
+from crs_lib import catalog, evaluate, judge, llm, runs, simulate
 from crs_lib.__main__ import main
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import sweeps
+from crs_lib.runs.ledger import Ledger
 
 TALK = {
     "session_id": "1", "model_name": "m", "true_genre": "Drama", "shift_events": [],
@@ -81,6 +86,117 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_pa
         path.with_name("manifest.json").write_text(damaged)
         with pytest.raises(RunError, match=r"manifest\.json is damaged"):
             runs.read_manifest("movies", "r")
+
+
+FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
+# Words of a command, and a part of the one sentence that refuses them. Files are those of ``outside_files``.
+REFUSED = [
+    ("topics --catalog sample --seed -1", "seed -1 is not usable; give a whole number from 0 to 4294967295"),
+    ("topics --catalog sample --seed 4294967296", "seed 4294967296 is not usable"),
+    ("simulate --scheduler nope://", "scheduler is 'nope://'"),
+    ("score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' names the folder of a user"),
+    ("score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
+    ("score --logs log.jsonl --catalog ~nosuchuser/x.json --out o", "'~nosuchuser/x.json'"),
+    ("score --logs /proc/self/mem --catalog sample --out o", "mem: cannot be read (Input/output error)"),
+    ("score --logs log.jsonl --catalog empty.parquet --out o", "empty.parquet must hold at least one film"),
+    ("score --logs log.jsonl --catalog plots.json --out o", "field 'plot' must be one text, got ['a', 'b']"),
+    ("score --logs log.jsonl --catalog names.json --out o", "field 'name' must be one text, got ['a', 'b']"),
+    ("score --logs log.jsonl --catalog titles.json --out o", "field 'title' must be one text, got {'a': 1}"),
+    ("score --logs log.jsonl --catalog by_id.json --out o", "item '1': field 'name' must be one text"),
+    ("topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
+    ("score --logs twice.jsonl --catalog sample --out o", "the key 'session_id' stands twice"),
+    ("score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
+    ("logs events.jsonl", "'shift_events' is [5], expected a list of objects"),
+    ("realtalk-evaluate --teachers nobody", "teachers is 'nobody'; give one of realtalk, "),
+    ("realtalk-compare teachers nobody realtalk", "teachers is 'nobody'; give one of realtalk, "),
+    ("run 03_simulate -f keys.yaml", "'keys.yaml' must map names of parameters to values"),
+    ("run 03_simulate -f code.yaml", "could not determine a constructor for the tag"),
+    ("run 03_simulate -p run {seed.__class__}", "run name '{seed.__class__}' cannot be a folder"),
+    ("simulate -p systems ollama:x -p llm {\"timeout\":[]}", "llm: timeout is []; give a number > 0"),
+    ("simulate -p systems ollama:x -p llm {\"timeout\":1e400}", "'llm' is {'timeout': inf}"),
+    ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; give a text"),
+    ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "the server's name in"),
+    ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "a server address cannot be read"),
+    ("simulate -p systems learned:x.npz", "unknown encoder 'x.npz'"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def outside_files(tmp_path, monkeypatch):
+    """Files that are wrong, in the folder where the command is given."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    Path("log.jsonl").write_text(json.dumps(TALK) + "\n")
+    Path("twice.jsonl").write_text(json.dumps(TALK)[:-1] + ', "session_id": "2"}\n')
+    Path("events.jsonl").write_text(json.dumps(TALK | {"shift_events": [5]}) + "\n")
+    for name, record in [("plots", {"plot": ["a", "b"]}), ("names", {"name": ["a", "b"]}), ("titles", {"title": {"a": 1}})]:  # fmt: skip
+        Path(f"{name}.json").write_text(json.dumps({"F": FILM | record, "G": FILM}))
+    Path("by_id.json").write_text(json.dumps({"1": {"name": ["a"], "star": ["A"]}}))
+    catalog.load("sample").save(Path("empty.parquet"))
+    pd.read_parquet("empty.parquet").iloc[:0].to_parquet("empty.parquet")
+    Path("keys.yaml").write_text("1: 2\n")
+    Path("code.yaml").write_text("run: !!python/object/apply:os.system [touch was_run]\n")
+
+
+@pytest.mark.usefixtures("outside_files")
+def test_what_is_wrong_is_refused_in_one_sentence(capsys):
+    """One after the other in one process: no case takes more than a moment."""
+    for words, says in REFUSED:
+        assert main(words.split(" ")) == 2, words
+        shown = capsys.readouterr().err
+        message = shown.strip().split("\n  - ")  # a run that cannot start lists what is missing
+        assert says in shown and all("\n" not in line for line in message), shown
+        assert "Traceback" not in shown and len(shown) < 1_200
+    assert not Path("was_run").exists() and not Path("o").exists()
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_run_whose_folder_is_removed_says_so_at_the_next_session_and_begins_anew(
+    tmp_path, monkeypatch, replaced
+):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    config = simulate.SimulateConfig(run="r", systems=["echo"], n_sessions=25, n_turns=2)
+    recorded, record = [], Ledger.record
+
+    def remove(ledger, batch):
+        record(ledger, batch)
+        recorded.append(len(batch))
+        if len(recorded) == 1:
+            shutil.rmtree(ledger.path.parent)
+            if replaced:
+                ledger.path.parent.mkdir()
+                ledger.path.write_bytes(b"")
+
+    monkeypatch.setattr(Ledger, "record", remove)
+    with pytest.raises(RunError, match=r"ledger.sqlite was removed or replaced while the run was made"):
+        simulate.simulate(config, progress=False)
+    assert recorded == [10]  # the first chunk alone was made in vain
+    if replaced:
+        (tmp_path / "movies" / "r" / "ledger.sqlite").unlink()
+    assert len((simulate.simulate(config, progress=False) / "dialogues.jsonl").read_text().splitlines()) == 25
+
+
+def test_a_clock_that_goes_backwards_changes_no_byte(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    clock = itertools.count(2_000_000_000, -3_600)
+
+    def made(run):
+        config = simulate.SimulateConfig(
+            run=run, systems=["template"], n_sessions=2, n_turns=3, user_llm="template"
+        )
+        folder = simulate.simulate(config, progress=False)
+        judge.judge_run(run, ["template"], progress=False)
+        evaluate.evaluate(evaluate.EvaluateConfig(run=run))
+        return [
+            (folder / name).read_bytes()
+            for name in ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
+        ]
+
+    forwards = made("forwards")
+    monkeypatch.setattr(time, "time", lambda: float(next(clock)))
+    assert made("backwards") == forwards
+    calls = llm.usage(tables.read_jsonl(tmp_path / "movies" / "backwards" / "llm_calls.jsonl"))
+    assert calls["failed"].sum() == 0 and (calls["seconds"] >= 0).all()
 
 
 def test_a_sweep_without_end_is_refused_with_its_limit(tmp_path):

@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, Retry, http
+from crs_lib.llm.pool import Pool
 from crs_lib.llm.preflight import unchanged
+from crs_lib.llm.settings import Service
 from crs_lib.llm.text import checked
 from tests.helpers.ollama_server import OllamaServer
 
@@ -189,6 +192,30 @@ def test_weights_that_change_are_noticed() -> None:
         ) as caught:
             unchanged({"ollama:tiny": "a" * 64}, settings)
         assert caught.value.ends_run
+
+
+def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_path: Path) -> None:
+    began = Service(retry=ONCE, weights={"ollama:tiny": "a" * 64})
+    with (
+        OllamaServer({"tiny:latest": "b" * 64}) as server,
+        Pool(None, replace(began, host=server.url)) as pool,
+    ):
+        with pytest.raises(RunError, match=r"ollama:tiny changed .* aaaaaaaaaaaa, .* bbbbbbbbbbbb") as caught:
+            pool.complete("ollama:tiny", ask())
+        assert caught.value.ends_run and server.chats == 0
+        assert pool("template").complete(ask()).text  # nothing is known of its weights
+
+
+def test_a_reply_that_carries_another_digest_ends_the_run(monkeypatch: Any) -> None:
+    with (
+        OllamaServer({"tiny:latest": "a" * 64}) as server,
+        LLM("ollama:tiny", host=server.url, retry=ONCE, weights="a" * 64) as llm,
+    ):
+        assert llm.complete(ask()).digest == "a" * 64
+        real = llm.backend.complete
+        monkeypatch.setattr(llm.backend, "complete", lambda *given: replace(real(*given), digest="b" * 64))
+        with pytest.raises(RunError, match="changed while the run was made"):
+            llm.complete(ask(replicate=1))
 
 
 def test_what_follows_the_port_of_an_address_is_neither_shown_nor_taken() -> None:

@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key, Ledger
+from crs_lib.runs.processes import processes
 from tests.helpers import jobs
 from tests.helpers.jobs import Dies, Draws, Refuses, keys
 
@@ -162,6 +164,17 @@ def test_a_full_disk_loses_nothing_and_the_next_start_goes_on(tmp_path):
     assert process.returncode == 0
     assert content(path, keys(n)) == in_process(n)
     assert before <= _finished(path)
+
+
+@pytest.mark.subprocess
+def test_a_worker_that_is_ended_while_it_writes_holds_nobody_up(tmp_path):
+    """The pool's thread would wait for the rest of the result, and the end of the process for the thread."""
+    before, said = set(threading.enumerate()), tmp_path / "said"
+    with pytest.raises(KeyboardInterrupt), processes(1) as pool:
+        pool.submit(jobs.half_a_result, said)
+        wait_until(said.exists)
+        raise KeyboardInterrupt
+    wait_until(lambda: set(threading.enumerate()) <= before, seconds=20)
 
 
 def _finished(path):

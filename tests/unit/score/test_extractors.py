@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from crs_lib.llm import LLM
 from crs_lib.score import extractors
 from crs_lib.score.concepts import ConceptSpace
 from crs_lib.score.extractors import EXTRACTORS, ExtractorInputs
-from crs_lib.score.substrings import SubstringMatcher
+from crs_lib.score.substrings import NearWords, SubstringMatcher
 from crs_lib.thesis.catalog import ThesisCatalog
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
@@ -203,3 +204,23 @@ def test_whole_matches_equal_a_regular_expression(texts):
         assert numbers == {
             i for i, p in enumerate(patterns) if re.search(rf"(?<!\w){re.escape(p)}(?!\w)", text)
         }
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_word_without_end_is_near_to_nothing():
+    near = NearWords(["drama", "x" * 50], 0.88)
+    assert near.of("x" * 1_000_000) == () and near.of("x" * 55) == ("x" * 50,) and near.of("drana") == ()
+    assert NearWords([], 0.88).of("drama") == ()
+
+
+def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time():
+    """Linear or nearly so, for every extractor without a model, with words and without any space."""
+    for name in (name for name in EXTRACTORS.names() if name != "llm"):
+        found = made(name)
+        for piece in ("drama and maya lynd ", "x", "a\u0301"):
+            took = []
+            for times in (2_000, 200_000):
+                began = time.process_time()
+                found.sets([piece * times])
+                took.append(time.process_time() - began)
+            assert took[1] < 1_000 * max(took[0], 1e-4), (name, piece, took)
