@@ -28,6 +28,7 @@ from crs_lib.catalog.index import (
     vocabulary,
 )
 from crs_lib.core import rng, tables
+from crs_lib.core.errors import InputError
 from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import fold
 
@@ -107,9 +108,20 @@ class Catalog:
     def code(self, field: str, value: str) -> int | None:
         """The code of ``field=value`` in any spelling, or None if no film has it.
 
-        Raises InputError for a field that does not exist.
+        Raises InputError for a field that does not exist, and for a year that is no number.
         """
         return self._code_of[field, value]
+
+    def known_code(self, field: str, value: str) -> int | None:
+        """As :meth:`code`, and None for what cannot be a value of the field, such as the year "the nineties".
+
+        For values that models, programs and logs state.
+        """
+        try:
+            return self.code(field, value)
+        except InputError:
+            fields.get(field)
+            return None
 
     def _code(self, pair: tuple[str, str]) -> int | None:
         field, value = pair

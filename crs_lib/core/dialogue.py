@@ -122,7 +122,7 @@ class Dialogue:
         turns = tuple(_turn(entry, i, where) for i, entry in enumerate(conversation))
         events = record.get("shift_events") or []
         if not isinstance(events, list | tuple) or not all(isinstance(one, Mapping) for one in events):
-            raise InputError(f"{where}: 'shift_events' is {str(events)[:80]!r}, expected a list of objects")
+            raise InputError(f"{where}: 'shift_events' is {events!r:.80}, expected a list of objects")
         known = {"session_id", "model_name", "true_genre", "conversation", "shift_events"}
         return cls(
             session_id=str(record.get("session_id", "")),

@@ -185,7 +185,7 @@ class SessionView:
         name, value = constraint
         if name not in self.scorer.grounder.active_fields:
             return None
-        return self.catalog.code(name, value)
+        return self.catalog.known_code(name, value)
 
 
 class _History:

@@ -61,7 +61,7 @@ class Scorer:
             if name not in self.grounder.active_fields:
                 continue
             for one in [value] if isinstance(value, (str, int)) else value or []:
-                code = self.grounder.catalog.code(name, str(one))
+                code = self.grounder.catalog.known_code(name, str(one))
                 if code is not None:
                     found.add(code)
         return frozenset(found)
@@ -171,7 +171,7 @@ class Scorer:
         for name, values in state.items():
             if name in self.grounder.active_fields:
                 for value in [values] if isinstance(values, (str, int)) else values or []:
-                    code = catalog.code(name, str(value))
+                    code = catalog.known_code(name, str(value))
                     unknown += code is None
                     known |= set() if code is None else {code}
         return frozenset(known).union(range(-unknown, 0))

@@ -105,7 +105,7 @@ def known(catalog: Catalog, state: Mapping[str, str | list[str]]) -> dict[str, s
     found: dict[str, str] = {}
     for name, values in state.items():
         for value in [values] if isinstance(values, str) else values:
-            code = catalog.code(name, value) if name in FIELDS else None
+            code = catalog.known_code(name, value) if name in FIELDS else None
             if code is not None:
                 found.setdefault(name, catalog.vocabulary.value[code])
     return found

@@ -53,7 +53,7 @@ def voiced(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
 
 def codes(grounder: Grounder, values: Mapping[str, Any]) -> frozenset[int]:
     """The concept codes of ``field: value`` pairs that the catalogue has."""
-    found = (grounder.catalog.code(name, str(value)) for name, value in values.items())
+    found = (grounder.catalog.known_code(name, str(value)) for name, value in values.items())
     return frozenset(code for code in found if code is not None)
 
 

@@ -76,6 +76,10 @@ def test_an_unknown_field_is_refused_whatever_its_value(value):
 def test_a_year_that_is_no_number_is_refused():
     with pytest.raises(InputError, match="year 'soon' is no number"):
         TEN.query({"year": "soon"})
+    assert TEN.known_code("year", "soon") is None  # as a model may state it
+    assert TEN.known_code("genre", "drama") == TEN.code("genre", "Drama") is not None
+    with pytest.raises(InputError, match="unknown field 'genres'"):
+        TEN.known_code("genres", "drama")
 
 
 def test_values_and_support():

@@ -15,6 +15,7 @@ from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.notebooks import sweeps
 from crs_lib.runs.ledger import Ledger
+from tests.helpers import llm_job
 
 TALK = {
     "session_id": "1", "model_name": "m", "true_genre": "Drama", "shift_events": [],
@@ -147,7 +148,7 @@ def test_what_is_wrong_is_refused_in_one_sentence(capsys):
         message = shown.strip().split("\n  - ")  # a run that cannot start lists what is missing
         assert says in shown and all("\n" not in line for line in message), shown
         assert "Traceback" not in shown and len(shown) < 1_200
-    assert not Path("was_run").exists() and not Path("o").exists()
+    assert not Path("was_run").exists() and not list(Path("o").glob("*"))  # nothing ran, nothing was written
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -182,7 +183,7 @@ def test_a_clock_that_goes_backwards_changes_no_byte(tmp_path, monkeypatch):
 
     def made(run):
         config = simulate.SimulateConfig(
-            run=run, systems=["template"], n_sessions=2, n_turns=3, user_llm="template"
+            run, llm_job.catalogue(tmp_path), ["template"], n_sessions=1, n_turns=3, user_llm="template"
         )
         folder = simulate.simulate(config, progress=False)
         judge.judge_run(run, ["template"], progress=False)

@@ -219,7 +219,7 @@ def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_time
         found = made(name)
         for piece in ("drama and maya lynd ", "x", "a\u0301"):
             took = []
-            for times in (2_000, 200_000):
+            for times in (500, 50_000):
                 began = time.process_time()
                 found.sets([piece * times])
                 took.append(time.process_time() - began)

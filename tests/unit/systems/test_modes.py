@@ -140,6 +140,13 @@ def test_numbers_are_films_of_the_latest_list_and_the_wishes_are_kept():
     assert "state" not in request.schema["required"]
 
 
+def test_a_stated_year_that_is_no_number_is_logged_and_known_to_no_film():
+    text = answer("Two.", ["2"], {"genre": "comedies", "year": "the nineties"})
+    reply, _ = said_once("closed", answers=[text])
+    assert reply.extra["state"] == {"genre": "comedies", "year": "the nineties"}
+    assert reply.constraints == {"genre": "Comedy"}
+
+
 def test_the_wishes_are_asked_for_only_where_they_are_wanted():
     reply, (request,) = said_once("closed", state=False)
     assert "state" not in request.schema["properties"] and '"state"' not in request.messages[0].content
