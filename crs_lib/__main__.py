@@ -29,41 +29,59 @@ COMMANDS = (
     Command("params", "show the parameters of a notebook", "crs_lib.cli.notebooks:params"),
     Command("sweep", "run notebooks over a grid of parameters", "crs_lib.cli.sweep:sweep"),
     Command(
-        "simulate", "simulate without a notebook: a shard, or a cluster", "crs_lib.cli.simulate:simulate"
+        "simulate", "simulate without a notebook: one shard, or on a cluster", "crs_lib.cli.simulate:simulate"
     ),
-    Command("try", "three turns with a system, and what was understood", "crs_lib.cli.talk:try_system"),
+    Command(
+        "try", "hold three turns with a system and show what it understood", "crs_lib.cli.talk:try_system"
+    ),
     Command("chat", "talk to a system in the terminal", "crs_lib.cli.talk:chat"),
     Command("catalog", "write a catalogue as JSON lines", "crs_lib.cli.catalog:catalog"),
     Command("merge", "put the shards of a run together", "crs_lib.cli.simulate:merge"),
     Command("estimate", "calls, tokens and hours of a run with models", "crs_lib.cli.models:estimate"),
     Command("judge", "let models judge a finished run", "crs_lib.cli.models:judge"),
-    Command("gate", "which metrics order the control policies as they must", "crs_lib.cli.trust:gate"),
-    Command("redteam", "how far scores can be raised without use to the user", "crs_lib.cli.trust:redteam"),
-    Command("realism", "simulated against real users' turns", "crs_lib.cli.trust:realism"),
-    Command("sensitivity", "how far a run's ranking depends on choices", "crs_lib.cli.trust:sensitivity"),
+    Command("gate", "test which metrics order the control policies correctly", "crs_lib.cli.trust:gate"),
+    Command(
+        "redteam",
+        "search for policies that raise a score without use to the user",
+        "crs_lib.cli.trust:redteam",
+    ),
+    Command("realism", "compare simulated with real user turns", "crs_lib.cli.trust:realism"),
+    Command(
+        "sensitivity", "test how far a ranking depends on the convention", "crs_lib.cli.trust:sensitivity"
+    ),
     Command("figures", "draw the figures of a finished run", "crs_lib.cli.notebooks:figures"),
     Command("trace", "write every session of a run as a page to browse", "crs_lib.cli.pages:trace"),
     Command("report", "write a run's tables and figures as one page", "crs_lib.cli.pages:report"),
-    Command("thesis", "from the catalogue to the thesis figures, 01 to 06", "crs_lib.cli.notebooks:thesis"),
+    Command(
+        "thesis", "run notebooks 01 to 06, from the catalogue to the figures", "crs_lib.cli.notebooks:thesis"
+    ),
     Command("score", "score logs of any known form", "crs_lib.cli.score:add_arguments"),
-    Command("logs", "read logs of any known form, and name what is odd", "crs_lib.cli.logs:logs"),
-    Command("import", "logs of any known form as a run", "crs_lib.cli.logs:import_run"),
-    Command("thesis-tables", "logs to the thesis's tables and figures", "crs_lib.cli.thesis:thesis_tables"),
+    Command("logs", "read logs of any known form and report their quirks", "crs_lib.cli.logs:logs"),
+    Command("import", "make a run of logs of any known form", "crs_lib.cli.logs:import_run"),
+    Command(
+        "thesis-tables", "make the thesis's tables and figures of logs", "crs_lib.cli.thesis:thesis_tables"
+    ),
     Command("topics", "train a topic model on a catalogue's plots", "crs_lib.cli.score:topics"),
-    Command("realtalk-predict", "evidence for every question of a chat", "crs_lib.cli.realtalk:predict"),
+    Command(
+        "realtalk-predict", "find the evidence for every question of a chat", "crs_lib.cli.realtalk:predict"
+    ),
     Command("realtalk-evaluate", "score chats, the test split once", "crs_lib.cli.realtalk:evaluate"),
-    Command("realtalk-teach", "the ranker of the package, made anew", "crs_lib.cli.realtalk:teach"),
-    Command("realtalk-ladder", "from BM25 to the fusion, step by step", "crs_lib.cli.realtalk:ladder"),
-    Command("score-human", "score rated conversations with people", "crs_lib.cli.people:score_human"),
-    Command("people", "scores against raters, success, judges", "crs_lib.cli.people:people"),
-    Command("annotate", "ask people about a run, read their labels", "crs_lib.cli.people:annotate"),
-    Command("realtalk-compare", "one lever set in different ways", "crs_lib.cli.realtalk:compare"),
-    Command("cosrec-catalogue", "products from metas and reviews", "crs_lib.cli.cosrec:add_arguments"),
+    Command("realtalk-teach", "train the ranker of the package", "crs_lib.cli.realtalk:teach"),
+    Command("realtalk-ladder", "score the retrievers from BM25 to the fusion", "crs_lib.cli.realtalk:ladder"),
+    Command("score-human", "score conversations that people rated", "crs_lib.cli.people:score_human"),
+    Command("people", "compare scores with raters, success and judges", "crs_lib.cli.people:people"),
+    Command(
+        "annotate", "make a page of questions about a run, or read its labels", "crs_lib.cli.people:annotate"
+    ),
+    Command("realtalk-compare", "compare settings of one component", "crs_lib.cli.realtalk:compare"),
+    Command(
+        "cosrec-catalogue", "build products from metadata and reviews", "crs_lib.cli.cosrec:add_arguments"
+    ),
     Command("cosrec-index", "index products and passages for search", "crs_lib.cli.cosrec_study:index"),
-    Command("cosrec-generate", "make conversations about products", "crs_lib.cli.cosrec_study:generate"),
-    Command("cosrec-intents", "predict what user turns ask for", "crs_lib.cli.cosrec_study:intents"),
-    Command("data", "list, get or verify the external files", "crs_lib.cli.datasets:data"),
-    Command("refresh", "run the committed notebooks afresh and store them", "crs_lib.cli.notebooks:refresh"),
+    Command("cosrec-generate", "generate conversations about products", "crs_lib.cli.cosrec_study:generate"),
+    Command("cosrec-intents", "predict the intents of user turns", "crs_lib.cli.cosrec_study:intents"),
+    Command("data", "list, download or verify external files", "crs_lib.cli.datasets:data"),
+    Command("refresh", "run the committed notebooks again and store them", "crs_lib.cli.notebooks:refresh"),
 )
 
 

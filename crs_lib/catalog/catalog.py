@@ -102,7 +102,7 @@ class Catalog:
 
     @cached_property
     def popular_first(self) -> tuple[int, ...]:
-        """All items by descending popularity; equally popular ones in the catalogue's order."""
+        """All items by descending connectedness; equal ones in the catalogue's order."""
         return tuple(np.argsort(-self.popularity, kind="stable").tolist())
 
     def code(self, field: str, value: str) -> int | None:

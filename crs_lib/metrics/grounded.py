@@ -33,7 +33,7 @@ def expected_satisfaction(wishes: Collection[int], share: NDArray[np.float64]) -
     """Satisfaction that a draw from the catalogue has on average, in [0, 1]; exact, no sampling.
 
     ``share[code]`` is the probability that a drawn item has a concept: df/N for a uniform draw, or
-    weighted by popularity. NaN without constraints.
+    weighted by connectedness. NaN without constraints.
     """
     return float(np.mean(share[sorted(wishes)])) if wishes else math.nan
 
@@ -73,7 +73,7 @@ def uniform_share(background: Background) -> NDArray[np.float64]:
 
 
 def popular_share(background: Background) -> NDArray[np.float64]:
-    """The probability, by concept, that a recommendable item drawn by popularity has it."""
+    """The probability, by concept, that a recommendable item drawn by connectedness has it."""
     return _share(background, background.catalog.popularity)
 
 
@@ -93,7 +93,7 @@ def _expected_uniform(background: Background) -> Remembered[frozenset[int], floa
 
 
 def _expected_popular(background: Background) -> Remembered[frozenset[int], float]:
-    """:func:`expected_satisfaction` of constraints under a draw by popularity."""
+    """:func:`expected_satisfaction` of constraints under a draw by connectedness."""
     share = background.once(popular_share)
     return Remembered(lambda constraints: expected_satisfaction(constraints, share))
 
@@ -136,7 +136,7 @@ def satisfaction_corrected(turn: TurnRecord) -> float:
     "satisfaction_popular", "S* (popular)", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True, place=14
 )
 def satisfaction_popular(turn: TurnRecord) -> float:
-    """S beyond a draw by popularity, at most 1; see :func:`beyond_chance`."""
+    """S beyond a draw by connectedness, at most 1; see :func:`beyond_chance`."""
     expected = turn.background.once(_expected_popular)[turn.constraints]
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 

@@ -37,7 +37,7 @@ def omega_squared(
     """Share of the variance that systems explain, in [0, 1): omega squared, one row.
 
     Less biased than eta squared; a negative estimate is reported as 0. The interval is for the
-    population share, by inverting the noncentral F; 90 % by default, so that it leaves out 0 exactly
+    population share, by inverting the noncentral F; 90 % by default, so that it excludes 0 exactly
     when p < .05. NaN where F is. Raises InputError as :func:`one_way_anova`.
     Source: Hays (1963), Statistics for Psychologists; interval: Steiger (2004), Psych. Methods 9.
     """

@@ -18,8 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 STAGE = ROOT / "build" / "docs"
 TITLES = {
     "Start": ["index.md", "notebooks/00_start.ipynb"],
-    "How to": ["docs/your-system.md", "docs/running-llms.md", "docs/data.md", "docs/scale.md"],
-    "Measures": ["docs/metrics.md", "docs/validity.md", "docs/people.md", "docs/footguns.md"],
+    "How to": [
+        "docs/your-system.md",
+        "docs/systems.md",
+        "docs/running-llms.md",
+        "docs/data.md",
+        "docs/thesis.md",
+        "docs/scale.md",
+    ],
+    "Measures": ["docs/metrics.md", "docs/validity.md", "docs/footguns.md"],
     "Other studies": ["docs/cosrec.md", "docs/realtalk.md"],
     "Developers": ["docs/context.md", "CONTRIBUTING.md", "CHANGELOG.md"],
 }
@@ -42,6 +49,7 @@ def stage() -> None:
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, place)
     (STAGE / "README.md").rename(STAGE / "index.md")
+    shutil.copyfile(ROOT / "docs" / "site" / "site.css", STAGE / "site.css")
 
 
 def documented(path: Path) -> bool:
