@@ -71,7 +71,7 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
     """Each system beside the one that it must beat to count: normalised gain, difference, and what it shows.
 
     A row a pair (system, yardstick), without pairs of a system and itself; the difference has a 95 % interval
-    over the scenarios that both have. ``shown`` is better or worse where the interval leaves out 0, else "not
+    over the scenarios that both have. ``shown`` is better or worse where the interval excludes 0, else "not
     better". Raises InputError for a system without results.
     """
     kept = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
