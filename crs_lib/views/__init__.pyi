@@ -32,7 +32,7 @@ from .statistics import (
     tidy,
     waiting_times,
 )
-from .thesis_tables import write_tables
+from .thesis_tables import best_systems, write_tables
 from .tour import conversations, mean_scores, place_of, trial
 from .validity import (
     detector_figure,
@@ -51,6 +51,7 @@ __all__ = [
     "against",
     "assumption_table",
     "batch_table",
+    "best_systems",
     "call_costs",
     "confirmatory",
     "conversations",

@@ -1,195 +1,237 @@
-"""The thesis's tables beside ours, and the parts of its numbers: small frames for notebook 07."""
+"""Logs on their way to the thesis's figures, and the parts of its numbers: small frames for notebook 07."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import pandas as pd
 
-from crs_lib import datasets, logs, simulate
+from crs_lib import evaluate, judge, runs, simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.core import paths
-from crs_lib.core.config import Config, Field, OneOf
-from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError
-from crs_lib.evaluate import tables as score_tables
-from crs_lib.evaluate.choose import ScoringConfig
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.core.config import Config, Field, RunName
+from crs_lib.core.errors import RunError
+from crs_lib.core.text import listing
+from crs_lib.evaluate.choose import ConventionName, Topics
+from crs_lib.metrics import base, conventions, headlines
+from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.score import extractors
-from crs_lib.systems.base import World
+from crs_lib.simulate.logged import Imported
+from crs_lib.stats.words import p_in_words
 from crs_lib.thesis.catalog import ThesisCatalog
+from crs_lib.views import statistics, thesis_tables
 
-GROUNDED = (
-    "topic_recovery_rate", "avg_recovery_delay", "topic_interference", "cross_coherence", "context_retention",
-    "context_adaptation_score",
-)  # fmt: skip
-_NEEDED = ("opendialkg-movies", "thesis-logs-50", "thesis-logs-20", "thesis-published", "thesis-reference",
-           "thesis-lda")  # fmt: skip
-_SYSTEMS = ("tracker", "amnesiac", "slot_echo")
+SAMPLE = "sample"
 
 
-class ThesisMaterial(NamedTuple):
-    """What is scored: dialogues of both log forms, and where the parts of the conventions lie."""
+@dataclass(frozen=True)
+class ThesisConfig(Config):
+    """The settings of notebook 07, checked; the sample brings logs, catalogue and judge scores."""
 
-    catalog: str
-    long: tuple[Dialogue, ...]
-    short: tuple[Dialogue, ...]
-    vocabulary: str = ""
-    topic_model: str = ""
-    published: dict[str, Any] | None = None
+    logs: Annotated[
+        str, Field(description="sample, or a log file or a folder of them, of any known form")
+    ] = SAMPLE
+    catalog: Annotated[str, Field(description="sample, or the file of the films that the systems had")] = (
+        sources.SAMPLE
+    )
+    convention: ConventionName = "thesis_grounded"
+    also: Annotated[Sequence[ConventionName], Field(description="conventions scored beside it")] = ()
+    topics: Topics = "heuristic"
+    judge_scores: Annotated[str, Field(description="CSV files of judge scores: one, a folder, a pattern")] = (
+        ""
+    )
+    run: Annotated[RunName, Field(description="run that the logs become")] = "logs"
+
+    @property
+    def conventions(self) -> list[str]:
+        """The conventions that are scored, the chosen one first, each once; the older one with ``topics``."""
+        names = [conventions.checked(name) for name in (self.convention, *self.also)]
+        chosen = f"thesis_legacy(topics={self.topics})" if self.topics else "thesis_legacy"
+        return list(dict.fromkeys(conventions.checked(chosen) if n == "thesis_legacy" else n for n in names))
+
+
+class LoadedLogs(NamedTuple):
+    """An import, and the counts of judge scores by construct: asked, given, missing."""
+
+    imported: Imported
+    judged: pd.DataFrame
+
+
+def load(config: ThesisConfig) -> LoadedLogs:
+    """The logs as a run, with the judge scores where there are any; raises as ``simulate.import_logs``."""
+    own = paths.samples() / "thesis"
+    mine = config.logs == SAMPLE
+    logs, scores = (str(own / "logs"), str(own / "judge")) if mine else (config.logs, config.judge_scores)
+    found = simulate.import_logs(simulate.ImportConfig(logs, config.run, config.catalog))
+    scores = config.judge_scores or scores
+    judged = judge.adopt(config.run, scores) if scores else pd.DataFrame({"note": ["no judge scores given"]})
+    return LoadedLogs(found, judged)
+
+
+def evaluate_all(config: ThesisConfig) -> pd.DataFrame:
+    """Score the run under each convention; the headline of each, a row a system: mean and rank, 1 is best."""
+    for name in config.conventions:
+        evaluate.evaluate(evaluate.EvaluateConfig(run=config.run, convention=name))
+    return headline_ranks(config.run, config.conventions)
+
+
+def headline_ranks(run: str, names: Sequence[str]) -> pd.DataFrame:
+    """The systems in order, and under each convention the mean of its headline with the rank in brackets."""
+    columns = {}
+    for name in names:
+        outcome, means = _headline(run, name)
+        ranks = means.rank(ascending=base.get(outcome).direction == base.LOWER, method="min")
+        shown = [
+            f"{mean:.3f} ({rank:.0f})" if mean == mean else "–"
+            for mean, rank in zip(means, ranks, strict=True)
+        ]
+        columns[f"{base.get(outcome).label}, {name}"] = pd.Series(shown, means.index)
+    return pd.DataFrame(columns).rename_axis("system").reset_index()
+
+
+def _headline(run: str, convention: str) -> tuple[str, "pd.Series[float]"]:
+    """A convention's primary outcome and its mean by system."""
+    table = evaluate.read(run, "model_metrics", convention)
+    outcome = headlines.outcomes(convention)[0]
+    return outcome, table[table["metric"] == outcome].set_index("model")["mean"].astype(float)
+
+
+def judge_table(run: str, convention: str) -> pd.DataFrame:
+    """Mean, interval, n and missing of each construct by system; a note where nobody judged."""
+    table = evaluate.read(run, "model_metrics", convention)
+    found = table[table["metric"].isin(list(CONSTRUCTS))]
+    if found.empty:
+        return pd.DataFrame({"note": [f"run {run!r} has no judge scores"]})
+    columns = ["metric", "model", "mean", "low", "high", "n", "n_missing"]
+    return found[columns].sort_values("metric", kind="stable").reset_index(drop=True)
+
+
+def finding(run: str, names: Sequence[str]) -> str:
+    """Who leads under each convention, and whether Tukey's test tells it from the second, in words."""
+    sentences, leaders = [], []
+    for name in names:
+        best = thesis_tables.best_systems(run, name)
+        outcome = headlines.outcomes(name)[0]
+        mine = best[best["metric"] == outcome]
+        if mine.empty:
+            sentences.append(f"Under {name}, {base.get(outcome).label} has no value.")
+            continue
+        row = mine.iloc[0]
+        leaders.append(str(row["best"]))
+        start = f"Under {name}, {row['best']} leads on {base.get(outcome).label} with {row['mean']:.3f}"
+        p = _tukey_p(run, name, outcome, str(row["best"]), row["second"])
+        sentences.append(f"{start}{p}.")
+    if len(set(leaders)) > 1:
+        sentences.append(f"The conventions disagree: {listing(sorted(set(leaders)), 'and')} lead.")
+    elif len(leaders) > 1:
+        sentences.append(f"All {len(leaders)} conventions agree on the leader.")
+    return "\n".join(sentences)
+
+
+def _tukey_p(run: str, name: str, outcome: str, first: str, second: str | None) -> str:
+    """The lead over the second and Tukey's p value as the end of a sentence; empty without a second."""
+    if not second:
+        return ""
+    frame = statistics.stats_frame(evaluate.read(run, "results", name))
+    table = stats.tukey_table(frame, [outcome])
+    mine = table[table["a"].isin([first, second]) & table["b"].isin([first, second])]
+    p = float(mine["p"].iloc[0]) if len(mine) else float("nan")
+    gap = f", ahead of {second} by {abs(float(mine['diff'].iloc[0])):.3f}" if len(mine) else ""
+    return f"{gap} (Tukey's HSD: {p_in_words(p)})" if p == p else gap
 
 
 class ThesisScores(NamedTuple):
-    """A scoring's tables: a row per session (with the detail), per turn, and per shift."""
+    """A convention's tables: a row per session (with the detail), per turn, and per shift."""
 
     sessions: pd.DataFrame
     turns: pd.DataFrame
     shifts: pd.DataFrame
 
 
-@dataclass(frozen=True)
-class ThesisConfig(Config):
-    """The settings of notebook 07, checked."""
-
-    source: Annotated[
-        str, OneOf(("sample", "thesis")), Field(description="logs made on the sample, or the thesis's own")
-    ] = "sample"
-    n_sessions: Annotated[int, Field(ge=0, description="most sessions of a model; 0 takes all")] = 6
-
-
-def load(config: ThesisConfig) -> ThesisMaterial:
-    """The thesis's own logs ("thesis"), or logs that control systems make on the sample ("sample").
-
-    Raises InputError naming the command where the thesis's data is not here.
-    """
-    source, n_sessions = config.source, config.n_sessions
-    if source == "sample":
-        return ThesisMaterial("sample", _made(n_sessions or 6, 24), _made(n_sessions or 6, 12))
-    place = _folder()
-    return ThesisMaterial(
-        str(place / "opendialkg_movie_data.json"),
-        _read(place / "logs_50turns", n_sessions),
-        _read(place / "logs_20turns", n_sessions),
-        str(place / "reference" / "tfidf_vocabulary_4096.txt"),
-        str(place / "lda"),
-        json.loads((place / "published.json").read_text(encoding="utf-8")),
-    )
-
-
-def _folder() -> Path:
-    found = [datasets.get(name).in_mirror() or datasets.get(name).downloaded() for name in _NEEDED]
-    for base in (paths.mirror(), paths.external()):
-        if all(found) and base is not None and (base / "thesis" / "published.json").is_file():
-            return base / "thesis"
-    raise InputError(
-        f"the thesis's data is not here; get it with: python -m crs_lib data get {' '.join(_NEEDED)}"
-    )
-
-
-def _read(folder: Path, limit: int) -> tuple[Dialogue, ...]:
-    """The dialogues of every model, at most ``limit`` of each (0: all), model by model."""
-    taken: dict[str, int] = {}
-    kept = []
-    for dialogue in logs.read(folder):
-        taken[dialogue.model_name] = taken.get(dialogue.model_name, 0) + 1
-        if not limit or taken[dialogue.model_name] <= limit:
-            kept.append(dialogue)
-    return tuple(kept)
-
-
-def _made(n_sessions: int, n_turns: int) -> tuple[Dialogue, ...]:
-    catalog = sources.load(sources.SAMPLE)
-    world = World(catalog, Grounder(catalog))
-    config = simulate.SimulateConfig(systems=_SYSTEMS, n_sessions=n_sessions, n_turns=n_turns)
-    keys = config.keys()
-    return tuple(simulate.session(world, key.system, key.session, config) for key in keys)
-
-
-def score(material: ThesisMaterial, convention: str, extractor: str = "") -> ThesisScores:
-    """Score the logs that a convention is for: the older one the short logs, all others the long ones.
-
-    Without a topic model the older one takes the heuristic for topics, and says so in ``topics``.
-    """
-    old = convention == "thesis_legacy"
-    config = ScoringConfig(
-        material.catalog,
-        convention,
-        extractor,
-        vocabulary=material.vocabulary if convention.startswith("thesis") else "",
-        topics="heuristic" if old and not material.topic_model else "",
-        topic_model=material.topic_model if old else "",
-    )
-    ready = config.make()
-    found = list(score_tables.stream(material.short if old else material.long, ready.scorer))
-    sessions = pd.DataFrame([scores.session for scores in found])
-    detail = pd.DataFrame(sessions.pop("detail").tolist())
+def scores(run: str, base_name: str) -> ThesisScores | None:
+    """The tables of the run's latest convention that rests on a named one; None where it has none."""
+    try:
+        name = evaluate.convention_of(run, base_name)
+    except RunError:
+        return None
+    sessions = evaluate.read(run, "results", name)
+    sessions = sessions[sessions["detail"].notna()]
+    detail = pd.DataFrame(sessions["detail"].tolist(), index=sessions.index)
     return ThesisScores(
-        sessions.join(detail.drop(columns=[name for name in detail if name in sessions])),
-        pd.DataFrame([row for scores in found for row in scores.turns]),
-        pd.DataFrame([row for scores in found for row in scores.shifts]),
+        sessions.drop(columns="detail").join(detail.drop(columns=[n for n in detail if n in sessions])),
+        evaluate.read(run, "turns", name),
+        evaluate.read(run, "shifts", name),
     )
 
 
-def side_by_side(
-    material: ThesisMaterial, log: str, scored: ThesisScores, metrics: Sequence[str] = GROUNDED
-) -> pd.DataFrame:
-    """Published figure, ours and the difference by model and metric; a dash where nothing is published."""
-    published = (material.published or {}).get(log, {}).get("models", {})
-    means = scored.sessions.groupby("model", sort=False)[list(metrics)].mean()
+def _none(convention: str) -> pd.DataFrame:
+    return pd.DataFrame({"note": [f"the run is not scored under {convention}"]})
+
+
+def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame:
+    """Published figure, ours and the difference by convention, metric and model.
+
+    A note for a run on other logs than the thesis's, or without its published figures (the mirror has them).
+    """
     rows = []
-    for metric in metrics:
-        for model, ours in means[metric].items():
-            theirs = published.get(model, {}).get(metric)
-            apart = None if theirs is None else ours - theirs
-            rows.append(
-                {
-                    "metric": metric,
-                    "model": model,
-                    "published": "–" if theirs is None else f"{theirs:.6f}",
-                    "ours": f"{ours:.6f}",
-                    "difference": "–" if apart is None else f"{0.0 if abs(apart) < 5e-10 else apart:+.1e}",
-                }
-            )
-    return pd.DataFrame(rows)
+    for name in names:
+        means = evaluate.read(run, "model_metrics", name)
+        theirs = thesis_tables.published(run, name, set(means["model"]))
+        for row in means[means["mean"].notna()].itertuples():
+            figure = theirs.get(str(row.model), {}).get(str(row.metric))
+            if figure is not None and row.metric in headlines.outcomes(name):
+                apart = float(row.mean) - figure
+                rows.append({
+                    "convention": name, "metric": base.get(str(row.metric)).label, "model": row.model,
+                    "published": f"{figure:.6f}", "ours": f"{row.mean:.6f}",
+                    "difference": f"{0.0 if abs(apart) < 5e-10 else apart:+.1e}",
+                })  # fmt: skip
+    return pd.DataFrame(rows) if rows else pd.DataFrame({"note": ["nothing is published on these logs"]})
 
 
-def silence(scored: ThesisScores) -> pd.DataFrame:
-    """How much of the concept overlap comes from turns in which neither side names a concept, by model."""
+def silence(run: str) -> pd.DataFrame:
+    """How much of the concept overlap comes from turns in which neither side names a concept, by model.
+
+    Of the scores under ``thesis_grounded``; a note where the run has none.
+    """
+    scored = scores(run, "thesis_grounded")
+    if scored is None:
+        return _none("thesis_grounded")
     rows = []
     for model, turns in scored.turns.groupby("model", sort=False):
-        empty, total = turns["both_empty"], turns["cross_coherence"].sum()
-        rows.append(
-            {
-                "model": model,
-                "turns without concepts": empty.mean(),
-                "overlap from them": turns.loc[empty, "cross_coherence"].sum() / total if total else 0.0,
-                "overlap elsewhere": turns.loc[~empty, "cross_coherence"].mean(),
-                "recovered by silence": _silent(scored.shifts[scored.shifts["model"] == model], turns),
-                "clipped turns": turns["clipped"].mean(),
-            }
-        )
+        empty, total = turns["both_empty"].astype(bool), turns["cross_coherence"].sum()
+        rows.append({
+            "model": model,
+            "turns without concepts": empty.mean(),
+            "overlap from them": turns.loc[empty, "cross_coherence"].sum() / total if total else 0.0,
+            "overlap elsewhere": turns.loc[~empty, "cross_coherence"].mean(),
+            "recovered by silence": _silent(scored.shifts[scored.shifts["model"] == model], turns),
+            "clipped turns": turns["clipped"].mean(),
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def _silent(shifts: pd.DataFrame, turns: pd.DataFrame) -> float:
     """Share of the recovered shifts whose recovering turn names no concept on either side."""
-    done = shifts[shifts["recovered_combined"].astype(bool)]
-    empty = set(map(tuple, turns.loc[turns["both_empty"], ["session_id", "turn"]].to_numpy().tolist()))
+    done = shifts[shifts["recovered_combined"].fillna(False).astype(bool)]
+    quiet = turns["both_empty"].astype(bool)
+    empty = set(map(tuple, turns.loc[quiet, ["session_id", "turn"]].to_numpy().tolist()))
     where = zip(done["session_id"], done["turn"] + done["delay_combined"].astype(int), strict=True)
     return sum(pair in empty for pair in where) / len(done) if len(done) else 0.0
 
 
-def inside_words(material: ThesisMaterial, n: int = 5) -> pd.DataFrame:
+def inside_words(run: str, n: int = 5) -> pd.DataFrame:
     """Substring matches that are no whole words: their share by speaker, and the most frequent concepts."""
-    catalog = ThesisCatalog.load(material.catalog)
+    catalog = _catalog(run)
     made = extractors.ExtractorInputs(catalog.space)
     anywhere, whole = (extractors.create(name, made) for name in ("substring", "rules"))
+    said: dict[str, list[str]] = {"USER": [], "SYSTEM": []}
+    for dialogue in simulate.iter_dialogues(run):
+        for turn in dialogue.turns:
+            said[turn.speaker].append(turn.text)
     rows = []
-    for speaker in ("USER", "SYSTEM"):
-        texts = [turn.text for d in material.long for turn in d.turns if turn.speaker == speaker]
+    for speaker, texts in said.items():
         loose, strict = extractors.memoised(anywhere, texts), extractors.memoised(whole, texts)
         wrong = pd.Series(
             [key for t in texts for key in catalog.space.keys(loose[t] - strict[t])], dtype=object
@@ -203,86 +245,77 @@ def inside_words(material: ThesisMaterial, n: int = 5) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def late(grounded: ThesisScores, legacy: ThesisScores) -> pd.DataFrame:
-    """Recoveries that came only after the next shift, as a share of all recoveries, by version."""
-    crossed = total = 0
-    for _, shifts in grounded.shifts.groupby(["model", "session_id"], sort=False):
-        for now, after in pairwise(shifts.to_dict("records")):
-            crossed += (
-                bool(now["recovered_combined"]) and now["turn"] + now["delay_combined"] >= after["turn"]
-            )
-        total += int(shifts["recovered_combined"].sum())
-    old = legacy.sessions[["n_recovered_late", "n_recovered"]].sum()
+def _catalog(run: str) -> ThesisCatalog:
+    """The run's catalogue as the thesis read it."""
+    folder = paths.run_folder(simulate.STUDY, run)
+    raw = folder / simulate.RAW_CATALOG
+    name = raw.name if raw.is_file() else "catalog.parquet"
+    return ThesisCatalog.load(str(runs.output(simulate.STUDY, run, "catalog", "03_simulate", name)))
+
+
+def late(run: str) -> pd.DataFrame:
+    """Recoveries that came only after the next shift, as a share of all recoveries, by version.
+
+    A version that the run is not scored under has no row; a note where it has neither.
+    """
+    rows = []
+    if grounded := scores(run, "thesis_grounded"):
+        crossed = 0
+        for _, shifts in grounded.shifts.groupby(["model", "session_id"], sort=False):
+            for now, after in pairwise(shifts.to_dict("records")):
+                crossed += (
+                    bool(now["recovered_combined"]) and now["turn"] + now["delay_combined"] >= after["turn"]
+                )
+        rows.append(("grounded", int(grounded.shifts["recovered_combined"].sum()), crossed))
+    if legacy := scores(run, "thesis_legacy"):
+        old = legacy.sessions[["n_recovered_late", "n_recovered"]].sum()
+        rows.append(("legacy", int(old["n_recovered"]), int(old["n_recovered_late"])))
+    if not rows:
+        return _none("thesis_grounded or thesis_legacy")
     return pd.DataFrame(
         [
-            {"version": "grounded", "recoveries": total, "after the next shift": crossed / max(1, total)},
-            {
-                "version": "legacy",
-                "recoveries": int(old["n_recovered"]),
-                "after the next shift": old["n_recovered_late"] / max(1, old["n_recovered"]),
-            },
+            {"version": version, "recoveries": total, "after the next shift": crossed / max(1, total)}
+            for version, total, crossed in rows
         ]
     )
 
 
-def never(legacy: ThesisScores) -> pd.DataFrame:
-    """Sessions that never recover, and the part of the score that their delay of 0 earns, by model.
+def never(run: str) -> pd.DataFrame:
+    """Sessions that never recover, and the part of CAS that their delay of 0 earns, by model.
 
-    The part is 1 − clamp((delay − 1)/5) in [0, 1]: 1 for a session that never recovers.
+    The part is 1 − clamp((delay − 1)/5) in [0, 1]: 1 for a session that never recovers. Of the scores under
+    ``thesis_legacy``; a note where the run has none.
     """
+    legacy = scores(run, "thesis_legacy")
+    if legacy is None:
+        return _none("thesis_legacy")
     frame = legacy.sessions.assign(
         never=legacy.sessions["n_recovered"] == 0,
         speed=1 - ((legacy.sessions["avg_recovery_delay"] - 1) / 5).clip(0, 1),
     )
     rows = []
     for model, part in frame.groupby("model", sort=False):
-        rows.append(
-            {
-                "model": model,
-                "sessions": len(part),
-                "never recover": int(part["never"].sum()),
-                "speed score, never": part.loc[part["never"], "speed"].mean(),
-                "speed score, others": part.loc[~part["never"], "speed"].mean(),
-            }
-        )
+        rows.append({
+            "model": model,
+            "sessions": len(part),
+            "never recover": int(part["never"].sum()),
+            "speed score, never": part.loc[part["never"], "speed"].mean(),
+            "speed score, others": part.loc[~part["never"], "speed"].mean(),
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def retrieval(material: ThesisMaterial) -> pd.DataFrame:
+def retrieval(run: str) -> pd.DataFrame:
     """How the thesis's retrieval would have answered the constraints of the logged systems, in shares."""
-    catalog = ThesisCatalog.load(material.catalog)
-    rows = []
-    for model in dict.fromkeys(d.model_name for d in material.long):
-        mine = [
-            pair.system.meta.get("constraints") or {}
-            for d in material.long
-            if d.model_name == model
-            for pair in d.pairs()
+    catalog = _catalog(run)
+    asked: dict[str, list[str]] = {}
+    for dialogue in simulate.iter_dialogues(run):
+        found = asked.setdefault(dialogue.model_name, [])
+        found += [
+            catalog.candidates(pair.system.meta.get("constraints") or {}).how for pair in dialogue.pairs()
         ]
-        hows = pd.Series([catalog.candidates(constraints).how for constraints in mine])
-        share = hows.value_counts(normalize=True)
-        rows.append(
-            {
-                "model": model,
-                **{how: share.get(how, 0.0) for how in ("all fields", "fewer fields", "union", "catalogue")},
-            }
-        )
-    return pd.DataFrame(rows)
-
-
-def ranking(material: ThesisMaterial, embed: ThesisScores, legacy: ThesisScores) -> pd.DataFrame:
-    """The rank of every model under five ways of counting, 1 is best; the last two are ours."""
-    ours, main = score(material, "default"), "topic_adaptation_score"
-    ways = {
-        "embed": (embed, main),
-        "substring": (score(material, "thesis_grounded", "substring"), main),
-        "legacy": (legacy, "context_adaptation_score"),
-        "default": (ours, main),
-        "default, item TAS": (ours, "item_tas"),
-    }
-    means = {
-        name: scored.sessions.groupby("model", sort=False)[metric].mean()
-        for name, (scored, metric) in ways.items()
-    }
-    ranks = pd.DataFrame(means).rank(ascending=False, method="min").astype("Int64")
-    return ranks.rename_axis("model").reset_index()
+    hows = ("all fields", "fewer fields", "union", "catalogue")
+    shares = {model: pd.Series(found).value_counts(normalize=True) for model, found in asked.items()}
+    return pd.DataFrame(
+        [{"model": model, **{how: share.get(how, 0.0) for how in hows}} for model, share in shares.items()]
+    )

@@ -55,7 +55,7 @@ def best_systems(run: str, convention: str) -> pd.DataFrame:
     the thesis's catalogue whose systems that table names; else missing.
     """
     means = evaluate.read(run, "model_metrics", convention)
-    known = _published(run, convention, set(means["model"]))
+    known = published(run, convention, set(means["model"]))
     rows = []
     for metric in outcomes(run, convention):
         lower = base.get(metric).direction == base.LOWER
@@ -74,8 +74,8 @@ def best_systems(run: str, convention: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _published(run: str, convention: str, systems: set[str]) -> Mapping[str, Mapping[str, float]]:
-    """The published means by system and metric, of this run's systems; empty where it is another study."""
+def published(run: str, convention: str, systems: set[str]) -> Mapping[str, Mapping[str, float]]:
+    """The published means by system and metric, of a run's systems; empty where it is another study."""
     place = datasets.get("thesis-published").in_mirror()
     raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
     log = _PUBLISHED.get(convention)

@@ -24,6 +24,7 @@ FULL = {
         "n_sessions": 4,
         "n_turns": 6,
     },  # no calls of these are kept
+    "07_thesis": {"convention": "default", "also": ["thesis_grounded"], "topics": ""},
     "32_human_labels": {
         "n_questions": 6,
         "n_scripted": 2,
@@ -33,7 +34,7 @@ FULL = {
 }
 
 # A run for each tens digit, except for those that simulate systems of their own and for a reader of another's run.
-RUNS = {"08_models": "models", "32_human_labels": "0"}
+RUNS = {"07_thesis": "logs", "08_models": "models", "32_human_labels": "0"}
 
 
 def values_for(path):
