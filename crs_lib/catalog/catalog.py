@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog import fields
 from crs_lib.catalog.cleaning import CleaningReport, clean
-from crs_lib.catalog.fields import CREDIT_FIELDS, FIELDS, GOAL_FIELD, RELAXATION_ORDER, YEAR_FIELD
+from crs_lib.catalog.fields import (
+    ALL_FIELDS,
+    CREDIT_FIELDS,
+    FIELDS,
+    GOAL_FIELD,
+    RELAXATION_ORDER,
+    YEAR_FIELD,
+    Field,
+)
 from crs_lib.catalog.index import (
     Answers,
     Codes,
@@ -43,6 +51,8 @@ class Catalog:
         self.items: tuple[Item, ...] = tuple(items)
         self.report = report
         self.source = source
+        held = self.items[0].values if self.items else FIELDS
+        self.fields: Mapping[str, Field] = {name: row for name, row in ALL_FIELDS.items() if name in held}
         self.vocabulary = vocabulary(self.items)
         self._starts, self._facts = item_facts(self.items, self.vocabulary)
         self._ends, self._postings = invert(self._starts, self._facts, len(self.vocabulary))
@@ -59,9 +69,14 @@ class Catalog:
             array.flags.writeable = False
 
     @classmethod
-    def from_records(cls, records: Iterable[tuple[str, Mapping[str, Any]]], source: str = "") -> "Catalog":
-        """Clean and index films given as ``(title, record)``; raises InputError as cleaning does."""
-        return cls(*clean(records), source=source)
+    def from_records(
+        cls,
+        records: Iterable[tuple[str, Mapping[str, Any]]],
+        source: str = "",
+        rows: Mapping[str, Field] = FIELDS,
+    ) -> "Catalog":
+        """Clean and index films given as ``(title, record)``, with these fields; raises as cleaning does."""
+        return cls(*clean(records, rows), source=source)
 
     def __len__(self) -> int:
         return len(self.items)
@@ -144,7 +159,7 @@ class Catalog:
     @cached_property
     def _values_of(self) -> Mapping[str, list[tuple[str, int]]]:
         """Every field's values with their numbers of films, sorted by value."""
-        table: dict[str, list[tuple[str, int]]] = {name: [] for name in FIELDS}
+        table: dict[str, list[tuple[str, int]]] = {name: [] for name in ALL_FIELDS}
         terms, counts = self.vocabulary, self.document_frequency.tolist()
         for name, value, n in zip(terms.field, terms.value, counts, strict=True):
             table[name].append((value, n))
@@ -183,8 +198,8 @@ class Catalog:
                 "title": [item.title for item in self.items],
                 YEAR_FIELD: pd.array([item.year for item in self.items], dtype="Int64"),
                 **{
-                    name: [_written(item, name) for item in self.items]
-                    for name in FIELDS
+                    row.column: [_written(item, name) for item in self.items]
+                    for name, row in self.fields.items()
                     if name != YEAR_FIELD
                 },
                 "plot": [item.plot for item in self.items],
@@ -219,7 +234,7 @@ class Catalog:
             return None
         several = (value,) if isinstance(value, str | int) else value
         codes = {code for one in several if (code := self.code(field, str(one))) is not None}
-        rank = place + len(FIELDS) * bool(codes)
+        rank = place + len(ALL_FIELDS) * bool(codes)
         group = self._group_of[codes.pop()] if len(codes) == 1 else self._group(*codes)
         return Constraint(rank, field, group)
 
@@ -276,7 +291,7 @@ class Catalog:
         return self.genres(min_items)
 
     def get_attribute_values(self, field: str, min_count: int = 1) -> list[str]:
-        """The sorted values of a field, ``title``/``name`` and ``plot``/``plot_keywords`` included."""
+        """The sorted values of a field, ``title``/``name`` and the words of plots (``plot``) included."""
         if field in fields.TITLE_NAMES:
             return sorted({item.title for item in self.items})
         if field in fields.PLOT_NAMES:
@@ -296,9 +311,13 @@ class Catalog:
     def record(self, item: int) -> dict[str, Any]:
         """One film in the OpenDialKG form: name, year, the other fields, plot; a missing text is empty."""
         film = self.items[item]
-        values = {name: _written(film, name) for name in FIELDS if name != YEAR_FIELD}
+        values = self._values(film)
         year = str(film.year) if film.year else ""
         return {"name": film.title, YEAR_FIELD: year, **values, "plot": film.plot, "item_id": film.item_id}
+
+    def _values(self, film: Item) -> dict[str, list[str] | str]:
+        """A film's values by the keys that files have, but for the year."""
+        return {row.column: _written(film, n) for n, row in self.fields.items() if n != YEAR_FIELD}
 
     def export(self) -> Iterator[dict[str, Any]]:
         """The films for a system of one's own: id, title, year (null where unknown), every other field, plot.
@@ -307,7 +326,7 @@ class Catalog:
         asks for.
         """
         for place, film in enumerate(self.items):
-            values = {name: _written(film, name) for name in FIELDS if name != YEAR_FIELD}
+            values = self._values(film)
             head = {"id": film.item_id, "title": film.title, YEAR_FIELD: film.year or None}
             yield {**head, **values, "plot": film.plot, "recommendable": bool(self.recommendable[place])}
 
@@ -319,4 +338,4 @@ class Catalog:
 def _written(item: Item, field: str) -> list[str] | str:
     """A film's values of a field as files hold them: a list, or one text where a film has one value."""
     values = item.values[field]
-    return list(values) if FIELDS[field].many else "".join(values)
+    return list(values) if ALL_FIELDS[field].many else "".join(values)

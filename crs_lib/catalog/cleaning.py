@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.catalog.fields import CREDIT_FIELDS, FIELDS, GOAL_FIELD
+from crs_lib.catalog.fields import ALL_FIELDS, CREDIT_FIELDS, FIELDS, GOAL_FIELD, Field
 from crs_lib.catalog.index import Item
 from crs_lib.catalog.labels import Cleaned
 from crs_lib.core.errors import InputError
@@ -30,7 +30,7 @@ class CleaningReport:
     def summary(self) -> pd.DataFrame:
         """One row a field: values and distinct values before and after, merged, dropped, doublets."""
         rows = []
-        for name in FIELDS:
+        for name in self.before or FIELDS:
             by_action = Counter[str]()
             for (where, action, *_), n in self.changes.items():
                 if where == name:
@@ -81,11 +81,15 @@ class _Folds(dict[str, str]):
 
 
 _IDS = ("item_id", "original_id")
-_OTHER_KEYS = frozenset({"name", "title", "plot", *_IDS})
+_OTHER_KEYS = frozenset({"name", "title", "plot", "plot_keywords", *_IDS})
 
 
-def clean(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[Item], CleaningReport]:
+def clean(
+    records: Iterable[tuple[str, Mapping[str, Any]]], rows: Mapping[str, Field] = FIELDS
+) -> tuple[list[Item], CleaningReport]:
     """Clean films given as ``(key, record)``, the OpenDialKG form; returns items and the report.
+
+    ``rows`` are the fields that the films get, those without which no catalogue is (``FIELDS``) among them.
 
     Films with the same folded title and the same year (or one of them without a year) are merged, the
     first one's spelling stays. Raises InputError naming the record and the field for a film without
@@ -93,9 +97,9 @@ def clean(records: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[list[Item],
     is no number.
     """
     report = CleaningReport(
-        before={name: Counter() for name in FIELDS}, after={name: Counter() for name in FIELDS}
+        before={name: Counter() for name in rows}, after={name: Counter() for name in rows}
     )
-    memo: dict[str, dict[str, Cleaned]] = {name: {} for name in FIELDS}
+    memo: dict[str, dict[str, Cleaned]] = {name: {} for name in rows}
     folds = _Folds()
     items: list[Item] = []
     places: dict[str, list[int]] = {}
@@ -141,9 +145,10 @@ def _clean_one(
     report.ignored_keys.update(name for name in record if name not in FIELDS and name not in _OTHER_KEYS)
     values: dict[str, tuple[str, ...]] = {}
     themes: list[str] = []
-    for name, row in FIELDS.items():
+    for name in memo:
+        row = ALL_FIELDS[name]
         kept: dict[str, str] = {}
-        for raw in _texts(where, name, record.get(name)):
+        for raw in _texts(where, row.column, record.get(row.column)):
             report.before[name][raw] += 1
             if raw not in memo[name]:
                 try:
@@ -205,7 +210,8 @@ def _twin(item: Item, places: list[int], items: list[Item]) -> int | None:
 
 def _merge(first: Item, second: Item) -> Item:
     values = {}
-    for name, row in FIELDS.items():
+    for name in first.values:
+        row = ALL_FIELDS[name]
         union = {fold(v): v for v in (*second.values[name], *first.values[name])}
         ordered = dict.fromkeys(fold(v) for v in (*first.values[name], *second.values[name]))
         values[name] = tuple(union[key] for key in ordered)[: None if row.many else 1]
@@ -220,7 +226,7 @@ def _merge(first: Item, second: Item) -> Item:
 
 def _one_spelling(items: list[Item], folds: "_Folds", report: CleaningReport) -> None:
     """One display spelling per folded value of a field: the most frequent, then the first in order."""
-    for name in FIELDS:
+    for name in report.before:
         spellings: dict[str, Counter[str]] = {}
         for item in items:
             for value in item.values[name]:

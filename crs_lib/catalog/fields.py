@@ -4,6 +4,7 @@ To add a field, add a row to ``FIELDS`` (docs/context.md, section 4); no other f
 the room ``thesis`` keeps a list of its own, because it reproduces the original study.
 """
 
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -82,9 +83,9 @@ class Field:
     Cleaning and matching:
         ``clean`` makes a raw label a value; ``aliases`` are further spellings of a value;
         ``foreign_keys`` are the keys of the field in catalogues keyed by item id. ``many`` is false where a
-        film has one value. ``rule`` names the matching rule for everyday words (``grounding/rules.py``:
-        "plain", "name", "person", "genre"); ``pattern`` is the form in which the extractor ``rules`` counts
-        a value ("": any).
+        film has one value. ``key`` is the key in records and files (default: the name). ``rule`` names the
+        matching rule for everyday words (``grounding/rules.py``: "plain", "name", "person", "genre", "plot");
+        ``pattern`` is the form in which the extractor ``rules`` counts a value ("": any).
     Constraints:
         ``keep`` orders relaxation (the smallest is given up first) and the description of a film (the
         largest comes first). ``in_tas``: the field is grounded and scored. ``may_shift``: users may want a
@@ -114,6 +115,7 @@ class Field:
     aliases: Mapping[str, tuple[str, ...]] | None = None
     foreign_keys: tuple[str, ...] = ()
     many: bool = True
+    key: str = ""
     pattern: str = ""
     in_tas: bool = True
     may_shift: bool = True
@@ -143,6 +145,11 @@ class Field:
         for text in (*self.phrases, *self.bridges, *self.phrases_b, *self.bridges_b):
             if "$value" not in text:
                 raise InputError(f"field {self.name!r}: the template {text!r} does not name $value")
+
+    @property
+    def column(self) -> str:
+        """The key of the field in records and files."""
+        return self.key or self.name
 
     def phrases_of(self, templates: str) -> tuple[str, ...]:
         """The phrases of a template set ("A" or "B")."""
@@ -283,13 +290,29 @@ FIELDS: dict[str, Field] = {
         ),
     )
 }  # fmt: skip
+# Fields that a catalogue has only where it is asked for them (``sample+plot``): what is made with them is
+# another experiment, with other scenarios and more concepts.
+OPTIONAL_FIELDS: dict[str, Field] = {
+    PLOT: Field(
+        name=PLOT, key="plot_keywords", clean=labels.clean_keyword, aliases=lexicon.PLOT_WORDS,
+        rule="plot", keep=2.2, weight=3,
+        phrases=("about $value", "{with a plot|with a story} about $value"),
+        bridges=("the theme of $value", "stories about $value"),
+        phrases_b=("whose {plot|story} {deals with|turns on} $value", "on the theme of $value"),
+        bridges_b=("$value as a theme", "plots about $value"),
+        in_reply=Clause("about $values"), in_prompt=Clause("about $values", 3),
+        cues=("about", "plot", "plots", "story", "stories", "theme", "themes", "deals", "turns"),
+        people_ask=("plot", "story"),
+    ),
+}  # fmt: skip
+ALL_FIELDS: Mapping[str, Field] = ChainMap(OPTIONAL_FIELDS, FIELDS)  # in the order FIELDS, OPTIONAL_FIELDS
 TAS_FIELDS: tuple[str, ...] = tuple(field.name for field in FIELDS.values() if field.in_tas)
 SHIFT_FIELDS: tuple[str, ...] = tuple(field.name for field in FIELDS.values() if field.may_shift)
 PERSON_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.rule == "person")
 CREDIT_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.credit)
 ASIDE_FIELDS: tuple[str, ...] = tuple(f.name for f in FIELDS.values() if f.in_asides)
 (GOAL_FIELD,) = (f.name for f in FIELDS.values() if f.goal)
-RELAXATION_ORDER: tuple[str, ...] = tuple(sorted(FIELDS, key=lambda name: FIELDS[name].keep))
+RELAXATION_ORDER: tuple[str, ...] = tuple(sorted(ALL_FIELDS, key=lambda name: ALL_FIELDS[name].keep))
 _QUESTIONS = {PLOT: PLOT_QUESTION} | {f.name: f.question for f in FIELDS.values() if f.question}
 # By the field that answers, or "plot", in the order of their ranks.
 QUESTIONS: Mapping[str, FilmQuestion] = dict(sorted(_QUESTIONS.items(), key=lambda pair: pair[1].rank))
@@ -300,14 +323,15 @@ PLOT_NAMES = ("plot", "plot_keywords", "plot_kw")
 
 def get(name: str) -> Field:
     """The row of a field; InputError with a suggestion for a name that is none."""
-    if name not in FIELDS:
-        raise InputError(f"unknown field {name!r}{did_you_mean(name, FIELDS)} (known: {', '.join(FIELDS)})")
-    return FIELDS[name]
+    if name not in ALL_FIELDS:
+        known = ", ".join(ALL_FIELDS)
+        raise InputError(f"unknown field {name!r}{did_you_mean(name, ALL_FIELDS)} (known: {known})")
+    return ALL_FIELDS[name]
 
 
 def most_telling() -> list[Field]:
     """The fields in the order in which a film is described: the last that relaxation gives up comes first."""
-    return [FIELDS[name] for name in reversed(RELAXATION_ORDER)]
+    return [ALL_FIELDS[name] for name in reversed(RELAXATION_ORDER)]
 
 
 def concept(field: str, value: str) -> str:

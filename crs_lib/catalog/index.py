@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.catalog import fields
-from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
+from crs_lib.catalog.fields import ALL_FIELDS, YEAR_FIELD
 from crs_lib.core.text import fold
 
 
@@ -56,10 +56,10 @@ class Vocabulary:
 
 
 def vocabulary(items: Sequence[Item]) -> Vocabulary:
-    """All concepts of the items: by field in the order of ``FIELDS``, by folded value within it."""
+    """All concepts of the items: by field in the order of ``ALL_FIELDS``, by folded value within it."""
     names, values = [], []
-    for name in FIELDS:
-        distinct = {fold(value): value for value in {v for item in items for v in item.values[name]}}
+    for name in ALL_FIELDS:
+        distinct = {fold(value): value for value in {v for item in items for v in item.values.get(name, ())}}
         for key in sorted(distinct):
             names.append(name)
             values.append(distinct[key])
@@ -75,11 +75,11 @@ def item_facts(items: Sequence[Item], terms: Vocabulary) -> tuple[NDArray[np.int
             for code, (f, value) in enumerate(zip(terms.field, terms.value, strict=True))
             if f == name
         }
-        for name in FIELDS
+        for name in ALL_FIELDS
     }
     starts, facts = np.zeros(len(items) + 1, dtype=np.int64), []
     for i, item in enumerate(items):
-        codes = sorted(places[name][value] for name in FIELDS for value in item.values[name])
+        codes = sorted(places[name][value] for name, values in item.values.items() for value in values)
         facts.extend(codes)
         starts[i + 1] = len(facts)
     return starts, np.array(facts, dtype=np.int32)

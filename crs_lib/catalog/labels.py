@@ -55,6 +55,15 @@ def clean_person(raw: str) -> Cleaned:
     return Cleaned(name)
 
 
+_PLOT_WORD = cleaner(lexicon.PLOT_WORDS)
+
+
+def clean_keyword(raw: str) -> Cleaned:
+    """A plot keyword in small letters; a plural and its singular are one."""
+    found = _PLOT_WORD(raw)
+    return found if found.value is None else Cleaned(found.value.lower())
+
+
 _GENRE_OF = {fold(form): genre for genre, aliases in lexicon.GENRES.items() for form in (genre, *aliases)}
 _LANGUAGE_OF = lexicon.LANGUAGE_CODES | {
     fold(form): language for language, aliases in lexicon.LANGUAGES.items() for form in (language, *aliases)

@@ -178,6 +178,30 @@ COMMON_WORDS = frozenset(
     """.split()
 )
 
+# What plots are about, as the sample says it, with other forms; a form that is a genre's too is left out.
+PLOT_WORDS: dict[str, tuple[str, ...]] = {
+    "aeroplanes": ("aeroplane",), "affairs": ("affair",), "aliens": ("alien",), "animals": ("animal",),
+    "assassins": ("assassin",), "banks": ("bank",), "bombs": ("bomb",), "brothers": ("brother",),
+    "cinema": ("cinemas",), "computers": ("computer",), "conspiracy": ("conspiracies",),
+    "courts": ("court",), "cowboys": ("cowboy",), "dancing": ("dance",), "deserts": ("desert",),
+    "disguise": ("disguises",), "dreams": ("dream",), "drugs": ("drug",), "escape": ("escapes",),
+    "farms": ("farm",), "fathers": ("father",), "forests": ("forest",), "friendship": ("friendships",),
+    "ghosts": ("ghost",), "hospitals": ("hospital",), "hotels": ("hotel",), "hunting": ("hunt",),
+    "illness": ("illnesses",), "islands": ("island",), "journeys": ("journey",),
+    "kidnapping": ("kidnappings",), "kings": ("king",), "knights": ("knight",), "letters": ("letter",),
+    "marriage": ("marriages",), "memory": ("memories",), "mothers": ("mother",),
+    "mountains": ("mountain",), "murder": ("murders",), "musicians": ("musician",), "nazis": ("nazi",),
+    "newspapers": ("newspaper",), "obsession": ("obsessions",), "orphans": ("orphan",),
+    "painters": ("painter",), "prison": ("prisons",), "racing": ("race",),
+    "rebellion": ("rebellions",), "refugees": ("refugee",), "religion": ("religions",),
+    "robbery": ("robberies",), "robots": ("robot",), "school": ("schools",),
+    "scientists": ("scientist",), "servants": ("servant",), "ships": ("ship",), "singers": ("singer",),
+    "sisters": ("sister",), "soldiers": ("soldier",), "suicide": ("suicides",),
+    "swindles": ("swindle",), "the sea": ("sea",), "theatre": ("theatres",), "trains": ("train",),
+    "treasure": ("treasures",), "twins": ("twin",), "villages": ("village",), "witches": ("witch",),
+    "writers": ("writer",),
+}  # fmt: skip
+
 # Words of four letters or more that say nothing of what a plot is about: function words, and films as such.
 PLOT_STOP_WORDS = frozenset(
     """

@@ -5,20 +5,20 @@ from collections.abc import Mapping
 import numpy as np
 
 from crs_lib.catalog import fields
-from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.fields import ALL_FIELDS
 from crs_lib.prompts import wording
 
 
 def noun_phrase(constraints: Mapping[str, str], draw: np.random.Generator, templates: str = "A") -> str:
     """Constraints as one noun phrase: "comedy films with Buster Keaton in English".
 
-    The values follow the order of ``FIELDS``, some before the noun, the others behind it. An empty mapping
-    gives "good films". ``templates`` is the set, "A" or "B".
+    The values follow the order of ``ALL_FIELDS``, some before the noun, the others behind it. An empty
+    mapping gives "good films". ``templates`` is the set, "A" or "B".
     """
     noun = wording.phrase(wording.USER_SETS[templates], "noun", draw)
     if not constraints:
         return f"good {noun}"
-    given = [row for name, row in FIELDS.items() if name in constraints]
+    given = [row for name, row in ALL_FIELDS.items() if name in constraints]
     before = [row.in_words(constraints[row.name]) for row in given if row.before_noun]
     behind = [
         _fill(row.name, "phrases", row.phrases_of(templates), constraints[row.name], draw)

@@ -11,14 +11,16 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import datasets
+from crs_lib.catalog import plots
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import one_text
-from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
+from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, OPTIONAL_FIELDS, YEAR_FIELD, Field
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
 
 SAMPLE = "sample"
 THESIS, THESIS_OR_SAMPLE = "thesis", "thesis-or-sample"
+PLUS = "+"  # between a catalogue and the optional fields that are asked for: sample+plot
 
 
 @outside.reader("a catalogue")
@@ -26,19 +28,29 @@ def load(source: str | Path = SAMPLE) -> Catalog:
     """Load a catalogue: ``sample`` (ours), ``thesis`` (where it is here), a JSON file, or a Parquet file.
 
     JSON is an object title -> record (the OpenDialKG form; a title may come twice, for two films) or item
-    id -> record (that of iEvaLM). Raises InputError naming the file, and where it applies the record and
-    the field.
+    id -> record (that of iEvaLM). ``+plot`` behind it asks for the optional field of that name: the films'
+    ``plot_keywords``, or where no film has any, words of their plots. Raises InputError naming the file, and
+    where it applies the record and the field.
     """
-    source = resolved(source)
+    bare, rows = parted(source)
+    source = resolved(bare)
     if str(source) == SAMPLE:
-        return _from_json(paths.samples() / "movies.json", SAMPLE)
+        return _from_json(paths.samples() / "movies.json", SAMPLE, rows)
     path = _path(source)
     if not path.is_file():
         raise InputError(
             f"no catalogue at {str(source)!r}; give 'sample', a .json file in the OpenDialKG form "
-            "(title -> record), or a .parquet file"
+            "(title -> record), or a .parquet file; +plot behind it adds plot keywords"
         )
-    return _from_parquet(path) if path.suffix == ".parquet" else _from_json(path, path.name)
+    return _from_parquet(path, rows) if path.suffix == ".parquet" else _from_json(path, path.name, rows)
+
+
+def parted(source: str | Path) -> tuple[str, dict[str, Field]]:
+    """A source without its optional fields, and all fields that it asks for; ``a+b.json`` is a file."""
+    bare, *asked = str(source).split(PLUS)
+    if not asked or not set(asked) <= set(OPTIONAL_FIELDS):
+        return str(source), FIELDS
+    return bare, {name: row for name, row in ALL_FIELDS.items() if name in FIELDS or name in asked}
 
 
 def resolved(source: str | Path) -> str | Path:
@@ -63,7 +75,7 @@ def resolved(source: str | Path) -> str | Path:
 @outside.reader("a catalogue")
 def raw(source: str | Path) -> bytes:
     """The bytes of a catalogue in the OpenDialKG form; empty for the sample and for any other form."""
-    source = resolved(source)
+    source = resolved(parted(source)[0])
     path = _path(source)
     if str(source) == SAMPLE or path.suffix != ".json" or not path.is_file():
         return b""
@@ -77,7 +89,7 @@ def _path(source: str | Path) -> Path:
     return path if path.is_absolute() or path.exists() else paths.home() / path
 
 
-def _from_json(path: Path, name: str) -> Catalog:
+def _from_json(path: Path, name: str, rows: Mapping[str, Field]) -> Catalog:
     try:
         data = outside.loads(outside.read_text(path), path.name, pairs=_object)
     except InputError as error:
@@ -89,10 +101,10 @@ def _from_json(path: Path, name: str) -> Catalog:
         if isinstance(record, _Repeated):
             raise InputError(f"{path.name}: {title!r} has the field {record.twice!r} twice; give it once")
     if not keyed_by_id(data):
-        return Catalog.from_records(pairs, name)
+        return Catalog.from_records(plots.with_keywords(pairs, rows), name, rows)
     if isinstance(data, _Repeated):
         raise InputError(f"{path.name} has the id {data.twice!r} twice; give every item its own")
-    return Catalog.from_records(records(data), name)
+    return Catalog.from_records(plots.with_keywords(list(records(data)), rows), name, rows)
 
 
 class _Repeated(dict[str, Any]):
@@ -109,17 +121,20 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made if len(made) == len(pairs) else _Repeated(pairs)
 
 
-def _from_parquet(path: Path) -> Catalog:
+def _from_parquet(path: Path, rows: Mapping[str, Field]) -> Catalog:
     try:
         frame = tables.CATALOG.check(pd.read_parquet(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path.name} cannot be read as a catalogue: {error}") from error
     frame = frame.astype(object).where(frame.notna(), None)
     columns = frame.columns.tolist()
-    rows = (dict(zip(columns, row, strict=True)) for row in frame.itertuples(index=False, name=None))
     if frame.empty:
         raise InputError(f"{path.name} must hold at least one film")
-    return Catalog.from_records(((str(row["title"] or ""), row) for row in rows), path.name)
+    held = {name for name, row in OPTIONAL_FIELDS.items() if row.column in columns}
+    rows = {name: row for name, row in ALL_FIELDS.items() if name in rows or name in held}
+    films = (dict(zip(columns, film, strict=True)) for film in frame.itertuples(index=False, name=None))
+    pairs = [(str(film["title"] or ""), film) for film in films]
+    return Catalog.from_records(plots.with_keywords(pairs, rows), path.name, rows)
 
 
 def content_hash(catalog: Catalog) -> str:

@@ -222,10 +222,10 @@ def _inputs(config: ScoringConfig, catalog: Catalog | None = None) -> dict[str, 
     found = dict(config.inputs)
     if catalog is not None:
         found["catalog"] = sources.content_hash(catalog)
-    elif config.catalog == sources.SAMPLE:
+    elif sources.parted(config.catalog)[0] == sources.SAMPLE:
         found["catalog"] = sources.content_hash(sources.load(sources.SAMPLE))
     else:
-        found["catalog"] = hashes.sha256(paths.given(config.catalog))
+        found["catalog"] = hashes.sha256(paths.given(sources.parted(config.catalog)[0]))
     if named := _vocabulary(config):
         found["vocabulary"] = hashes.sha256(paths.given(named))
     return found

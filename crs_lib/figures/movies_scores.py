@@ -168,7 +168,7 @@ def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
             panel.plot(row["mean"], place + 0.32, "o", color="white", mec=style.INK, mew=1, markersize=3.5)
         panel.set_title(style.titled(metric))
         panel.grid(axis="x")
-        panel.locator_params(axis="x", nbins=5)
+        panel.locator_params(axis="x", nbins=5 if len(shown) < _RIDGES else 3)
     _name_rows(axes, order)
     made.supylabel("system")
     style.note(

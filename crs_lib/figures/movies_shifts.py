@@ -11,6 +11,8 @@ from crs_lib.figures import style
 from crs_lib.figures.base import FIGURES, NoDataError, recovered_by, require, systems_of
 from crs_lib.stats import bootstrap_estimates
 
+_TYPES = 6  # types of shift whose intervals fit side by side in small print
+
 
 @FIGURES.register(
     "adaptation_profile",
@@ -32,12 +34,13 @@ def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     made, axes = style.figure(max(2.2, 1.15 + 0.4 * len(order)))
     panel = axes[0][0]
     values = np.full((len(order), len(types)), np.nan)
+    size = style.SMALL * min(1.0, _TYPES / len(types))
     for row in table.itertuples():
         i, j = order.index(str(row.model)), types.index(str(row.type))
         values[i, j] = row.share
         text = f"{row.share:.2f}\n[{row.low:.2f}, {row.high:.2f}]"
         colour = "white" if row.share > 0.55 else style.INK
-        panel.text(j, i, text, ha="center", va="center", color=colour, fontsize=style.SMALL, linespacing=1.1)
+        panel.text(j, i, text, ha="center", va="center", color=colour, fontsize=size, linespacing=1.1)
     blues = matplotlib.colormaps["Blues"]
     image = panel.imshow(np.ma.masked_invalid(values), cmap=blues, vmin=0, vmax=1, aspect="auto")
     sizes = table.groupby("type")["n"].agg(["min", "max"])
@@ -45,7 +48,7 @@ def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "") -> Any:
         f"{name or 'unnamed'}\nn = {low}" + (f"–{high}" if high != low else "")
         for name, (low, high) in ((name, sizes.loc[name]) for name in types)
     ]
-    panel.set_xticks(range(len(types)), heads)
+    panel.set_xticks(range(len(types)), heads, fontsize=size)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set_xticks(np.arange(len(types) + 1) - 0.5, minor=True)
     panel.set_yticks(np.arange(len(order) + 1) - 0.5, minor=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog import fields, lexicon
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import FIELDS, TAS_FIELDS
+from crs_lib.catalog.fields import ALL_FIELDS
 from crs_lib.core.dialogue import Dialogue, Mark
 from crs_lib.core.text import batches
 from crs_lib.grounding import rules
@@ -92,21 +92,26 @@ class Match(NamedTuple):
 class Grounder:
     """Finds a catalogue's concepts and titles in texts; built once per catalogue.
 
-    ``active_fields`` are the fields that count (default: the fields of TAS); ``plot_keywords`` adds the
-    content words of the plots as a field ``plot`` (any word of four letters that is no everyday word).
+    ``active_fields`` are the fields that count (default: those of the catalogue that TAS scores);
+    ``plot_keywords`` adds the content words of the plots as a field ``plot`` (any word of four letters that
+    is no everyday word), unless the catalogue has that field.
     Raises InputError for an unknown field.
     """
 
     def __init__(
         self,
         catalog: Catalog,
-        active_fields: Sequence[str] = TAS_FIELDS,
+        active_fields: Sequence[str] | None = None,
         *,
         plot_keywords: bool = False,
     ) -> None:
         self.catalog = catalog
-        self.active_fields = tuple(fields.get(name).name for name in active_fields)
-        self._plot_words = sorted(catalog.plot_keywords) if plot_keywords else []
+        scored = [name for name, row in catalog.fields.items() if row.in_tas]
+        wanted = scored if active_fields is None else active_fields
+        self.active_fields = tuple(fields.get(name).name for name in wanted)
+        self._plot_words = (
+            sorted(catalog.plot_keywords) if plot_keywords and PLOT not in catalog.fields else []
+        )
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
         self._forms = Forms(self._spellings(), self._everyday, len(self._keys))
 
@@ -116,7 +121,7 @@ class Grounder:
         table: dict[str, list[tuple[int, rules.Rule]]] = {}
         for code, (name, value) in enumerate(zip(terms.field, terms.value, strict=True)):
             if name in self.active_fields:
-                row = FIELDS[name]
+                row = ALL_FIELDS[name]
                 for form in row.forms(value):
                     rule = rules.value_rule(row.rule, form, self._everyday)
                     table.setdefault(form, []).append((code, rule))

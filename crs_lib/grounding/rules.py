@@ -19,6 +19,10 @@ _YEAR_AFTER = re.compile(r"[\"'”’»*_`,]*\s*\((\d{4})\b")
 MARKS = frozenset('"“”‘«»*_`')
 _SENTENCE_END = ".!?:;\n•–—"
 REACH = 2
+_ABOUT_REACH = 8
+_ABOUT = frozenset(
+    {"about", "plot", "plots", "story", "stories", "theme", "themes", "involving", "concerning"}
+)
 _CUES = lexicon.FILM_WORDS | {"something", "anything", "stuff", "ones", "vibe", "vibes"}
 _GENRE_WORDS = frozenset(
     word
@@ -174,6 +178,21 @@ def _of_name(form: str, everyday: frozenset[str]) -> Rule:
     return capital_or_film_word if form in lexicon.COMMON_WORDS else no_rule
 
 
+def about(near: Context, first: int, last: int) -> str:
+    """An everyday word that plots are about: needs a word such as "about" before it in the sentence."""
+    start = near.span(first, last)[0]
+    for place in range(first - 1, max(-1, first - _ABOUT_REACH - 1), -1):
+        if any(mark in _SENTENCE_END for mark in near.text[near.spans[place][1] : start]):
+            break
+        if near.tokens[place] in _ABOUT:
+            return ""
+    return "everyday word without a word such as 'about' before it"
+
+
+def _of_plot(form: str, everyday: frozenset[str]) -> Rule:
+    return no_rule if " " in form and form not in lexicon.COMMON_WORDS else about
+
+
 def _of_person(form: str, everyday: frozenset[str]) -> Rule:
     return capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
 
@@ -184,6 +203,7 @@ FIELD_RULES: dict[str, Callable[[str, frozenset[str]], Rule]] = {
     "genre": _of_genre,
     "name": _of_name,
     "person": _of_person,
+    "plot": _of_plot,
 }
 
 

@@ -1,6 +1,6 @@
 """The index of a trace: the columns by which the list of sessions filters, searches and sorts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crs_lib.catalog.fields import FIELDS
@@ -15,7 +15,14 @@ from crs_lib.pages.session import TITLE, number
 class Index:
     """Grows session by session in the order of the data files; ``data`` is the input of the page."""
 
-    def __init__(self, files: RunFiles, turn_metrics: Sequence[str], convention: str, page_size: int) -> None:
+    def __init__(
+        self,
+        files: RunFiles,
+        turn_metrics: Sequence[str],
+        convention: str,
+        page_size: int,
+        fields: Iterable[str] = FIELDS,
+    ) -> None:
         looks = style.looks(files.models)
         self._models = {name: place for place, name in enumerate(files.models)}
         self._types = {name: place for place, name in enumerate(files.types)}
@@ -26,7 +33,7 @@ class Index:
             "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
-            "fields": {name: palette.place(name) for name in (*FIELDS, TITLE)},
+            "fields": {name: palette.place(name) for name in (*fields, TITLE)},
             "turn_metrics": [described(name) for name in turn_metrics],
             "session_metrics": [described(name) for name in files.session_metrics()],
         }

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from crs_lib.catalog.fields import FIELDS
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import base
 from crs_lib.score.scorer import Scorer
@@ -113,7 +112,7 @@ class SessionView:
     def film(self, item: int) -> dict[str, Any]:
         """A film's title, year and values by field."""
         film = self.catalog.items[item]
-        values = {name: list(film.values[name]) for name in FIELDS if film.values.get(name)}
+        values = {name: list(values) for name, values in film.values.items() if values}
         return {"title": film.title, "year": film.year, "values": values}
 
     def text(self, text: str) -> list[Any]:

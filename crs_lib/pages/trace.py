@@ -67,7 +67,7 @@ def _view(files: RunFiles) -> SessionView:
 def _write_data(files: RunFiles, folder: Path, page_size: int) -> None:
     """Write the sessions page by page, then the index."""
     view = _view(files)
-    index = Index(files, view.metrics, view.scorer.convention.name, page_size)
+    index = Index(files, view.metrics, view.scorer.convention.name, page_size, view.catalog.fields)
     waiting: list[dict[str, Any]] = []
     for scored in files:
         index.add(scored)
@@ -136,7 +136,7 @@ def show(run: str, model: str, session: str | int, *, height: int = 640) -> Sess
     files = RunFiles(run)
     scored = _find(files, model, f"{session:05d}" if isinstance(session, int) else session)
     view = _view(files)
-    index = Index(files, view.metrics, view.scorer.convention.name, 1)
+    index = Index(files, view.metrics, view.scorer.convention.name, 1, view.catalog.fields)
     index.add(scored)
     record = _record(view, scored)
     calls = script("crsTrace.index", index.data()) + script(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crs_lib.catalog.fields import FIELDS, GOAL_FIELD
+from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, GOAL_FIELD
 from crs_lib.core.text import fold
 from crs_lib.grounding.grounder import Grounder, Match
 
@@ -174,7 +174,7 @@ def _in_role(matches: list[Match], text: str) -> list[Match]:
     out = []
     for (start, _), same in roles.items():
         near = fold(_CLAUSE.split(text[:start])[-1]).split()[-3:]
-        cued = [m for m in same if set(near) & set(FIELDS[m.field].cues)]
+        cued = [m for m in same if set(near) & set(ALL_FIELDS[m.field].cues)]
         out += cued if cued and len(same) > 1 else same
     return out
 

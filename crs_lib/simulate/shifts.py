@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import FIELDS, SHIFT_FIELDS
 from crs_lib.core.registry import Registry
 
 MAX_CONSTRAINTS = 3
@@ -141,10 +140,10 @@ def _one(options: Any, draw: np.random.Generator) -> Any:
     return int(picked) if isinstance(picked, np.integer) else picked
 
 
-def constraint_fields(draw: np.random.Generator, without: Collection[str]) -> list[str]:
+def constraint_fields(catalog: Catalog, draw: np.random.Generator, without: Collection[str]) -> list[str]:
     """The fields that may carry a constraint, without some, in random order weighted by ``Field.weight``."""
-    names = [name for name in SHIFT_FIELDS if name not in without]
-    weights = np.array([FIELDS[name].weight for name in names], dtype=float)
+    names = [name for name, row in catalog.fields.items() if row.may_shift and name not in without]
+    weights = np.array([catalog.fields[name].weight for name in names], dtype=float)
     order = draw.choice(len(names), size=len(names), replace=False, p=weights / weights.sum())
     return [names[i] for i in order]
 
@@ -190,7 +189,7 @@ class Refine(ShiftType):
     def make(self, catalog: Catalog, state: UserState, draw: np.random.Generator) -> PlannedShift | None:
         """A constraint that some answer meets."""
         items = state.answers(catalog)
-        for name in constraint_fields(draw, state.constraints):
+        for name in constraint_fields(catalog, draw, state.constraints):
             found = new_value(catalog, items, name, None, draw)
             if found and len(items):
                 added = {name: found[0]}
@@ -215,7 +214,7 @@ class Switch(ShiftType):
         film = catalog.items[state.anchor]
         bridges = [
             (name, value)
-            for name, row in FIELDS.items()
+            for name, row in catalog.fields.items()
             if row.bridges
             for value in film.values[name]
             if state.constraints.get(name) != value
@@ -226,7 +225,7 @@ class Switch(ShiftType):
             items = items[items != state.anchor]
             if not len(items):
                 continue
-            for target in constraint_fields(draw, (name, state.focus)):
+            for target in constraint_fields(catalog, draw, (name, state.focus)):
                 found = new_value(catalog, items, target, state.anchor, draw)
                 if found:
                     added = {target: found[0], name: value}
@@ -302,7 +301,7 @@ class Contradict(ShiftType):
         if rest:
             return PlannedShift(new, "contradict", {}, dropped)
         items = new.answers(catalog)
-        for target in constraint_fields(draw, dropped):
+        for target in constraint_fields(catalog, draw, dropped):
             found = new_value(catalog, items, target, state.anchor, draw)
             if found:
                 added = {target: found[0]}

@@ -5,7 +5,7 @@ arguments and what it found stand in the log of the turn.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -26,13 +26,17 @@ TOOL = "search_films"
 SHOWN = 10  # films of a result
 _AT_ONCE = 16  # calls of one answer that are looked at
 _BOUNDS = ("year_from", "year_to")
-_EXACT = tuple(name for name in FIELDS if name != YEAR_FIELD)
 
 
-def parameters() -> dict[str, Any]:
-    """The JSON schema of the tool's arguments: every field, bounds on the year, values to avoid, a text."""
+def _exact(names: Iterable[str]) -> tuple[str, ...]:
+    """The fields that a call names by their value: all but the year."""
+    return tuple(name for name in names if name != YEAR_FIELD)
+
+
+def parameters(names: Iterable[str] = FIELDS) -> dict[str, Any]:
+    """The JSON schema of the tool's arguments: these fields, bounds on the year, values to avoid, a text."""
     text = {"type": "string", "maxLength": VALUE_LIMIT}
-    told = {name: text | {"description": f"a {name} that the movies must have"} for name in _EXACT}
+    told = {name: text | {"description": f"a {name} that the movies must have"} for name in _exact(names)}
     told |= {name: {"type": "integer", "description": f"the {'first' if 'from' in name else 'last'} year"}
              for name in _BOUNDS}  # fmt: skip
     told["without"] = {
@@ -42,10 +46,13 @@ def parameters() -> dict[str, Any]:
     return {"type": "object", "properties": told, "additionalProperties": False}
 
 
-def tool() -> dict[str, Any]:
+def tool(names: Iterable[str] = FIELDS) -> dict[str, Any]:
     """The tool as servers are told of it."""
     said = prompts.source("movies/crs_tool")
-    return {"type": "function", "function": {"name": TOOL, "description": said, "parameters": parameters()}}
+    return {
+        "type": "function",
+        "function": {"name": TOOL, "description": said, "parameters": parameters(names)},
+    }
 
 
 class Search(NamedTuple):
@@ -65,10 +72,11 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> Search:
     passed over. A value that no film has is named in ``notes``.
     """
     told = {str(name): value for name, value in call.arguments.items() if value not in ("", None, [])}
-    fault = call.fault or _fault(call.name, told)
+    exact = _exact(catalog.fields)
+    fault = call.fault or _fault(call.name, told, catalog.fields)
     if fault:
         return Search(call.name, dict(call.arguments), fault=fault)
-    wanted = {name: str(told[name]).strip() for name in _EXACT if name in told}
+    wanted = {name: str(told[name]).strip() for name in exact if name in told}
     notes = [
         f"no movie has {name} {shorten(value, VALUE_LIMIT)!r}"
         for name, value in wanted.items()
@@ -78,7 +86,7 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> Search:
     first, last = (told.get(name) for name in _BOUNDS)
     if first is not None or last is not None:
         items = [i for i in items if (first or 0) <= (catalog.items[i].year or -1) <= (last or 9999)]
-    avoided = {code for value in told.get("without", ()) for name in _EXACT
+    avoided = {code for value in told.get("without", ()) for name in exact
                if (code := catalog.code(name, str(value))) is not None}  # fmt: skip
     items = [item for item in items if not avoided & catalog.fact_sets[item]]
     return Search(
@@ -86,11 +94,11 @@ def search(catalog: Catalog, call: ToolCall, retriever: str) -> Search:
     )
 
 
-def _fault(name: str, told: Mapping[str, Any]) -> str:
+def _fault(name: str, told: Mapping[str, Any], names: Iterable[str]) -> str:
     """Why a call cannot be understood; empty where it can."""
     if name != TOOL:
         return f"there is no tool {shorten(name, VALUE_LIMIT)!r}; the only one is {TOOL}"
-    known = parameters()["properties"]
+    known = parameters(names)["properties"]
     for given, value in told.items():
         if given not in known:
             return (
@@ -139,7 +147,7 @@ class Agent(ModelSystem):
 
     def offer(self) -> Offer:
         """The films that searches have found so far."""
-        return Offer(tuple(self.found))
+        return Offer(tuple(self.found), fields=tuple(self.world.catalog.fields))
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Let the model search and answer; ``user_meta`` is not looked at."""
@@ -163,7 +171,7 @@ class Agent(ModelSystem):
         last = list[Message]()
         while len(self.searches) < self.rule.searches:
             try:
-                said = self.call(turn, asked, None, [tool()])
+                said = self.call(turn, asked, None, [tool(self.world.catalog.fields)])
             except NoTools:
                 if self.rule.tools == "native":
                     raise
@@ -209,7 +217,7 @@ class Agent(ModelSystem):
         task = prompts.render(self.prompt, most=self.rule.most, searches=self.rule.searches)
         if self.native:
             return task
-        known = parameters()["properties"]
+        known = parameters(offer.fields)["properties"]
         arguments = "\n".join(f"- {name}: {told['description']}" for name, told in known.items())
         how = prompts.render("movies/crs_agent_json", arguments=arguments, form=form(offer, self.rule))
         return f"{task}\n\n{how}"
@@ -256,7 +264,7 @@ def action_schema(offer: Offer, rule: LLMSettings, *, search_too: bool) -> dict[
         return reply
     look_up = {
         "type": "object",
-        "properties": {"action": {"const": TOOL}, "arguments": parameters()},
+        "properties": {"action": {"const": TOOL}, "arguments": parameters(offer.fields)},
         "required": ["action", "arguments"],
         "additionalProperties": False,
     }

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.lexicon import COMMON_WORDS
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
@@ -48,7 +47,7 @@ def film_text(catalog: Catalog, item: int) -> str:
 
 def _values(catalog: Catalog, item: int) -> str:
     found = catalog.items[item].values
-    said = [", ".join(row.in_words(value) for value in found[name]) for name, row in FIELDS.items()]
+    said = [", ".join(row.in_words(value) for value in found[name]) for name, row in catalog.fields.items()]
     return ". ".join(part for part in said if part)
 
 

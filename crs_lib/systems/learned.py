@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import FIELDS, SHIFT_FIELDS
 from crs_lib.core import rng
 from crs_lib.prompts import wording
 from crs_lib.retrieval.dense import ENCODERS, Floats, one_thread, sentence_vectors
@@ -56,11 +55,18 @@ def clauses(text: str) -> list[str]:
     return [part for part in _CLAUSE_END.split(text.strip()) if part]
 
 
+def wished(catalog: Catalog) -> tuple[str, ...]:
+    """The fields of a catalogue that users may want a value of."""
+    return tuple(name for name, row in catalog.fields.items() if row.may_shift)
+
+
 def training_clauses(catalog: Catalog) -> Iterator[LabelledClause]:
     """Clauses of made-up utterances about every value of the catalogue, the same for the same catalogue."""
     draw = rng.stream(0, "learned", "utterances")
-    codes = [code for code, name in enumerate(catalog.vocabulary.field) if FIELDS[name].may_shift]
-    by_field = [[code for code in codes if catalog.vocabulary.field[code] == name] for name in SHIFT_FIELDS]
+    codes = [code for code, name in enumerate(catalog.vocabulary.field) if catalog.fields[name].may_shift]
+    by_field = [
+        [code for code in codes if catalog.vocabulary.field[code] == name] for name in wished(catalog)
+    ]
     groups = [group for group in by_field if group]
     for _ in range(UTTERANCES):  # fields in equal numbers, whatever the number of their values
         chosen = [groups[int(draw.integers(len(groups)))] for _ in range(2)]
@@ -74,7 +80,7 @@ def _wish(catalog: Catalog, code: int, draw: np.random.Generator) -> dict[str, s
     film = int(draw.choice(catalog.items_with(code)))
     other = int(draw.choice(catalog.facts(film)))
     wish = {terms.field[code]: terms.value[code]}
-    if draw.random() < 0.4 and FIELDS[terms.field[other]].may_shift:
+    if draw.random() < 0.4 and catalog.fields[terms.field[other]].may_shift:
         wish = {terms.field[other]: terms.value[other], **wish}
     return wish
 
@@ -113,20 +119,23 @@ class LinearReader:
 
     def __init__(self, catalog: Catalog, encoder: str) -> None:
         self.catalog, self._model = catalog, ENCODERS.create(encoder)
+        self._fields = wished(catalog)
         terms = catalog.vocabulary
-        said = [FIELDS[name].in_words(value) for name, value in zip(terms.field, terms.value, strict=True)]
+        said = [
+            catalog.fields[name].in_words(value) for name, value in zip(terms.field, terms.value, strict=True)
+        ]
         self._values = self._encode(said)
         self._codes = {
             name: np.array([code for code, field in enumerate(terms.field) if field == name], dtype=np.int64)
-            for name in SHIFT_FIELDS
+            for name in self._fields
         }
         made = list(dict.fromkeys(training_clauses(catalog)))
         clauses_of = self._with_constant([one.text for one in made])
         named = np.zeros((len(made), self._values.shape[1]), dtype=np.float32)
-        fields_of = np.zeros((len(made), len(SHIFT_FIELDS)), dtype=np.float32)
+        fields_of = np.zeros((len(made), len(self._fields)), dtype=np.float32)
         for row, one in enumerate(made):
             named[row] = self._values[list(one.codes)].sum(axis=0)
-            fields_of[row, [SHIFT_FIELDS.index(terms.field[code]) for code in one.codes]] = 1
+            fields_of[row, [self._fields.index(terms.field[code]) for code in one.codes]] = 1
         acts = np.array([one.acts for one in made], dtype=np.float32)
         test = np.arange(len(made)) % 5 == 0
         flags = np.hstack([fields_of, acts])
@@ -160,11 +169,11 @@ class LinearReader:
     def _reading(self, near: NDArray[np.float32], flags: NDArray[np.bool_]) -> ClauseReading:
         """The nearest value of each field that the clause is read to name; its acts."""
         values = {}
-        for name, named in zip(SHIFT_FIELDS, flags, strict=False):
+        for name, named in zip(self._fields, flags, strict=False):
             codes = self._codes[name]
             if named and len(codes):
                 values[name] = self.catalog.vocabulary.value[int(codes[near[codes].argmax()])]
-        wants, gives_up, anew = (bool(flag) for flag in flags[len(SHIFT_FIELDS) :])
+        wants, gives_up, anew = (bool(flag) for flag in flags[len(self._fields) :])
         return ClauseReading(values, wants, gives_up, anew)
 
 

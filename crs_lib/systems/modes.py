@@ -32,11 +32,12 @@ REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a
 class Offer(NamedTuple):
     """The films that a model may recommend, by the numbers that they have in its prompt.
 
-    ``open`` says that it may name any other film, too.
+    ``open`` says that it may name any other film, too; ``fields`` are those that it may state wishes in.
     """
 
     items: tuple[int, ...]
     open: bool = False
+    fields: tuple[str, ...] = tuple(FIELDS)
 
     @property
     def numbers(self) -> list[str]:
@@ -66,7 +67,7 @@ def film_facts(catalog: Catalog, item: int) -> str:
     film = catalog.items[item]
     said = [
         f"{name} {', '.join(row.in_words(value) for value in film.values[name])}"
-        for name, row in FIELDS.items()
+        for name, row in catalog.fields.items()
         if name != YEAR_FIELD and film.values[name]
     ]
     head = f"{film.title} ({film.year})" if film.year else film.title
@@ -79,7 +80,11 @@ def reply_schema(offer: Offer, rule: LLMSettings) -> dict[str, Any]:
     named: dict[str, Any] = short if offer.open else {"enum": offer.numbers}
     if not offer.open and not offer.items:
         named = {"type": "string", "maxLength": 0}
-    wishes = {"type": "object", "properties": dict.fromkeys(FIELDS, short), "additionalProperties": False}
+    wishes = {
+        "type": "object",
+        "properties": dict.fromkeys(offer.fields, short),
+        "additionalProperties": False,
+    }
     text = {"type": "string", "minLength": 1, "maxLength": rule.reply_limit or REPLY_LIMIT}
     most = rule.most if offer.open or offer.items else 0
     return {
@@ -98,7 +103,7 @@ def form(offer: Offer, rule: LLMSettings) -> str:
     """The last words of a prompt: the form that an answer must have."""
     if not rule.structured:
         return prompts.source("movies/crs_form_text")
-    fields = ", ".join(FIELDS)
+    fields = ", ".join(offer.fields)
     state = f"{prompts.render('movies/crs_form_state', fields=fields)} " if rule.state else ""
     return prompts.render(f"movies/crs_form_{'titles' if offer.open else 'ids'}", state=state)
 
@@ -288,7 +293,7 @@ class Closed(ModelSystem):
         """The session's films: the catalogue, or a draw with answers to the user's constraints."""
         if not self.shelf:
             self.shelf = drawn(self.world.catalog, self.rule.listed, self.seed, self.session)
-        return Offer(self.shelf)
+        return Offer(self.shelf, fields=tuple(self.world.catalog.fields))
 
     def system_message(self, offer: Offer) -> str:
         """The films come first, so that an engine reads them once a session."""
@@ -310,7 +315,8 @@ class Rag(ModelSystem):
         index = film_search.index(self.world.catalog)
         hits = film_search.found(index, self.rule.retriever, self.said, self.rule.listed or len(index.texts))
         draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.said))
-        return Offer(tuple(int(hits[place].id) for place in draw.permutation(len(hits)).tolist()))
+        shown = tuple(int(hits[place].id) for place in draw.permutation(len(hits)).tolist())
+        return Offer(shown, fields=tuple(self.world.catalog.fields))
 
     def user_message(self, text: str, offer: Offer) -> str:
         """The films found, then the user's words."""
@@ -330,7 +336,7 @@ class Free(ModelSystem):
 
     def offer(self) -> Offer:
         """Any film: titles are looked up in the catalogue afterwards."""
-        return Offer((), open=True)
+        return Offer((), open=True, fields=tuple(self.world.catalog.fields))
 
 
 def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.fields import ALL_FIELDS
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, shorten
@@ -105,7 +105,7 @@ def known(catalog: Catalog, state: Mapping[str, str | list[str]]) -> dict[str, s
     found: dict[str, str] = {}
     for name, values in state.items():
         for value in [values] if isinstance(values, str) else values:
-            code = catalog.known_code(name, value) if name in FIELDS else None
+            code = catalog.known_code(name, value) if name in ALL_FIELDS else None
             if code is not None:
                 found.setdefault(name, catalog.vocabulary.value[code])
     return found

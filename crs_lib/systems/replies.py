@@ -7,7 +7,7 @@ import numpy as np
 
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import FIELDS, PLOT, QUESTIONS
+from crs_lib.catalog.fields import PLOT, QUESTIONS
 from crs_lib.catalog.index import Item
 from crs_lib.core.text import listing, words
 from crs_lib.grounding.grounder import Grounder
@@ -59,7 +59,9 @@ def _naming(catalog: Catalog, item: int) -> tuple[tuple[wording.Template, ...], 
     film = catalog.items[item]
     if not film.year or not all(film.values[name] for name in fields.CREDIT_FIELDS):
         return wording.sections("system")["item_bare"], {"title": film.title}
-    said = {row.name: row.in_reply for row in fields.most_telling() if row.in_reply and film.values[row.name]}
+    said = {
+        row.name: row.in_reply for row in fields.most_telling() if row.in_reply and film.values.get(row.name)
+    }
     templates = _item_templates(tuple((name, clause.text) for name, clause in said.items()))
     values = {name: listing(film.values[name][: clause.most]) for name, clause in said.items()}
     return templates, {"title": film.title, "year": str(film.year), **values}
@@ -114,7 +116,7 @@ def _values(film: Item, field: str) -> list[str]:
     """The values of a film that answer a question about a field or the plot, as sentences name them."""
     if field == PLOT:
         return [film.plot] if film.plot else []
-    return [FIELDS[field].in_words(value) for value in film.values[field]]
+    return [fields.get(field).in_words(value) for value in film.values[field]]
 
 
 def wants_more(grounder: Grounder, text: str) -> bool:

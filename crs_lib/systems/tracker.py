@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from crs_lib.catalog.fields import FIELDS, PERSON_FIELDS
+from crs_lib.catalog.fields import ALL_FIELDS, PERSON_FIELDS
 from crs_lib.core.text import spans, words
 from crs_lib.grounding.grounder import Grounder, Match
 
@@ -140,9 +140,9 @@ def _role(
     first = next(i for i, (begin, _) in enumerate(places) if begin >= match.start)
     before = tokens[max(0, first - _REACH) : first]
     for token in reversed(before):
-        for name, row in FIELDS.items():
+        for name, row in ALL_FIELDS.items():
             if token in row.cues and name in options:
                 # "written by" and "made by": the word before "by" decides
-                sharing = (other for other in options if token in FIELDS[other].shared_cues)
-                return next((o for o in sharing if any(t in FIELDS[o].cues for t in before)), name)
+                sharing = (other for other in options if token in ALL_FIELDS[other].shared_cues)
+                return next((o for o in sharing if any(t in ALL_FIELDS[o].cues for t in before)), name)
     return next((role for role in PERSON_FIELDS if role in options), options[0])

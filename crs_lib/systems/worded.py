@@ -236,7 +236,7 @@ def film(catalog: Catalog, item: int, *, with_id: bool) -> str:
     facts = [
         _clause(row.in_prompt, one.values[row.name])
         for row in fields.most_telling()
-        if row.in_prompt and one.values[row.name]
+        if row.in_prompt and one.values.get(row.name)
     ]
     if one.plot:
         facts.append(shorten(one.plot, 200))

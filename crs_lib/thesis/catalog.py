@@ -83,6 +83,7 @@ class ThesisCatalog:
         A Parquet file holds cleaned values: its index is the thesis's, its spellings are not. Raises
         InputError for a file that cannot be read.
         """
+        path = sources.parted(path)[0]
         if Path(path).suffix == ".parquet":
             return cls.of(sources.load(path))
         place = paths.samples() / "movies.json" if str(path) == sources.SAMPLE else paths.given(path)

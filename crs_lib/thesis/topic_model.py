@@ -72,9 +72,9 @@ class TopicModel:
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise InputError(
-                f"no topic model in {paths.shown(place)} ({reason}); train one on a catalogue's plots with "
-                f"{TRAIN}, set CRS_MIRROR to a folder that holds thesis/lda (the thesis's own), or do "
-                "without: topics heuristic"
+                f"no topic model in {paths.shown(place)} ({reason}); it is two files, exp_elog_beta.npy and "
+                f"dictionary.tsv: train one on a catalogue's plots with {TRAIN}, set CRS_MIRROR to a folder "
+                "that holds thesis/lda (the thesis's own), or do without: topics heuristic"
             ) from error
         if sorted(number for number, _, _ in rows) != list(range(len(rows))):
             raise InputError("dictionary.tsv must number its words 0, 1, 2, … without a gap")

@@ -6,7 +6,6 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import evaluate, runs, simulate
-from crs_lib.catalog.fields import FIELDS
 from crs_lib.core import paths
 from crs_lib.metrics import base, headlines
 
@@ -87,7 +86,7 @@ def catalogue_fields(run: str, convention: str = "") -> pd.DataFrame:
     report = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"field": []})
     changed = Counter(report["field"])
     rows = []
-    for name, field in FIELDS.items():
+    for name, field in catalog.fields.items():
         having = sum(bool(item.values[name]) for item in catalog.items)
         rows.append({
             "field": name, "coverage": having / max(1, len(catalog)), "values": len(catalog.values(name)),

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.catalog.catalog import Catalog, Constraints
-from crs_lib.catalog.fields import FIELDS, GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
+from crs_lib.catalog.fields import GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.text import shorten
 from crs_lib.figures.base import convention_of, primary
@@ -69,7 +69,7 @@ def same_users(dialogues: Sequence[Dialogue]) -> bool:
 def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
     """One row a field: films that have it, distinct values, values with support, the most frequent."""
     rows = []
-    for name in FIELDS:
+    for name in catalog.fields:
         counts = Counter(value for item in catalog.items for value in item.values[name])
         rows.append(
             {

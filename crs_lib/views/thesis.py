@@ -7,20 +7,18 @@ from typing import Annotated, NamedTuple
 
 import pandas as pd
 
-from crs_lib import evaluate, judge, runs, simulate, stats
+from crs_lib import evaluate, judge, runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.errors import RunError
-from crs_lib.core.text import listing
 from crs_lib.evaluate.choose import ConventionName, Topics
 from crs_lib.metrics import base, conventions, headlines
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.score import extractors
 from crs_lib.simulate.logged import Imported
-from crs_lib.stats.words import p_in_words
 from crs_lib.thesis.catalog import ThesisCatalog
-from crs_lib.views import statistics, thesis_tables
+from crs_lib.views import thesis_tables
 
 SAMPLE = "sample"
 
@@ -105,40 +103,6 @@ def judge_table(run: str, convention: str) -> pd.DataFrame:
         return pd.DataFrame({"note": [f"run {run!r} has no judge scores"]})
     columns = ["metric", "model", "mean", "low", "high", "n", "n_missing"]
     return found[columns].sort_values("metric", kind="stable").reset_index(drop=True)
-
-
-def finding(run: str, names: Sequence[str]) -> str:
-    """Who leads under each convention, and whether Tukey's test tells it from the second, in words."""
-    sentences, leaders = [], []
-    for name in names:
-        best = thesis_tables.best_systems(run, name)
-        outcome = headlines.outcomes(name)[0]
-        mine = best[best["metric"] == outcome]
-        if mine.empty:
-            sentences.append(f"Under {name}, {base.get(outcome).label} has no value.")
-            continue
-        row = mine.iloc[0]
-        leaders.append(str(row["best"]))
-        start = f"Under {name}, {row['best']} leads on {base.get(outcome).label} with {row['mean']:.3f}"
-        p = _tukey_p(run, name, outcome, str(row["best"]), row["second"])
-        sentences.append(f"{start}{p}.")
-    if len(set(leaders)) > 1:
-        sentences.append(f"The conventions disagree: {listing(sorted(set(leaders)), 'and')} lead.")
-    elif len(leaders) > 1:
-        sentences.append(f"All {len(leaders)} conventions agree on the leader.")
-    return "\n".join(sentences)
-
-
-def _tukey_p(run: str, name: str, outcome: str, first: str, second: str | None) -> str:
-    """The lead over the second and Tukey's p value as the end of a sentence; empty without a second."""
-    if not second:
-        return ""
-    frame = statistics.stats_frame(evaluate.read(run, "results", name))
-    table = stats.tukey_table(frame, [outcome])
-    mine = table[table["a"].isin([first, second]) & table["b"].isin([first, second])]
-    p = float(mine["p"].iloc[0]) if len(mine) else float("nan")
-    gap = f", ahead of {second} by {abs(float(mine['diff'].iloc[0])):.3f}" if len(mine) else ""
-    return f"{gap} (Tukey's HSD: {p_in_words(p)})" if p == p else gap
 
 
 class ThesisScores(NamedTuple):

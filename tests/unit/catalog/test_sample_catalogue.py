@@ -13,7 +13,7 @@ from crs_lib.core.text import fold, words
 
 RAW = json.loads((paths.samples() / "movies.json").read_text(encoding="utf-8"))
 SAMPLE = sources.load()
-KEYS = {"name", "year", "genre", "actor", "director", "writer", "language", "plot"}
+KEYS = {"name", "year", "genre", "actor", "director", "writer", "language", "plot", "plot_keywords"}
 LANGUAGES = {
     "Amharic", "Arabic", "Bambara", "Bengali", "Bosnian", "Cantonese", "Czech", "Danish", "Dutch", "English", "Finnish", "French",
     "German", "Greek", "Hebrew", "Hindi", "Hokkien", "Hungarian", "Icelandic", "Indonesian", "Italian", "Japanese", "Korean",
@@ -55,7 +55,7 @@ def test_every_record_has_the_form_and_no_other_key():
     for title, record in RAW.items():
         assert set(record) == KEYS, title
         assert re.fullmatch(r"\d{4}", str(record["year"])), title
-        for field in ("genre", "actor", "director", "writer", "language"):
+        for field in ("genre", "actor", "director", "writer", "language", "plot_keywords"):
             assert isinstance(record[field], list), title
             assert all(isinstance(value, str) and value == value.strip() for value in record[field]), title
             assert len(set(map(fold, record[field]))) == len(record[field]), title
@@ -117,4 +117,4 @@ def test_values_stand_where_they_belong():
     assert not spoken & genres
     for field in PERSON_FIELDS:
         assert not {fold(v) for v in SAMPLE.values(field)} & (spoken | genres)
-    assert {name for name in FIELDS if SAMPLE.values(name)} == KEYS - {"name", "plot"}
+    assert {name for name in FIELDS if SAMPLE.values(name)} == KEYS - {"name", "plot", "plot_keywords"}

@@ -144,6 +144,19 @@ def test_a_model_is_stored_and_read_back(tmp_path):
         topic_model.TopicModel(["a"], np.zeros((2, 3), np.float32), [1])
 
 
+def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_helps(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("CRS_MIRROR", str(tmp_path / "mirror"))
+    helps = r"exp_elog_beta\.npy and dictionary\.tsv.*crs_lib topics --catalog.*CRS_MIRROR.*topics heuristic"
+    with pytest.raises(InputError, match=helps):
+        topics.create("lda")
+    small_model().save(tmp_path / "mirror" / "thesis" / "lda")
+    assert topics.create("lda").name == topics.create("lda", model=tmp_path / "mirror/thesis/lda").name
+    trained = tmp_path / "data" / "processed" / "models" / "topics"
+    small_model().save(trained)
+    assert topics.default_model() == trained  # one trained here comes first
+
+
 @pytest.mark.slow
 def test_training_finds_the_two_themes_and_is_reproducible():
     plots = ["ships sail the stormy sea"] * 12 + ["a ghost haunts the old castle"] * 12
