@@ -314,7 +314,7 @@ def _first_state(catalog: Catalog, draw: np.random.Generator) -> UserState:
 
 def _refined(catalog: Catalog, state: UserState, draw: np.random.Generator) -> UserState | None:
     """One more constraint that the film in mind meets, preferring values that other films share."""
-    for name in constraint_fields(draw, state.constraints):
+    for name in constraint_fields(catalog, draw, state.constraints):
         found = new_value(catalog, [state.anchor], name, None, draw)
         if found is not None:
             return replace(state, constraints={**state.constraints, name: found[0]}, focus=name)

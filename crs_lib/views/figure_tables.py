@@ -48,8 +48,8 @@ def _with_shifts(turns: pd.DataFrame, run: str, convention: str) -> pd.DataFrame
 
 
 def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
-    """Shifts with ``type`` and ``watched``; delays count from 0, which is the reply to the shift itself."""
-    if "type" not in shifts:
+    """Shifts with ``type``, the field where logs name none, and ``watched``; reply 0 is that to the shift."""
+    if "type" not in shifts or not shifts["type"].fillna("").astype(bool).any():
         shifts = shifts.assign(type=_types(shifts, run))
     if "watched" not in shifts and len(shifts):  # the older convention counts replies from 1, up to the end
         turns = evaluate.read(run, "turns", convention)
