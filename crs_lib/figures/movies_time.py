@@ -306,6 +306,6 @@ def _waiting_table(
     panel.set_title("at risk: shifts not yet recovered before the reply", loc="left", fontsize=style.SMALL)
     panel.set_xticks(range(0, last + 1, step))
     panel.tick_params(axis="both", length=0)
-    panel.tick_params(axis="y", pad=3 * len(str(len(times))))  # clear of the first number
+    panel.tick_params(axis="y", pad=2 * widest + 2)  # clear of the first number
     for side in panel.spines.values():
         side.set_visible(False)
