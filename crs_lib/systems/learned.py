@@ -55,7 +55,7 @@ def clauses(text: str) -> list[str]:
     return [part for part in _CLAUSE_END.split(text.strip()) if part]
 
 
-def wished(catalog: Catalog) -> tuple[str, ...]:
+def constrainable(catalog: Catalog) -> tuple[str, ...]:
     """The fields of a catalogue that users may want a value of."""
     return tuple(name for name, row in catalog.fields.items() if row.may_shift)
 
@@ -65,7 +65,7 @@ def training_clauses(catalog: Catalog) -> Iterator[LabelledClause]:
     draw = rng.stream(0, "learned", "utterances")
     codes = [code for code, name in enumerate(catalog.vocabulary.field) if catalog.fields[name].may_shift]
     by_field = [
-        [code for code in codes if catalog.vocabulary.field[code] == name] for name in wished(catalog)
+        [code for code in codes if catalog.vocabulary.field[code] == name] for name in constrainable(catalog)
     ]
     groups = [group for group in by_field if group]
     for _ in range(UTTERANCES):  # fields in equal numbers, whatever the number of their values
@@ -119,7 +119,7 @@ class LinearReader:
 
     def __init__(self, catalog: Catalog, encoder: str) -> None:
         self.catalog, self._model = catalog, ENCODERS.create(encoder)
-        self._fields = wished(catalog)
+        self._fields = constrainable(catalog)
         terms = catalog.vocabulary
         said = [
             catalog.fields[name].in_words(value) for name, value in zip(terms.field, terms.value, strict=True)

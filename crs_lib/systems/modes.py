@@ -32,7 +32,7 @@ REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a
 class Offer(NamedTuple):
     """The films that a model may recommend, by the numbers that they have in its prompt.
 
-    ``open`` says that it may name any other film, too; ``fields`` are those that it may state wishes in.
+    ``open`` says that it may name any other film, too; ``fields`` are those that it may state constraints in.
     """
 
     items: tuple[int, ...]

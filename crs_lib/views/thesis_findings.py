@@ -90,6 +90,6 @@ def limits(run: str, convention: str) -> tuple[str, ...]:
     apart = [stats.difference_of(frame, names[0], other, outcome) for other in names[1:]]
     return (
         stats.resolution(apart, base.get(outcome).label.rstrip(" †")),
-        "Logs of the older form hold no wishes, so quantities that need them are undefined there.",
+        "Logs of the older form hold no constraints, so quantities that need them are undefined there.",
         "Scores of judges made elsewhere are taken as they are; only their scale is checked.",
     )

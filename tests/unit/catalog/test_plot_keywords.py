@@ -1,4 +1,4 @@
-"""Plot keywords: an optional field that users wish for, systems track and scores count, where it is asked for."""
+"""Plot keywords: an optional field that users ask for, systems track and scores count, where it is asked for."""
 
 import json
 
@@ -74,7 +74,7 @@ def test_plot_words_are_found_whole_and_everyday_ones_where_a_plot_is_spoken_of(
         assert not [key for key in WORLD.grounder.topic_set(said) if key.startswith("plot=")], said
 
 
-def test_plot_wishes_are_simulated_voiced_tracked_and_scored():
+def test_plot_constraints_are_simulated_voiced_tracked_and_scored():
     config = simulate.SimulateConfig(
         catalog="sample+plot", systems=("tracker", "amnesiac", "oracle"), n_turns=12
     )
