@@ -154,7 +154,7 @@ def _ladder(arguments: Namespace) -> None:
 
     split = "train" if arguments.data == "realtalk" else "all"
     found = stages.chats(RealTalkConfig(data=arguments.data, split=split))
-    frame = compare.ladder(found, predictions.choose_encoder(arguments.encoder))
+    frame = compare.ladder(compare.ladder_rows(found, predictions.choose_encoder(arguments.encoder)))
     print(
         (frame.set_index("step") * [1 if c == "n" else 100 for c in frame.columns[1:]]).round(1).to_string()
     )

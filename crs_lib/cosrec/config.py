@@ -12,7 +12,7 @@ from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.cosrec import budget
-from crs_lib.cosrec.intents import MODELS, ROUTER
+from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
 from crs_lib.cosrec.records import MAPPINGS
 from crs_lib.cosrec.rewriting import REWRITERS
 from crs_lib.llm import BACKENDS, LLMSettings, Retry
@@ -36,6 +36,11 @@ K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
 B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
 KEYWORDS = "with keywords"
 AnySeed = Annotated[Seed, Field(description="seed of every random choice")]
+Vectors = Annotated[
+    str,
+    OneOf(VECTORS),
+    Field(description="sentence vectors of the intent model: auto takes those installed"),
+]
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class RetrieveConfig(Config):
     k1: K1 = 1.2
     b: B = 0.75
     router: Annotated[str, OneOf(MODELS), Field(description="model that routes turns to modules")] = ROUTER
+    vectors: Vectors = "auto"
     mapping: Annotated[
         str, OneOf(("", *MAPPINGS)), Field(description="whose keywords a user index adds; empty adds none")
     ] = "zero_is_generic"
@@ -109,6 +115,7 @@ class CosrecEvaluateConfig(Config):
         "zero_is_generic"
     )
     resamples: Annotated[int, Field(ge=1, description="resamples of an interval; 1000 is usual")] = 1000
+    vectors: Vectors = "auto"
     seed: AnySeed = 0
 
 

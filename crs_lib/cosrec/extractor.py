@@ -139,8 +139,8 @@ class QueryExtractor:
         rows = [self._features(task, found) for task, found in texts]
         labels = [_copied(found, task.reference) for task, found in texts]
         self._trees = HistGradientBoostingClassifier(
-            max_iter=120, learning_rate=0.1, max_leaf_nodes=24, min_samples_leaf=40, random_state=0,
-            early_stopping=False,
+            max_iter=300, learning_rate=0.04, max_leaf_nodes=12, min_samples_leaf=40, l2_regularization=5.0,
+            random_state=0, early_stopping=False,
         )  # fmt: skip
         with threadpool_limits(1):  # threads that wait for one another cost more than they give here
             self._trees.fit(np.concatenate(rows), np.concatenate(labels))

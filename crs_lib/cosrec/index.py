@@ -4,8 +4,6 @@
 read from the disk when somebody asks for it, so that a million of them open in less than a second.
 """
 
-import hashlib
-import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import hashes, outside, paths
+from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words_of_many
 from crs_lib.cosrec import collections
@@ -24,6 +22,7 @@ from crs_lib.cosrec.collections import CatalogueProduct, Passage
 from crs_lib.retrieval.base import Fused, Retriever, build
 from crs_lib.retrieval.bm25 import BM25
 from crs_lib.retrieval.dense import ENCODERS
+from crs_lib.retrieval.ids import StoredIds, code_of, save_ids
 from crs_lib.retrieval.lexical import Lexical
 from crs_lib.retrieval.store import load_arrays, new_folder, save_folder
 from crs_lib.retrieval.vectors import Dense
@@ -107,11 +106,13 @@ class Records(Mapping[str, T]):
         _, arrays = load_arrays(folder, _RECORDS, ["starts"], mapped=True)
         self._starts, self._read = arrays["starts"], read
         self._bytes = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
-        self.ids: list[str] = outside.read_json(folder / "ids.json")
-        self._rows = {name: row for row, name in enumerate(self.ids)}
+        self.ids = StoredIds(folder)
 
     def __getitem__(self, name: str) -> T:
-        return self.row(self._rows[name])
+        row = self.ids.row(name)
+        if row is None:
+            raise KeyError(name)
+        return self.row(row)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ids)
@@ -120,7 +121,7 @@ class Records(Mapping[str, T]):
         return len(self.ids)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._rows
+        return isinstance(name, str) and self.ids.row(name) is not None
 
     def row(self, number: int) -> T:
         """The record of a line, counted from 0."""
@@ -131,7 +132,7 @@ class Records(Mapping[str, T]):
 
 
 class StockOnDisk:
-    """An index that :func:`write_index` made, opened: nothing is read but ids and words."""
+    """An index that :func:`write_index` made, opened: nothing is read but the words."""
 
     def __init__(self, folder: Path) -> None:
         """Raises RunError where there is no such index."""
@@ -153,7 +154,7 @@ class StockOnDisk:
         return self._load("products/titles", Lexical.load)
 
     def reviews_of(self, user: str) -> list[Mapping[str, Any]]:
-        code = _user_code(user)
+        code = code_of(user)
         low, high = (int(np.searchsorted(self._users, code, side)) for side in ("left", "right"))
         bought = [self.products.row(row) for row in sorted(set(self._rows[low:high].tolist()))]
         return collections.users_of(bought).get(user, [])
@@ -279,7 +280,7 @@ def _write_records(
                 file.write(line)
                 starts.append(starts[-1] + len(line))
         np.save(aside / "starts.npy", np.frombuffer(starts, dtype=np.int64), allow_pickle=False)
-        (aside / "ids.json").write_text(json.dumps(list(ids)), encoding="utf-8")
+        save_ids(aside, list(ids))
 
 
 class _Reviews:
@@ -293,7 +294,7 @@ class _Reviews:
 
     def add(self, row: int, product: CatalogueProduct) -> None:
         for review in product.reviews:
-            self._users.append(_user_code(str(review["user"])))
+            self._users.append(code_of(str(review["user"])))
             self._rows.append(row)
 
     def save(self, folder: Path) -> None:
@@ -301,11 +302,6 @@ class _Reviews:
         rows: NDArray[np.int32] = np.frombuffer(self._rows, dtype=np.int32)
         order = np.lexsort((rows, users))
         save_folder(folder, _REVIEWS, {}, {"users": users[order], "rows": rows[order]})
-
-
-def _user_code(user: str) -> int:
-    """64 bits of a user id's digest; users who share one are separated when their reviews are read."""
-    return int.from_bytes(hashlib.blake2b(user.encode(), digest_size=8).digest(), "little")
 
 
 def _batches(records: Records[T], text: Callable[[T], str]) -> Iterator[list[str]]:

@@ -156,7 +156,7 @@ def agreed(shares: Floats, given: Floats) -> NDArray[np.int64]:
     return out
 
 
-@MODELS.register("annotators")
+@MODELS.register("annotators", vectors=True)
 class Annotators:
     """Regression on annotators' weighted votes, with sentence vectors, cues and the turns before.
 

@@ -20,6 +20,7 @@ from crs_lib.cosrec.records import INTENTS, Partition
 
 FOLDS = 5
 ROUTER = "annotators"
+VECTORS = ("auto", "none", "minilm", "gte-small", "minilm+gte-small")
 GRID = np.round(np.arange(0.1, 0.9, 0.02), 2)
 
 
@@ -271,15 +272,27 @@ class Views(Tfidf):
         return (self.scores(frame) > self._thresholds).astype(np.int64)
 
 
+def made(name: str, vectors: str = "auto") -> IntentModel:
+    """A model by name; ``vectors`` names the encoders that it may use, one of ``VECTORS``."""
+    entry = MODELS.get(name)
+    if not entry.facts.get("vectors") or vectors == "auto":
+        return entry.make()
+    return entry.make(() if vectors == "none" else tuple(vectors.split("+")))
+
+
 def compare(
-    crowd: Partition, curated: Partition, models: tuple[str, ...] = (), seed: int = 0
+    crowd: Partition,
+    curated: Partition,
+    models: tuple[str, ...] = (),
+    seed: int = 0,
+    vectors: str = "auto",
 ) -> pd.DataFrame:
     """Models trained on the crowd and scored on the curated partition: model, intent, f1, low, high, n."""
     data, frame = training(crowd), turns(curated)
     truth = curated_labels(curated)[list(INTENTS)].to_numpy(dtype=np.int64)
     tables = []
     for name in models or MODELS.names():
-        guess = MODELS.create(name).fit(data).predict(frame)
+        guess = made(name, vectors).fit(data).predict(frame)
         tables.append(f1_table(frame["conversation"], truth, guess, seed).assign(model=name))
     found = pd.concat(tables, ignore_index=True)
     return found[["model", "intent", "f1", "low", "high", "n"]]

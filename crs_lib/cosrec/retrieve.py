@@ -1,26 +1,145 @@
-"""The systems of a run: an agent each, their run files, routes and links, written for the evaluation."""
+"""The systems of a run: a shopping agent each, its run files, routes and links, written for the evaluation.
 
+An agent sends a turn to search, recommendation or product details. It is offline and small, and scored
+like any other system: its hits become run files, its routes the routing of the joint measure,
+its links the answers to product-details questions.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pandas as pd
 
 from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
+from crs_lib.core.text import words
 from crs_lib.cosrec import corpus, index
-from crs_lib.cosrec.agent import Routes, RoutingAgent
 from crs_lib.cosrec.config import STUDY, RetrieveConfig
-from crs_lib.cosrec.intents import MODELS, training
+from crs_lib.cosrec.evaluate import linked_intents
+from crs_lib.cosrec.index import Stock
+from crs_lib.cosrec.intents import IntentModel, training, turns
+from crs_lib.cosrec.intents import made as intent_model
+from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
+from crs_lib.cosrec.rewriting import rewrite, said_by_user
+from crs_lib.retrieval.base import Retriever
+from crs_lib.retrieval.hits import Hit
 from crs_lib.retrieval.trec import Run, read_run, write_run
 
 STAGE = "retrieve"
+Routes = dict[tuple[str, int], list[str]]
+
+
+class AgentReply(NamedTuple):
+    """What the agent does with a turn: modules, the stand-alone query, what each module found, its words."""
+
+    modules: tuple[str, ...]
+    query: str
+    found: Mapping[str, list[Hit]]
+    text: str
+
+
+class RoutingAgent:
+    """Routes a turn, rewrites it, asks the modules, and puts their best hit into words."""
+
+    def __init__(
+        self,
+        router: IntentModel,
+        stock: Stock,
+        recommend: Retriever,
+        search: Retriever,
+        rewriter: str = "first and last",
+    ) -> None:
+        self.router, self.products, self.passages = router, stock.products, stock.passages
+        self.recommend, self.search, self.rewriter = recommend, search, rewriter
+        self._titles = stock.title_search()
+
+    def routes(self, partition: Partition) -> Routes:
+        """The modules of every user turn of a partition; a turn may go to several or none."""
+        frame = turns(partition)
+        chosen = self.router.predict(frame)
+        rows = zip(frame["conversation"], frame["turn"], chosen.tolist(), strict=True)
+        return {
+            (name, int(turn)): [kind for kind, on in zip(INTENTS, flags, strict=True) if on]
+            for name, turn, flags in rows
+        }
+
+    def query(self, said: Sequence[str], wishes: Sequence[str] = ()) -> str:
+        """The stand-alone query of a turn, with a user's constraints where they are known."""
+        return " ".join([rewrite(self.rewriter, said), *wishes])
+
+    def link(self, said: Sequence[str], context: str, k: int = 10) -> list[Hit]:
+        """Products a question may be about: those whose title the turn, or the line before, spells best."""
+        hits = {hit.id: hit.score for hit in self._titles.search(f"{context} {said[-1]}", k)}
+        whole = set(words(said[-1]))
+        for asin in hits:
+            title = set(words(self.products[asin].title))
+            hits[asin] += len(title & whole) / len(title)
+        return sorted((Hit(asin, score) for asin, score in hits.items()), key=lambda h: (-h.score, h.id))
+
+    def answer(self, said: Sequence[str], context: str, modules: Sequence[str], k: int = 5) -> AgentReply:
+        """Serve one turn: ``said`` is what the user said so far, ``context`` the system's line before."""
+        query = self.query(said)
+        found: dict[str, list[Hit]] = {}
+        parts: list[str] = []
+        if "search" in modules:
+            found["search"] = self.search.search(query, k)
+            parts += [self.passages[hit.id].text for hit in found["search"][:1]]
+        if "product_details" in modules:
+            found["product_details"] = self.link(said, context, k)
+            parts += [" ".join(self.products[hit.id].description) for hit in found["product_details"][:1]]
+        if "recommendation" in modules:
+            found["recommendation"] = self.recommend.search(query, k)
+            titles = [self.products[hit.id].title for hit in found["recommendation"][:2]]
+            parts += [f"You could look at {' or '.join(titles)}."] if titles else []
+        return AgentReply(tuple(modules), query, found, " ".join(parts) or "You are welcome.")
+
+    def converse(self, partition: Partition, name: str) -> pd.DataFrame:
+        """The agent's answers to the user's turns of one conversation: turn, user, modules, query, answer."""
+        conversation, routes = partition.conversations[name], self.routes(partition)
+        rows = []
+        for turn, i in enumerate(conversation.turns):
+            said = said_by_user(conversation, turn)
+            context = conversation.utterances[i - 1].text if i else ""
+            answer = self.answer(said, context, routes[name, turn])
+            row = {"turn": turn, "user": said[-1], "modules": ", ".join(answer.modules) or "none"}
+            rows.append(row | {"query": answer.query, "answer": answer.text})
+        return pd.DataFrame(rows)
+
+    def run(self, partition: Partition, k: int = 100, mapping: str = "") -> Run:
+        """Hits for every judged topic, as if each were routed rightly: what the joint measure starts from.
+
+        With a user ``mapping`` (see :func:`crs_lib.cosrec.records.user_of`) the keywords of the topic's
+        user join the query; topics without a resolved user get the query alone.
+        """
+        return {name: self._hits(partition, topic(name), k, mapping) for name in partition.qrels}
+
+    def _hits(self, partition: Partition, judged: Topic, k: int, mapping: str) -> list[Hit]:
+        said = said_by_user(partition.conversations[judged.conversation], judged.turn)
+        if judged.kind == "search":
+            return self.search.search(self.query(said), k)
+        user = user_of(partition, judged, mapping) if mapping else None
+        wishes = [word for word in (user.keywords or ()) if word] if user else []
+        return self.recommend.search(self.query(said, wishes), k)
+
+    def links(self, partition: Partition, k: int = 10) -> Run:
+        """Products for every product-details intent."""
+        run: Run = {}
+        for intent in linked_intents(partition):
+            conversation = partition.conversations[intent.id.rsplit("_", 2)[0]]
+            before = conversation.turns[intent.turn] - 1
+            context = conversation.utterances[before].text if before >= 0 else ""
+            run[intent.id] = self.link(said_by_user(conversation, intent.turn), context, k)
+        return run
 
 
 def agents(config: RetrieveConfig) -> dict[str, RoutingAgent]:
     """The systems by name, over the collections of the config's source; the router learns from the crowd."""
     folder = corpus.locate(config.source)
     stock = index.opened(folder, config.index, config.k1, config.b)
-    router = MODELS.create(config.router).fit(training(corpus.load(folder, "crowd")))
+    router = intent_model(config.router, config.vectors).fit(training(corpus.load(folder, "crowd")))
     searches = {
         spec: (
             stock.product_search(spec.split("+"), config.fusion),

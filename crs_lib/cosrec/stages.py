@@ -73,6 +73,7 @@ class Evaluation(NamedTuple):
     by_user: pd.DataFrame
     by_reader: pd.DataFrame
     by_turn: pd.DataFrame
+    by_intent: pd.DataFrame
     joint: pd.DataFrame
     differences: pd.DataFrame
     personal: pd.DataFrame
@@ -82,8 +83,8 @@ class Evaluation(NamedTuple):
 def score(config: CosrecEvaluateConfig) -> Evaluation:
     """Score the runs of a folder on the curated partition, with the floor of the judged pool beside them.
 
-    The joint table needs ``routes.jsonl`` and the links ``links/`` beside the run files; without them
-    these two are empty.
+    The joint tables (by intent, and their means) need ``routes.jsonl`` and the links ``links/`` beside the
+    run files; without them these are empty.
     """
     folder = paths.run_folder(STUDY, config.run)
     if not config.runs:
@@ -107,6 +108,7 @@ def score(config: CosrecEvaluateConfig) -> Evaluation:
         evaluate.means(recommended, main, ["user_index"], **options),
         evaluate.means(readers, main, ["reader"], **options),
         evaluate.means(floored, main, ["kind", "turn"], **options),
+        pd.DataFrame() if together is None else together,
         pd.DataFrame() if together is None else evaluate.joint_means(together),
         pd.DataFrame() if tested is None else evaluate.differences(tested, config.measure, **options),
         evaluate.personalisation(scores, _twins(list(found)), config.measure, **options),
@@ -157,7 +159,7 @@ def people(config: CosrecEvaluateConfig) -> People:
     scored = rewriting.score_rewrites(curated, made, **options)
     table = quality.signal_table(rated)
     result = People(
-        intents.compare(crowd, curated, seed=config.seed),
+        intents.compare(crowd, curated, seed=config.seed, vectors=config.vectors),
         agreement.human_ceiling(crowd, seed=config.seed),
         agreement.intent_agreement(crowd, **options),
         agreement.quality_agreement(rated, **options),

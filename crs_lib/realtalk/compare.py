@@ -32,10 +32,22 @@ def table(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataF
     known = [f.name for f in fields(RealTalkConfig) if f.name not in ("run", "final", "force", "llm")]
     if lever not in known:
         raise InputError(f"lever {lever!r} is not known; expected one of {', '.join(known)}")
-    return pd.DataFrame([_row(replace(config, **{lever: value}), lever, value) for value in values])
+    configs = [replace(config, **{lever: value}) for value in values]  # all are checked before the first runs
+    return pd.DataFrame([_row(one, lever, value) for one, value in zip(configs, values, strict=True)])
 
 
-def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
+def questions(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataFrame:
+    """One row a question and value of the lever, with its scores: what paired differences are made of."""
+    parts = []
+    for value in values:
+        now = replace(config, **{lever: value})
+        told, found = _told(now)
+        parts.append(scoring.questions(told, found, now.reading).assign(**{lever: value}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _told(config: RealTalkConfig) -> tuple[list[dict[str, Any]], list[Chat]]:
+    """Predictions under a config, and its chats; nothing is written, the test split is refused."""
     found = stages.chats(config)
     if experiments.is_test(found):
         experiments.refuse()
@@ -45,6 +57,11 @@ def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
         built = indexes.build(chat, predictions.choose_encoder(config.encoder))
         ranker = predictions.choose_ranker(config.ranker, built, teachers=config.teachers)
         told += predictions.predict(built, ranker, config.settings(), model, questions=config.questions)
+    return told, found
+
+
+def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
+    told, found = _told(config)
     rows = scoring.questions(told, found, config.reading)
     scoring.need_gold(rows, config.reading)
     story = scoring.narratives(told, found, stages.cases(config, found))
@@ -63,23 +80,30 @@ RungScores = dict[str, NDArray[np.floating]]
 _PLAIN = {"words": 1.0, "first": 1.0, "tokens": 0.7}
 
 
-def ladder(chats: Sequence[Chat], encoder: str, reading: str = readings.VALID) -> pd.DataFrame:
+def ladder(rows: pd.DataFrame) -> pd.DataFrame:
     """One row a step: mean rank measures over the questions with gold, and their number ``n``.
 
-    The first two steps calibrate the harness: they are what public benchmarks report for the same task.
+    ``rows`` are those of :func:`ladder_rows`. The first two steps calibrate the harness: they are what public
+    benchmarks report for the same task.
     """
-    rows: dict[str, list[dict[str, float]]] = {}
+    out = [
+        {"step": step, "n": len(part), **evidence.means(part.to_dict("records"), STEPS_SHOWN)}
+        for step, part in (rows.groupby("step", sort=False) if len(rows) else ())
+    ]
+    return pd.DataFrame(out, columns=["step", "n", *STEPS_SHOWN])
+
+
+def ladder_rows(chats: Sequence[Chat], encoder: str, reading: str = readings.VALID) -> pd.DataFrame:
+    """One row a step and question with gold: ``step``, ``question``, and its rank measures."""
+    rows: list[dict[str, Any]] = []
     for chat in chats:
         gold = readings.gold(chat, reading)
         for asked, scores in _steps(chat, encoder):
             if asked in gold:
                 for step, values in scores.items():
-                    ranked = channels.ranking(values).tolist()
-                    rows.setdefault(step, []).append(evidence.rank_scores(ranked, gold[asked]))
-    out = [
-        {"step": step, "n": len(found), **evidence.means(found, STEPS_SHOWN)} for step, found in rows.items()
-    ]
-    return pd.DataFrame(out, columns=["step", "n", *STEPS_SHOWN])
+                    found = evidence.rank_scores(channels.ranking(values).tolist(), gold[asked])
+                    rows.append({"step": step, "question": f"{chat.name} {asked}", **found})
+    return pd.DataFrame(rows)
 
 
 def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:

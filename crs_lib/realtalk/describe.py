@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crs_lib.realtalk import corpus, dates, plan, readings
 from crs_lib.realtalk.corpus import Chat
@@ -150,28 +151,30 @@ def index(built: ChatIndex) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["index", "value"])
 
 
-def thread_quality(built: ChatIndex) -> dict[str, float]:
-    """Share of gold pairs from different sessions that one thread joins, and the share of all such pairs.
+def thread_pairs(built: Sequence[ChatIndex]) -> pd.DataFrame:
+    """One row a pair of a question's gold messages from different sessions: is it joined, and by chance?
 
-    Gold is used to judge the index, never to build it. NaN where there is no such pair.
+    Columns are chat, question, ``joined`` (1 where one thread holds both) and ``by_chance`` (the share of all
+    such pairs of the chat that a thread joins). Gold is used to judge the index, never to build it. No rows
+    where there is no such pair.
     """
     from crs_lib.realtalk import threads
 
-    of = threads.of_segment(threads.find(built), len(built.segments))[built.owner]
-    session = built.session
+    rows = []
+    for one in built:
+        of = threads.of_segment(threads.find(one), len(one.segments))[one.owner]
+        chance = _joined_by_chance(of, one.session)
+        for question, places in readings.gold(one.chat).items():
+            for a, b in combinations(sorted(places), 2):
+                if one.session[a] != one.session[b]:
+                    together = float(of[a] >= 0 and of[a] == of[b])
+                    rows.append((one.chat.name, f"{one.chat.name} {question}", together, chance))
+    return pd.DataFrame(rows, columns=["chat", "question", "joined", "by_chance"])
 
-    def joined(pairs: list[tuple[int, int]]) -> float:
-        return float(np.mean([of[a] >= 0 and of[a] == of[b] for a, b in pairs])) if pairs else float("nan")
 
-    gold = [
-        (a, b)
-        for places in readings.gold(built.chat).values()
-        for i, a in enumerate(sorted(places))
-        for b in sorted(places)[i + 1 :]
-        if session[a] != session[b]
-    ]
-    counts = np.bincount(of[of >= 0], minlength=1).astype(float) if (of >= 0).any() else np.zeros(1)
-    apart = [session[of == k] for k in range(len(counts))]
+def _joined_by_chance(of: NDArray[np.intp], session: NDArray[np.intp]) -> float:
+    """Share of all pairs of messages from different sessions that stand in one thread; NaN without any."""
+    apart = [session[of == k] for k in range(int(of.max(initial=-1)) + 1)]
     same = sum(float(len(s)) ** 2 - float((np.bincount(s).astype(float) ** 2).sum()) for s in apart if len(s))
     every = float(len(session)) ** 2 - float((np.bincount(session).astype(float) ** 2).sum())
-    return {"gold pairs": joined(gold), "all pairs": same / every if every else float("nan"), "n": len(gold)}
+    return same / every if every else float("nan")

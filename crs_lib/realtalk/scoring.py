@@ -130,6 +130,24 @@ def intervals(
     return pd.DataFrame(rows)
 
 
+def mean_intervals(
+    frame: pd.DataFrame, columns: Sequence[str], unit: str, resamples: int = 2000, seed: int = 0
+) -> pd.DataFrame:
+    """Means of columns with 95 % bootstrap intervals, drawing the values of ``unit``; one row a measure.
+
+    ``n`` counts the rows that have a value; no row where the frame is empty.
+    """
+    from crs_lib.stats.bootstrap import cluster_bootstrap
+
+    if frame.empty:
+        return pd.DataFrame(columns=["measure", "mean", "low", "high", "n"])
+    long = frame.astype(dict.fromkeys(columns, float)).melt([unit], list(columns), "measure", "value")
+    found = cluster_bootstrap(
+        long, system="measure", scenario=unit, value="value", resamples=resamples, seed=seed
+    ).set_index("system")
+    return found.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
+
+
 def narratives(
     predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat], cases: Sequence[arcs.Arc]
 ) -> pd.DataFrame:

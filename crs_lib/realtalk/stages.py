@@ -146,7 +146,9 @@ def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
             "attribution",
             "intervals",
             "arcs",
+            "arc_intervals",
             "answers",
+            "answer_intervals",
             "unmoved",
         ):
             tables.write_csv(stage.path(f"{name}.csv"), shown[name])
@@ -162,6 +164,9 @@ def score(
     rows = scoring.questions(told, found, config.reading)
     scoring.need_gold(rows, config.reading)
     columns = (*scoring.RANKS, *scoring.SETS)
+    story = scoring.narratives(told, found, cases(config, found))
+    given = scoring.answered(told, found)
+    given = given.assign(question=given["chat"] + " " + given["qa_index"].astype(str))
     return {
         "questions": rows,
         "summary": scoring.means(rows, columns),
@@ -171,9 +176,12 @@ def score(
         "intervals": scoring.intervals(
             rows, ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1"), seed=config.seed
         ),
-        "arcs": scoring.narratives(told, found, cases(config, found)),
+        "arcs": story,
+        "arc_intervals": scoring.mean_intervals(story, scoring.ARCS, "case", seed=config.seed),
         "density": scoring.checkpoint_density(rows),
-        "answers": scoring.answer_means(scoring.answered(told, found)),
+        "answered": given,
+        "answers": scoring.answer_means(given),
+        "answer_intervals": scoring.mean_intervals(given, scoring.ANSWERED, "question", seed=config.seed),
         "unmoved": scoring.unmoved(rows),
     }
 

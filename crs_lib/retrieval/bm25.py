@@ -170,11 +170,13 @@ class BM25:
         }
         return sorted(known, key=lambda token: (known[token], token))[:n]
 
-    def save(self, folder: Path, texts: Mapping[str, str] | None = None) -> None:
+    def save(
+        self, folder: Path, texts: Mapping[str, str] | None = None, ids: Sequence[str] | None = None
+    ) -> None:
         """Write the index as a folder of ``.npy`` files; it appears whole or not at all.
 
-        ``texts`` are further JSON files by name. An index that stands there is replaced; any other
-        folder is refused (InputError).
+        ``texts`` are further JSON files by name, ``ids`` those of the documents. An index that stands there
+        is replaced; any other folder is refused (InputError).
         """
         arrays: dict[str, NDArray[Any]] = {
             "starts": self.starts,
@@ -182,9 +184,8 @@ class BM25:
             "weights": self.weights,
         }
         facts = {"k1": self.k1, "b": self.b, "idf": self.idf, "size": self.size}
-        save_folder(
-            folder, _FORMAT, facts, arrays, {"terms": json.dumps(list(self.vocabulary)), **(texts or {})}
-        )
+        words = {"terms": json.dumps(list(self.vocabulary)), **(texts or {})}
+        save_folder(folder, _FORMAT, facts, arrays, words, ids)
 
     @classmethod
     def load(cls, folder: Path, *, mapped: bool = True) -> "BM25":

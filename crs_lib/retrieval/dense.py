@@ -3,9 +3,9 @@
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,6 +167,14 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@cache
+def _numpy_blas() -> Any:
+    """The thread pools that numpy brings, looked up once: a look costs as much as a small product."""
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped, unused-ignore]
+
+    return ThreadpoolController()
+
+
 def unit(rows: Floats) -> Floats:
     """Rows scaled to length 1; zero rows stay zero."""
     length = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
@@ -186,7 +194,7 @@ def best_matches(query: Floats, documents: Encoded) -> Floats:
     if not len(query) or not lengths.any():
         return best
     filled = lengths > 0
-    with one_thread():
+    with _numpy_blas().limit(limits=1, user_api="blas"):
         match = documents.tokens.astype(np.float32, copy=False) @ query.T
     best[filled] = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
     return best

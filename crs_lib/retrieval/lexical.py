@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crs_lib.core import outside
@@ -11,6 +11,7 @@ from crs_lib.core.text import batches, words, words_of_many
 from crs_lib.retrieval.base import RETRIEVERS
 from crs_lib.retrieval.bm25 import BM25
 from crs_lib.retrieval.hits import Hit, named
+from crs_lib.retrieval.ids import StoredIds
 
 
 @RETRIEVERS.register("bm25")
@@ -21,7 +22,7 @@ class Lexical:
         self, texts: Mapping[str, str] | None = None, k1: float = 1.2, b: float = 0.75, max_words: int = 64
     ) -> None:
         """Of a query longer than ``max_words`` distinct words the rarest count: long texts may be queries."""
-        self.ids = list(texts or ())
+        self.ids: Sequence[str] = list(texts or ())
         self.max_words = max_words
         bodies = list((texts or {}).values())
         self.index = BM25(k1, b).fit(
@@ -42,14 +43,14 @@ class Lexical:
 
     def save(self, folder: Path) -> None:
         """Write index and ids; the folder appears whole or not at all."""
-        self.index.save(folder, {"ids": json.dumps(self.ids), "query": json.dumps(self.max_words)})
+        self.index.save(folder, {"query": json.dumps(self.max_words)}, self.ids)
 
     @classmethod
     def load(cls, folder: Path) -> "Lexical":
         """Read it back, postings memory-mapped; RunError where there is no such index."""
         made = cls()
         made.index = BM25.load(folder)
-        made.ids = outside.read_json(folder / "ids.json")
+        made.ids = StoredIds(folder)
         made.max_words = outside.read_json(folder / "query.json")
         if len(made.ids) != len(made.index):
             raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")

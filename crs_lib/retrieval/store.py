@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core import outside
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.retrieval.ids import save_ids
 
 HEADER = "index.json"
 
@@ -51,13 +52,16 @@ def save_folder(
     facts: Mapping[str, Any],
     arrays: Mapping[str, NDArray[Any]],
     texts: Mapping[str, str] | None = None,
+    ids: Sequence[str] | None = None,
 ) -> None:
-    """Write arrays (``name.npy``) and texts (``name.json``) as a :func:`new_folder`."""
+    """Write arrays (``name.npy``), texts (``name.json``) and ids as a :func:`new_folder`."""
     with new_folder(folder, kind, facts) as aside:
         for name, array in arrays.items():
             np.save(aside / f"{name}.npy", array, allow_pickle=False)
         for name, text in (texts or {}).items():
             (aside / f"{name}.json").write_text(text, encoding="utf-8")
+        if ids is not None:
+            save_ids(aside, ids)
 
 
 def _kind(folder: Path) -> str | None:

@@ -1,17 +1,16 @@
 """Nearest texts by sentence vectors: exact in numpy, approximate with faiss for millions of texts."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crs_lib.core import outside
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.retrieval.base import RETRIEVERS
 from crs_lib.retrieval.dense import ENCODERS, Floats, sentence_vectors
 from crs_lib.retrieval.hits import Hit, named, top_k
+from crs_lib.retrieval.ids import StoredIds, save_ids
 from crs_lib.retrieval.store import load_arrays, new_folder, save_folder
 
 _DENSE, _FAISS = "crs-dense-1", "crs-faiss-1"
@@ -33,7 +32,7 @@ class Dense:
         """``argument`` names the encoder; the texts are encoded now."""
         ENCODERS.get(argument)
         self.encoder = argument
-        self.ids = list(texts or ())
+        self.ids: Sequence[str] = list(texts or ())
         self.vectors = _encoded(argument, list((texts or {}).values()))
         self._model = ENCODERS.create(argument)
 
@@ -46,7 +45,7 @@ class Dense:
     def save(self, folder: Path) -> None:
         """Write vectors and ids; the folder appears whole or not at all."""
         facts = {"encoder": self.encoder}
-        save_folder(folder, _DENSE, facts, {"vectors": self.vectors}, {"ids": json.dumps(self.ids)})
+        save_folder(folder, _DENSE, facts, {"vectors": self.vectors}, ids=self.ids)
 
     @classmethod
     def write(cls, folder: Path, encoder: str, ids: Sequence[str], batches: Iterable[Sequence[str]]) -> None:
@@ -57,7 +56,7 @@ class Dense:
         """
         model, done = ENCODERS.create(encoder), 0
         with new_folder(folder, _DENSE, {"encoder": encoder}) as aside:
-            (aside / "ids.json").write_text(json.dumps(list(ids)), encoding="utf-8")
+            save_ids(aside, ids)
             vectors: Any = None
             for texts in batches:
                 part = sentence_vectors(model, texts)
@@ -83,8 +82,8 @@ class Dense:
         return made
 
 
-def _ids(folder: Path, rows: int) -> list[str]:
-    ids: list[str] = outside.read_json(folder / "ids.json")
+def _ids(folder: Path, rows: int) -> StoredIds:
+    ids = StoredIds(folder)
     if len(ids) != rows:
         raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")
     return ids
@@ -107,7 +106,8 @@ class Faiss:
         """``links`` is the graph's degree: more finds more, and takes more memory."""
         ENCODERS.get(argument)
         faiss = _faiss()
-        self.encoder, self.ids = argument, list(texts or ())
+        self.encoder = argument
+        self.ids: Sequence[str] = list(texts or ())
         vectors = _encoded(argument, list((texts or {}).values()))
         self.graph = faiss.IndexHNSWFlat(vectors.shape[1], links, faiss.METRIC_INNER_PRODUCT)
         self.graph.add(np.ascontiguousarray(vectors))
@@ -127,7 +127,7 @@ class Faiss:
         """Write graph and ids; the folder appears whole or not at all."""
         graph = _faiss().serialize_index(self.graph)
         facts = {"encoder": self.encoder}
-        save_folder(folder, _FAISS, facts, {"graph": graph}, {"ids": json.dumps(self.ids)})
+        save_folder(folder, _FAISS, facts, {"graph": graph}, ids=self.ids)
 
     @classmethod
     def load(cls, folder: Path) -> "Faiss":

@@ -11,6 +11,8 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.realtalk import compare, experiments, forms, plan, predictions, query, ranker, stages
 from crs_lib.realtalk.config import RealTalkConfig
 
+CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
+
 pytestmark = pytest.mark.slow  # they share runs that take seconds
 
 
@@ -22,7 +24,7 @@ def record(run, recall, **asked):
 
 
 def test_a_run_goes_from_corpus_to_log(tmp_path):
-    config = RealTalkConfig(run="r")
+    config = RealTalkConfig(run="r", data=str(CHAT))
     shown = stages.describe_corpus(config)
     assert shown["evidence"].set_index("reading")["ids"].to_dict() == {
         "strict": 62,
@@ -35,7 +37,7 @@ def test_a_run_goes_from_corpus_to_log(tmp_path):
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest["stages"]) == {"corpus", "query", "evaluate"}
     log = experiments.log()
-    assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == ["defaults"]
+    assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == [f"data={CHAT}"]
     assert log["recall"].iloc[0] == pytest.approx(scored["summary"]["recall"].iloc[0])
     assert log[["train_recall", "test_recall"]].isna().all().all()  # the sample is neither
     written = tables.read_table(paths.results() / "realtalk" / "experiments.csv", experiments_contract())
@@ -48,7 +50,7 @@ def experiments_contract():
 
 def test_predictions_on_disk_are_the_same_bytes_twice():
     for run in ("a", "b"):
-        stages.predict(RealTalkConfig(run=run))
+        stages.predict(RealTalkConfig(run=run, data=str(CHAT)))
     one, two = (paths.run_folder("realtalk", r) / "predictions.jsonl" for r in ("a", "b"))
     assert one.read_bytes() == two.read_bytes()
 
@@ -156,7 +158,7 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
 
 def test_a_value_of_another_type_is_named_with_its_lever():
     with pytest.raises(InputError, match=r"keep is .many.; give a whole number >= 1"):
-        run_cli(realtalk.compare, "keep", "20", "many", "--data", "sample")
+        run_cli(realtalk.compare, "keep", "20", "many", "--data", str(CHAT))
 
 
 @pytest.mark.parametrize(
@@ -177,7 +179,7 @@ def test_what_auto_fell_back_to_is_said_with_the_way_out(encoder, ranked_by, giv
 
 
 def test_evaluate_command_prints_its_figures(capsys):
-    run_cli(realtalk.evaluate, "--data", "sample", "--encoder", "hashing", "--ranker", "hand", "--run", "x")
+    run_cli(realtalk.evaluate, "--data", str(CHAT), "--encoder", "hashing", "--ranker", "hand", "--run", "x")
     said = capsys.readouterr().out
     assert "reading 'valid'" in said and "Where gold ids end" in said and "ARC" in said
     with pytest.raises(RunError, match="final=true"):
@@ -316,6 +318,24 @@ def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_r
     ]
     assert len([r for r in caplog.records if "no language model" in r.message]) == 1
     assert all("note" in e for r in found for e in r.trace if e["form"] == "model")
+
+
+@pytest.mark.parametrize("fault", ["prose", "empty", "cut", "noise", "broken", "drop", "500", "404"])
+def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_note(built, fault):
+    from crs_lib.llm import LLM, Retry
+    from tests.helpers.ollama_server import Faults, OllamaServer
+
+    questions = ["When is the wedding?", "How old is Tobias?"]
+    settings = query.PipelineSettings(forms=query.node_forms("auto", model=True))
+    plain = query.Pipeline(built, ranker.Hand()).ask(questions)
+    with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
+        llm = LLM("ollama:tiny", host=server.url, retry=Retry(waits=0, seeds=0, first=0.0))
+        found = query.Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm)).ask(questions)
+        assert server.chats > 0
+    for one, ruled in zip(found, plain, strict=True):
+        assert (one.ranked, one.selected, one.phases) == (ruled.ranked, ruled.selected, ruled.phases)
+        assert one.answer == ruled.answer
+        assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
 
 
 def test_an_answer_judge_says_yes_no_or_nothing():

@@ -174,13 +174,15 @@ def test_threads_join_sessions_and_never_a_segment_twice(built):
         assert list(thread.segments) == sorted(thread.segments) and thread.strength >= 0.25
 
 
-def test_thread_quality_is_compared_with_all_pairs(built):
-    quality = describe.thread_quality(built)
-    assert 0 <= quality["all pairs"] < 1 and quality["n"] > 10
+def test_pairs_of_a_thread_are_compared_with_all_pairs(built):
+    pairs = describe.thread_pairs([built])
+    assert set(pairs["joined"]) == {0.0, 1.0} and len(pairs) > 10
+    (chance,) = pairs["by_chance"].unique()
+    assert 0 <= chance < 1
     of = threads.of_segment(threads.find(built), len(built.segments))[built.owner]
     pairs = [(a, b) for a in range(built.size) for b in range(a) if built.session[a] != built.session[b]]
     slow = np.mean([of[a] >= 0 and of[a] == of[b] for a, b in pairs])
-    assert quality["all pairs"] == pytest.approx(slow)
+    assert chance == pytest.approx(slow)
 
 
 # ── channels and features ────────────────────────────────────────────────────────────────────────────
