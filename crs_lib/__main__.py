@@ -45,6 +45,9 @@ COMMANDS = (
         "search for policies that raise a score without use to the user",
         "crs_lib.cli.trust:redteam",
     ),
+    Command(
+        "precision", "take variance apart; scenarios that a precision needs", "crs_lib.cli.trust:precision"
+    ),
     Command("realism", "compare simulated with real user turns", "crs_lib.cli.trust:realism"),
     Command(
         "sensitivity", "test how far a ranking depends on the convention", "crs_lib.cli.trust:sensitivity"

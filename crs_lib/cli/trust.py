@@ -69,9 +69,28 @@ def _redteam(arguments: Namespace) -> None:
     found = search.run(config)
     if arguments.metric:
         found = found[found["metric"] == arguments.metric]
-    shown = found.drop(columns=["budget", "seed"]).round(3)
+    shown = found.drop(columns=["budget", "seed", "n_sessions"]).round(3)
     print(shown.to_string(index=False, na_rep="-"))
     print(f"\n{config.budget} policies, {config.n_sessions} scenarios; {search.TABLE} in run {config.run!r}")
+
+
+def precision(parser: ArgumentParser) -> None:
+    """``precision [--catalogs A,B] [--seeds 1,2] [--metric NAME]``: variance components, scenarios needed."""
+    from crs_lib.trust.precision import PrecisionConfig
+
+    options.add(parser, PrecisionConfig)
+    parser.set_defaults(do=_precision)
+
+
+def _precision(arguments: Namespace) -> None:
+    from crs_lib.trust import precision as study
+
+    found = study.run(options.read(arguments, study.PrecisionConfig))
+    sizes = {name[2:]: int(found.components[name].iloc[0]) for name in found.components if name[:2] == "n_"}
+    shown = found.components[["effect", "df", "variance", "share"]].round({"variance": 5, "share": 3})
+    print(shown.to_string(index=False, na_rep="-"))
+    print(f"\n{', '.join(f'{name}: {n}' for name, n in sizes.items())}\n")
+    print(found.needed.round(3).to_string(index=False, na_rep="-"))
 
 
 def sensitivity(parser: ArgumentParser) -> None:

@@ -223,3 +223,39 @@ def power_curve(power: pd.DataFrame) -> Any:
     pilot = f"n = {int(facts['n_sessions'])} scenarios, {int(facts['n_systems'])} systems"
     style.note(made, f"{words} ({pilot}); dotted: this run's scenarios and the planned power.")
     return made
+
+
+@FIGURES.register(
+    "exploitability",
+    place=16.5,
+    study="movies",
+    tables=("redteam",),
+    caption="Largest rise of each metric above silence and chance by a policy of no use to the user: filled, "
+    "it shows no new film that meets everything; hollow, it withholds such films and shows near misses "
+    "({n_policies} policies, n = {n_sessions} scenarios; dashed: gamed from 0.1 on).",
+    title="Exploitability",
+    made_by="python -m crs_lib redteam --run {run}",
+)
+def exploitability(redteam: pd.DataFrame) -> Any:
+    """The largest rise of each metric without use to the user, the most exploitable on top."""
+    filled(redteam, ["metric", "exploitability", "near_misses", "n_policies", "n_sessions"])
+    table = redteam.sort_values(["exploitability", "near_misses", "metric"], na_position="first")
+    made, axes = style.figure(1.0 + 0.19 * len(table))
+    panel, places = axes[0][0], np.arange(len(table))
+    panel.hlines(places, 0, table["exploitability"], color=style.INK, linewidth=1.4)
+    panel.plot(table["exploitability"], places, "o", color=style.INK, ms=4, label="useless", clip_on=False)
+    panel.plot(
+        table["near_misses"], places, "o", color=style.INK, mfc="white", mec=style.INK, mew=0.9, ms=6,
+        label="near misses",
+        clip_on=False, zorder=1,
+    )  # fmt: skip
+    panel.axvline(0.1, color=style.FAINT, linewidth=0.8, linestyle=(0, (2, 2)))
+    panel.set_yticks(places, [base.get(name).short for name in table["metric"]])
+    panel.set_ylabel("metric")
+    panel.set(xlabel="rise above silence and chance", xlim=(0, None), ylim=(-0.7, len(table) - 0.3))
+    panel.grid(axis="x")
+    made.legend(loc="outside upper center", ncols=2)
+    facts = table.iloc[0]
+    n = f"{int(facts['n_policies'])} policies, n = {int(facts['n_sessions'])} scenarios"
+    style.note(made, f"{n}; dashed: the rise from which a metric counts as gamed.")
+    return made

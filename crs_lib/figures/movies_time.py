@@ -224,9 +224,9 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     place=21.5,
     study="movies",
     tables=("replies_at_risk",),
-    caption="Cumulative incidence of recovery beyond chance by the number of replies and of films that "
-    "meet the "
-    "new constraints, with 95 % bands over n = {sessions} scenarios.",
+    caption="Cumulative incidence of recovery beyond chance by the number of replies and of films that meet "
+    "the new constraints, with 95 % bands over n = {sessions} scenarios (curves end where fewer than 10 "
+    "shifts are at risk, counted below).",
     title="Recovery beyond chance",
     made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh,calm and "
     "python -m crs_lib run 04_evaluate -p run {run}-calm",

@@ -27,13 +27,21 @@ from .findings import (
     resolution,
     share_of,
 )
+from .generalisability import facet_variances, scenarios_needed
 from .groups import games_howell, one_way_anova, tukey_hsd, welch_anova
 from .mixed import MixedModel, clustered_ols, mixed_model
 from .multiple import adjust, benjamini_hochberg, holm
 from .outcomes import anova_table, tukey_table
 from .paired import friedman, mean_differences, rm_anova, sign_flip_pairs, tost_pairs, wilcoxon_pairs
 from .plan import Plan, read_plan
-from .power import design_effect, minimum_detectable_effect, power_curve, sessions_needed, variance_components
+from .power import (
+    contrast_power,
+    design_effect,
+    minimum_detectable_effect,
+    power_curve,
+    sessions_needed,
+    variance_components,
+)
 from .ranking import jonckheere_trend, kendall_w, leaderboard, mean_ranks, page_trend
 from .resample import Estimates, bootstrap_estimates, bootstrap_weights
 from .survival import hazard_ratios, kaplan_meier, logrank, net_incidence, restricted_mean
@@ -62,9 +70,11 @@ __all__ = [
     "cohens_dz",
     "compared",
     "conclusions",
+    "contrast_power",
     "counted",
     "design_effect",
     "difference_of",
+    "facet_variances",
     "finding",
     "friedman",
     "games_howell",
@@ -105,6 +115,7 @@ __all__ = [
     "resolution",
     "restricted_mean",
     "rm_anova",
+    "scenarios_needed",
     "sessions_needed",
     "share_of",
     "sign_flip_pairs",

@@ -18,7 +18,7 @@ from crs_lib.stats.mixed import MixedModel, clustered_ols, mixed_model
 from crs_lib.stats.multiple import adjust
 from crs_lib.stats.paired import friedman, rm_anova, sign_flip_pairs, tost_pairs, wilcoxon_pairs
 from crs_lib.stats.plan import Plan, read_plan
-from crs_lib.stats.power import minimum_detectable_effect, sessions_needed, variance_components
+from crs_lib.stats.power import contrast_power, variance_components
 from crs_lib.stats.ranking import leaderboard
 
 
@@ -227,7 +227,22 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     whole = pd.concat(done).sort_index()
     front = ["outcome", "family", "a", "b", "diff", "low", "high", "p_wilcoxon", "p_wilcoxon_adjusted"]
     front += ["p_sign_flip", "p_sign_flip_adjusted", "adjustment", "family_size", "n", "n_missing"]
-    return whole[[*front, "note"]]
+    primary = whole["outcome"] == plan.primary_outcome
+    return whole[[*front, "note"]].assign(size=np.where(primary, _sizes(whole, plan.smallest_effect), ""))
+
+
+def _sizes(pairs: pd.DataFrame, smallest: float) -> list[str]:
+    """Each difference held against the smallest that matters, its interval where that decides; "" without."""
+    found = []
+    for diff, low, high in zip(pairs["diff"], pairs["low"], pairs["high"], strict=True):
+        if np.isnan(diff):
+            found.append("")
+        elif abs(diff) < smallest:
+            found.append(("" if -smallest < low and high < smallest else "estimate ") + f"below {smallest:g}")
+        else:
+            settled = low >= smallest or high <= -smallest
+            found.append(("" if settled else "estimate ") + f"{smallest:g} or more")
+    return found
 
 
 def _effects(case: _Case, plan: Plan) -> pd.DataFrame:
@@ -282,18 +297,18 @@ def _convergence(model: MixedModel) -> pd.DataFrame:
 
 
 def _power(case: _Case, plan: Plan) -> pd.DataFrame:
-    """Variances, the smallest difference that the present scenarios can show, and how many it takes."""
+    """Power of every contrast by its own deviation, beside the variances of all systems together."""
     pilot = variance_components(case.averaged, **case.at).iloc[0]
-    sd, n = float(pilot["sd_difference"]), int(pilot["n"])
     whole = float(pilot["var_scenario"] + pilot["var_residual"])
-    at: dict[str, Any] = {"power": plan.power, "alpha": plan.alpha, "tests": len(plan.contrasts)}
-    at["seed"] = plan.seed
-    if not sd > 0:
-        raise InputError("the systems differ by the same amount in every scenario: power is 1")
-    least = minimum_detectable_effect(sd, n, **at).iloc[0]
-    needed = sessions_needed(sd, plan.smallest_effect, **at).iloc[0]
-    row = {"var_scenario": pilot["var_scenario"], "var_residual": pilot["var_residual"]}
-    row |= {"icc": float(pilot["var_scenario"]) / whole, "sd_difference": sd, "power": plan.power}
-    row |= {"detectable_effect": float(least["effect"]), "smallest_effect": plan.smallest_effect}
-    row |= {"sessions_needed": float(needed["sessions"]), "n": n, "n_missing": int(pilot["n_missing"])}
-    return table([row])
+    pairs = [pair for pair in case.possible if pair in plan.contrasts] or case.possible
+    if not pairs:
+        raise InputError("no contrast has two scenarios in common")
+    found = contrast_power(
+        case.averaged, plan.smallest_effect, **case.at, pairs=pairs, power=plan.power,
+        alpha=plan.alpha, tests=max(1, len(plan.contrasts)),
+    )  # fmt: skip
+    if not (found["sd_difference"] > 0).any():
+        raise InputError("no contrast has a difference that varies over scenarios: power is 0 or 1")
+    shared = {"var_scenario": pilot["var_scenario"], "var_residual": pilot["var_residual"]}
+    shared |= {"icc": float(pilot["var_scenario"]) / whole if whole > 0 else np.nan, "power": plan.power}
+    return found.assign(smallest_effect=plan.smallest_effect, **shared)

@@ -146,8 +146,12 @@ def _beyond(row: dict[str, Any], plan: Plan) -> str:
     if least > plan.smallest_effect:
         return f", more than the smallest difference that matters, {plan.smallest_effect:g}"
     if most > plan.smallest_effect:
-        return f"; the interval does not exclude differences below {plan.smallest_effect:g}, the smallest "
-        "that matters"
+        if abs(float(row["diff"])) < plan.smallest_effect:
+            return f"; the estimate lies below the smallest difference that matters, {plan.smallest_effect:g}"
+        return (
+            f"; the interval does not exclude differences below {plan.smallest_effect:g}, the smallest that "
+            "matters"
+        )
     return f", less than the smallest difference that matters, {plan.smallest_effect:g}"
 
 
@@ -185,12 +189,33 @@ def _check(row: dict[str, Any]) -> str:
 
 
 def _power(results: Ladder, plan: Plan) -> str:
-    row = results.power.iloc[0]
-    if "detectable_effect" not in row:
-        return _sentence(f"Power could not be estimated: {row['note']}")
-    text = f"With {int(row['n'])} scenarios, {plan.power:.0%} power is reached for differences from "
-    known = not np.isnan(row["detectable_effect"])
-    text += f"{row['detectable_effect']:.2g}" if known else "no size on"
-    needed = row["sessions_needed"]
-    much = f"{int(needed)} scenarios" if not np.isnan(needed) else "more scenarios than is practical"
+    rows = results.power
+    if "detectable_effect" not in rows:
+        return _sentence(f"Power could not be estimated: {rows.iloc[0]['note']}")
+    n = _range(rows["n"], "{:.0f}")
+    text = f"With {n} scenarios, {plan.power:.0%} power is reached for differences from "
+    known = rows.dropna(subset=["detectable_effect"]).sort_values("detectable_effect", kind="stable")
+    if known.empty:
+        text += "no size on"
+    elif len(known) == 1:
+        text += f"{known.iloc[0]['detectable_effect']:.2g} on"
+    else:
+        best, worst = known.iloc[0], known.iloc[-1]
+        text += f"{best['detectable_effect']:.2g} ({best['a']} against {best['b']}) to "
+        text += f"{worst['detectable_effect']:.2g} ({worst['a']} against {worst['b']}), "
+        text += "by the spread of each contrast"
+    needed = rows["sessions_needed"]
+    much = (
+        f"{_range(needed, '{:.0f}')} scenarios"
+        if needed.notna().any()
+        else "more scenarios than is practical"
+    )
+    if needed.notna().any() and needed.isna().any():
+        much += " or more than is practical"
     return _sentence(f"{text}; the smallest that matters, {plan.smallest_effect:g}, takes {much}")
+
+
+def _range(values: pd.Series, form: str) -> str:
+    """``7`` or ``7 to 31``, missing values left out."""
+    low, high = form.format(values.min()), form.format(values.max())
+    return low if low == high else f"{low} to {high}"

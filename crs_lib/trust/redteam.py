@@ -113,7 +113,9 @@ def exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.Da
 
 def run(config: RedteamConfig) -> pd.DataFrame:
     """Search, and write ``redteam.csv`` into the run's folder; returns :func:`exploitability`."""
-    found = exploitability(search(config)).assign(budget=config.budget, seed=config.seed)
+    found = exploitability(search(config)).assign(
+        budget=config.budget, seed=config.seed, n_sessions=config.n_sessions
+    )
     tables.write_csv(paths.run_folder(simulate.STUDY, config.run) / TABLE, found)
     return found
 

@@ -30,6 +30,7 @@ from crs_lib.metrics.conventions import Convention, ItemWeights
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.conversation import session
+from crs_lib.simulate.scenarios import CALM, SHIFT
 from crs_lib.systems.base import World
 
 PARTS = ("alpha", "beta", "gamma", "delta")
@@ -280,7 +281,7 @@ def _ruled(parameters: dict[str, Any], config: SensitivityConfig) -> SimulateCon
         run=config.run,
         systems=systems,
         n_sessions=few,
-        arms=(parameters["arm"],),
+        arms=(SHIFT if parameters["arm"] == CALM else parameters["arm"],),  # calm: insist says it, too
         **{name: parameters[name] for name in kept},
     )
 

@@ -9,14 +9,14 @@ import pandas as pd
 from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError
 from crs_lib.figures.movies_time import at_risk
 from crs_lib.metrics import headlines
 from crs_lib.simulate.scenarios import CALM
 from crs_lib.stats import cluster_bootstrap_differences
 from crs_lib.stats.plan import Plan
-from crs_lib.trust import sensitivity
+from crs_lib.trust import redteam, sensitivity
 from crs_lib.views import design_tables, statistics
 
 _CALL = ("role", "model", "session_id", "tokens_in", "tokens_out", "seconds", "sent")
@@ -201,6 +201,14 @@ def replies_at_risk(run: str, convention: str = "") -> pd.DataFrame:
     return found.assign(users=users.capitalize())
 
 
+def exploited(run: str, convention: str = "") -> pd.DataFrame:
+    """How far useless policies raise each metric, ``n_policies`` tried; NoDataError where none was sought."""
+    try:
+        return redteam.stored(run).rename(columns={"budget": "n_policies"}).drop(columns="n")
+    except RunError as error:
+        raise NoDataError(f"run {run!r} has no search for useless policies") from error
+
+
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
     "roles": design_tables.roles,
     "catalogue_fields": design_tables.catalogue_fields,
@@ -209,6 +217,7 @@ _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
     "llm_calls": llm_calls,
     "paired_effects": paired_effects,
     "power": power,
+    "redteam": exploited,
     "replies_at_risk": replies_at_risk,
     "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
     "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),

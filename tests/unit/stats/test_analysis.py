@@ -147,6 +147,27 @@ def test_conclusions_say_what_the_numbers_say(results):
     assert all(s.endswith(".") and "nan" not in s.lower() for s in told)
 
 
+def test_differences_below_the_smallest_that_matters_are_called_so(results):
+    primary = results.pairwise[results.pairwise["outcome"] == PLAN["primary_outcome"]]
+    inside = (primary["low"] > -0.05) & (primary["high"] < 0.05)
+    small = primary["diff"].abs() < 0.05
+    apart = (primary["low"] >= 0.05) | (primary["high"] <= -0.05)
+    assert inside.any()
+    assert apart.any()
+    assert (primary["size"] == "below 0.05").equals(inside & small)
+    assert (primary["size"] == "estimate below 0.05").equals(small & ~inside)
+    assert (primary["size"] == "0.05 or more").equals(apart & ~small)
+    assert set(results.pairwise.drop(primary.index)["size"]) == {""}  # declared for the primary outcome only
+
+
+def test_power_is_each_contrasts_own(results):
+    found = results.power.set_index(["a", "b"])
+    assert list(found.index) == [tuple(pair) for pair in PLAN["contrasts"]]
+    needed = found.sort_values("sd_difference")["sessions_needed"]
+    assert needed.is_monotonic_increasing
+    assert found["sd_difference"].nunique() == len(found)
+
+
 @pytest.fixture(scope="module")
 def few():
     return stats.ladder(FEW, SMALL)
@@ -211,6 +232,12 @@ CLEAR = {
             r"; but the sign-flip test of the mean does not agree \(p = \.200\)\.$",
         ),
         ({}, True, 0.5, r"; but the difference is smaller than the smallest that matters, 0\.05\.$"),
+        (
+            {"diff": 0.045, "low": 0.01, "high": 0.08},
+            False,
+            0.5,
+            r"; the estimate lies below the smallest difference that matters, 0\.05\.$",
+        ),
         (
             {"p_wilcoxon_adjusted": 0.31, "diff": 0.01, "low": -0.02, "high": 0.04},
             False,

@@ -129,3 +129,28 @@ def test_bad_input_says_what_was_expected():
     with pytest.raises(ValueError, match="0 of 3 scenarios are complete"):
         stats.variance_components(matrix_frame([[1, np.nan]] * 3))
     assert random_matrix(1, 2, 2).shape == (2, 2)
+
+
+def test_power_of_a_contrast_is_that_of_its_own_differences():
+    """Two contrasts of one run, one four times as noisy: it takes 16 times the scenarios."""
+    draw = np.random.default_rng(6)
+    base, calm = draw.normal(size=40), draw.normal(size=40)
+    calm = 0.1 * (calm - calm.mean()) / calm.std(ddof=1)
+    frame = matrix_frame(np.column_stack([base, base + calm, base + 4 * calm]), names=["a", "b", "c"])
+    found = stats.contrast_power(frame, 0.05, pairs=[("b", "a"), ("c", "a")], tests=2)
+    assert found["sd_difference"].tolist() == pytest.approx([0.1, 0.4])
+    assert found["detectable_effect"][1] == pytest.approx(4 * found["detectable_effect"][0])
+    assert found["sessions_needed"][1] == pytest.approx(16 * found["sessions_needed"][0], rel=0.1)
+    simulated = stats.power_curve(0.4, [0.05], [40], tests=2, simulations=4000).iloc[0]["power"]
+    assert found["power_now"][1] == pytest.approx(simulated, abs=0.03)
+    simulated = stats.sessions_needed(0.1, 0.05, tests=2, simulations=4000).iloc[0]["sessions"]
+    assert found["sessions_needed"][0] == pytest.approx(simulated, abs=3)
+
+
+def test_a_contrast_without_spread_or_scenarios():
+    frame = matrix_frame(np.array([[1.0, 2.0, 3.0], [2.0, 3.0, np.nan]]), names=["a", "b", "c"])
+    found = stats.contrast_power(frame, 0.05, pairs=[("b", "a"), ("c", "a")])
+    assert found.loc[0, ["power_now", "detectable_effect", "sessions_needed"]].tolist() == [1, 0, 2]
+    assert found.loc[1, ["power_now", "detectable_effect", "sessions_needed"]].isna().all()
+    with pytest.raises(ValueError, match="effect above 0"):
+        stats.contrast_power(frame, 0)
