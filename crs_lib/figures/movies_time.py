@@ -273,8 +273,8 @@ def recovery_by_answers(risks: pd.DataFrame) -> Any:
     n = risks["session_id"].nunique()
     style.note(
         made,
-        f"0: chance; {risks['users'].iloc[0]}; curves end where fewer than {_FEWEST} shifts "
-        f"are at risk; bands: 95 % intervals over n = {n} scenarios.",
+        f"{risks['users'].iloc[0]}; bands: 95 % intervals, n = {n} scenarios; curves end where fewer than "
+        f"{_FEWEST} shifts are at risk; 0 is chance.",
     )
     return made
 

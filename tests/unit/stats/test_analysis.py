@@ -136,7 +136,7 @@ def test_conclusions_say_what_the_numbers_say(results):
     row = results.pairwise.iloc[0]
     interval = stats.interval_in_words(row["diff"], row["low"], row["high"])
     clear = f"tracker scores higher than amnesiac by {interval} (Wilcoxon, Holm p < .001, 30 scenarios), more than"
-    assert f"{clear} the smallest difference that matters, {PLAN.smallest_effect:g}." in told
+    assert f"{clear} the smallest difference that matters, {PLAN['smallest_effect']:g}." in told
     assert any(s.startswith("popular and random are equivalent within ±0.05") and "TOST p" in s for s in told)
     assert any(
         re.match(r"The systems differ \(repeated-measures ANOVA.*Friedman p < .001; partial", s) for s in told
