@@ -142,7 +142,7 @@ def satisfaction_popular(turn: TurnRecord) -> float:
 
 
 @metric(
-    "novelty", "N", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False, place=15,
+    "novelty", "non-repetition", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False, place=15,
     shown_in={"correlation_heatmap": 3},
 )  # fmt: skip
 def novelty_of_turn(turn: TurnRecord) -> float:

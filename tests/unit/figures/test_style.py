@@ -75,7 +75,7 @@ def test_metrics_carry_their_short_names_and_the_way_to_better():
     assert style.short("topic_adaptation_score") == "TAS"
     assert style.titled("normalised_gain") == "gain ↑"
     assert style.titled("topic_interference_leakage") == "L † ↓"  # fails orderings of the gate
-    assert style.titled("novelty") == "N"
+    assert style.titled("novelty") == "non-repetition"
 
 
 def test_long_names_are_cut_so_that_they_differ():

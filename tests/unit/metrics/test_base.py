@@ -34,5 +34,5 @@ def test_what_fails_the_gate_is_marked_and_what_has_none_is_not():
     assert (base.get("normalised_gain").mark, base.get("normalised_gain").label) == ("", "gain")
     assert base.get("item_tas").label == f"item TAS {base.DAGGER}"
     assert base.get("topic_adaptation_score").label == f"TAS {base.DAGGER}"
-    assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "N")
+    assert (base.get("novelty").mark, base.get("novelty").label) == (base.DESCRIPTIVE, "non-repetition")
     assert base.get("missing_concepts").mark == ""
