@@ -67,6 +67,14 @@ def cell(value: Any) -> str:
     return html.escape(str(value))
 
 
+def _long(value: Any) -> str:
+    """The mark of a cell whose text needs a wide column."""
+    return ' class="long"' if isinstance(value, str) and len(value) > _LONG else ""
+
+
+_LONG = 60  # characters
+
+
 def table(frame: pd.DataFrame) -> str:
     """A frame as an HTML table: numbers to the right, everything escaped; a sentence where it has no rows.
 
@@ -81,7 +89,9 @@ def table(frame: pd.DataFrame) -> str:
         for name, mark in zip(frame, marks, strict=True)
     )
     rows = [
-        "".join(f"<td{mark}>{cell(value)}</td>" for value, mark in zip(row, marks, strict=True))
+        "".join(
+            f"<td{mark or _long(value)}>{cell(value)}</td>" for value, mark in zip(row, marks, strict=True)
+        )
         for row in frame.itertuples(index=False, name=None)
     ]
     body = "".join(f"<tr>{row}</tr>" for row in rows)

@@ -278,7 +278,7 @@ def label(metric: str) -> str:
     """
     facts = base.get(metric)
     words = facts.short if len(facts.short) > 2 else metric.replace("_", " ")
-    return facts.label.replace(facts.short, words, 1)
+    return facts.label.replace(facts.short, words, 1).replace(f" {base.DAGGER}", f"\u00a0{base.DAGGER}")
 
 
 # Column names of the statistics in words; others only lose their underscores.
@@ -291,7 +291,7 @@ _HEADS = {
     "tied": "letters", "n_pairs": "n, pairs", "n_missing": "missing", "kendall_w": "Kendall's W",
     "omega_squared": "omega squared", "df1": "df 1", "df2": "df 2",
 }  # fmt: skip
-_WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing")
+_WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2")
 
 
 def _headed(frame: pd.DataFrame) -> pd.DataFrame:
@@ -299,6 +299,9 @@ def _headed(frame: pd.DataFrame) -> pd.DataFrame:
     shown = frame.copy()
     for name in set(_WHOLE) & set(shown):
         shown[name] = [int(v) if isinstance(v, float) and v.is_integer() else v for v in shown[name]]
+    for name in shown:
+        if all(isinstance(v, int | float) for v in shown[name]):
+            shown[name] = pd.to_numeric(shown[name])  # to the right
     if "outcome" in shown:
         shown["outcome"] = [label(v) if v in base.METRICS else v for v in shown["outcome"]]
     return shown.rename(columns={name: _HEADS.get(str(name), str(name).replace("_", " ")) for name in shown})
