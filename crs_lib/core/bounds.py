@@ -17,7 +17,8 @@ class Bound(NamedTuple):
 
 
 BOUNDS = {
-    "turn_characters": Bound(2_000_000, "characters of one utterance, question or reply"),
+    "turn_characters": Bound(2_000_000, "characters of one utterance or reply"),
+    "question_characters": Bound(50_000, "characters of one question to a chat"),
     "json_bytes": Bound(2**30, "bytes of JSON that are read in one piece"),
     "answer_bytes": Bound(2**24, "bytes of a server's answer"),
     "unpacked_ratio": Bound(200, "bytes out of one byte of a compressed file, beyond 64 MiB"),

@@ -66,8 +66,8 @@ def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Quer
     spans = [s for s in dates.find(question, today or dt.date(2000, 1, 1)) if s.exact]
     windows = tuple((s.start.isoformat(), s.end.isoformat()) for s in spans)
     bare = question
-    for span in spans:
-        bare = re.sub(re.escape(span.words), " ", bare, flags=re.IGNORECASE)
+    for words in dict.fromkeys(span.words for span in spans):
+        bare = re.sub(re.escape(words), " ", bare, flags=re.IGNORECASE)
     first = rewrite(bare, found, "I", "my")
     terms = content_words(re.sub(r"['’`]s\b", " ", bare), drop={fold(word) for word in found})
     return QueryPlan(

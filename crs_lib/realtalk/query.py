@@ -12,8 +12,10 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core.bounds import check as within
 from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
 from crs_lib.realtalk import answers, channels, features, phases, plan, select, threads
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Hand, Ranker
@@ -188,7 +190,12 @@ class Pipeline:
         self.engine, self._run = self._engine()
 
     def ask(self, questions: Sequence[str]) -> list[Result]:
-        """The results of some questions, in order; a question's result does not depend on the others."""
+        """The results of some questions, in order; a question's result does not depend on the others.
+
+        Raises InputError for a question beyond the limit ``question_characters``.
+        """
+        for question in questions:
+            within("question_characters", len(question), f"the question {shorten(question, 40)!r} has")
         with dense.one_thread():
             ruled = [plan.make(question, self.index.names, self.index.today) for question in questions]
             channels.queries(self.index, questions, ruled)  # encoded together, read one by one from the cache

@@ -186,6 +186,15 @@ def test_a_question_does_not_depend_on_the_others(built, told):
     assert built.chat.ids(alone.ranked) == told[6]["ranked"]
 
 
+def test_a_question_without_end_is_refused_with_its_limit(built, monkeypatch):
+    pipeline = query.Pipeline(built)
+    with pytest.raises(
+        InputError, match=r"has 50,001, the limit is 50,000 characters .* CRS_MOST_QUESTION_CHARACTERS=50001"
+    ):
+        pipeline.ask(["x" * 50_001])
+    assert len(pipeline.ask(["Where did Mira " + "and Tobias " * 400 + "go?"])) == 1
+
+
 def test_lists_go_back_to_retrieval_and_oneshot_never(built):
     questions = ["What sounds does Tobias record?", "When is the wedding?"]
     rounds = [r.rounds for r in query.Pipeline(built).ask(questions)]

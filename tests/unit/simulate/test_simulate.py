@@ -1,5 +1,6 @@
 """Batches: what comes out, and every bad input refused with nothing written over."""
 
+import hashlib
 import json
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.runs import batch, dask
+from crs_lib.runs.ledger import pack
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
@@ -246,6 +248,22 @@ def test_a_body_that_does_not_match_its_hash_is_not_exported(results, do):
     with pytest.raises(RunError, match="session 1 of 'echo' is missing or damaged in the ledger"):
         do()
     assert (folder / "dialogues.jsonl").read_bytes() == exported
+
+
+def test_a_body_that_is_no_dialogue_is_not_exported_whatever_its_hash(results, do):
+    import sqlite3
+
+    folder = do()
+    for body in ("no JSON", "[" * 100_000, '{"conversation": [1]}', "null"):
+        kept = pack(body)
+        with sqlite3.connect(folder / "ledger.sqlite") as db:
+            db.execute(
+                "UPDATE sessions SET body = ?, hash = ? WHERE system = 'echo' AND session = 1",
+                (kept, hashlib.sha256(kept).hexdigest()),
+            )
+        db.close()
+        with pytest.raises(RunError, match="session 1 of 'echo' in the ledger is no dialogue"):
+            do()
 
 
 def hold(folder, held, release):
