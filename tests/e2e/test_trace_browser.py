@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from crs_lib import evaluate, runs, simulate
+from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.core.hashes import sha256
 from crs_lib.figures import style
@@ -264,7 +264,12 @@ def test_hostile_text_stays_text(page, monkeypatch):
     shown = page.js("document.querySelector('#view').textContent")
     assert shown.count(HOSTILE) > 10 * len(said) // 2  # texts, wishes, belief, state, calls, shifts, titles
 
-    monkeypatch.setattr(style, "data", lambda *_: PIXEL)  # figures are pictures, and text no longer
+    ladder = stats.ladder
+    monkeypatch.setattr(
+        stats, "ladder", lambda scores, plan: ladder(scores, plan._replace(secondary_outcomes=()))
+    )
+    monkeypatch.setattr(figures, "make", lambda *_: None)  # figures are pictures, and text no longer
+    monkeypatch.setattr(style, "data", lambda *_: PIXEL)
     page.open(report.write("trace-hostile"))
     untouched(page, "script, iframe, img:not([src^='data:image/png'])")
     assert "</script><script>window.hacked" in page.js("document.body.textContent")

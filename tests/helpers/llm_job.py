@@ -26,7 +26,10 @@ from crs_lib.simulate.logged import ImportConfig, import_logs
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
 IMPORTED = "-imported"
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["crs_lib.judge.run", "crs_lib.evaluate.run", __name__])
+CONTEXT.set_forkserver_preload([
+    "asyncio", "httpx", "ollama", "sklearn", "scipy.stats", "crs_lib.llm.ollama", "crs_lib.judge.run",
+    "crs_lib.evaluate.run", "crs_lib.systems.agent", "crs_lib.systems.film_search", __name__,
+])  # fmt: skip
 
 
 def models(n):
@@ -95,6 +98,8 @@ def killed_until_done(server, job, targets):
         if process.is_alive():
             os.kill(process.pid, signal.SIGKILL)
             kills += 1
+            if kills % 20 == 0:
+                print(f"killed {kills} times: {server.chats} requests", flush=True)
         process.join()
     assert process.exitcode == 0, f"the last start ended with {process.exitcode}"
     return kills
