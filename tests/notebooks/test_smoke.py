@@ -12,6 +12,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 
 BOOKS = notebooks.committed()
+CHAT = str(paths.samples() / "realtalk" / "Chat_13_Lucia_Hendrik.json")
 OTHER = {
     "n_sessions": 4, "n_turns": 6, "seed": 11, "workers": 2, "top": 3, "sessions": 4, "n_boot": 200, "samples": 1,
     "judges": ["template"],
@@ -30,6 +31,8 @@ FULL = {
         "n_scripted": 2,
         "seed": 11,
     },  # of the few sessions that 03 simulated
+    "21_realtalk_corpus": {"data": CHAT, "reading": "strict"},  # one chat leaves no intervals over chats
+    "22_realtalk_query": {"data": CHAT, "most": 5},
     "31_metric_validity": {"seed": 3},  # asserts orderings that four short sessions cannot show
 }
 
