@@ -9,7 +9,7 @@ from typing import Any
 
 from crs_lib import notebooks
 from crs_lib.cli import files
-from crs_lib.core import outside, paths
+from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
 
@@ -142,6 +142,7 @@ def _studies(run: str, only: str | None) -> list[str]:
     return [one for one in have if only is None or one == "movies"] or ["movies"]
 
 
+OPEN, CLOSE = "<!-- findings -->", "<!-- /findings -->"  # in README.md
 THESIS: Mapping[str, Any] = {
     "run": "demo", "catalog": "sample", "n_sessions": 50, "n_turns": 20, "workers": 2,
 }  # fmt: skip
@@ -156,11 +157,25 @@ def thesis(parser: ArgumentParser) -> None:
     parser.set_defaults(do=lambda given: _thesis(given.sessions, given.turns))
 
 
+def quote(text: str, page: Path) -> None:
+    """Put a text between the two markers of a page; nothing happens to a page without them."""
+    if not page.is_file():
+        return
+    old = page.read_text(encoding="utf-8")
+    before, found, rest = old.partition(OPEN)
+    _, closed, after = rest.partition(CLOSE)
+    new = f"{before}{OPEN}\n{text.strip()}\n{CLOSE}{after}"
+    if found and closed and new != old:
+        with tables.write_aside(page) as file:
+            file.write(new)
+
+
 def _thesis(sessions: int, turns: int) -> None:
     from crs_lib import evaluate
     from crs_lib.metrics.base import DAGGER_NOTE
     from crs_lib.pages import report, trace
     from crs_lib.trust import sensitivity
+    from crs_lib.views import findings_scores
     from crs_lib.views import movies as views
 
     run_name, asked = THESIS["run"], {**THESIS, "n_sessions": sessions, "n_turns": turns}
@@ -172,6 +187,9 @@ def _thesis(sessions: int, turns: int) -> None:
     print("sensitivity, figures, pages …", flush=True)
     sensitivity.make(sensitivity.SensitivityConfig(run_name))
     draw("movies", run_name)
+    told = findings_scores.write(run_name)
+    if asked == THESIS:
+        quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
     pages = report.write(run_name), trace.write(run_name)
     folder = paths.run_folder("movies", run_name)
     print(f"\n{views.scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}")

@@ -16,6 +16,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.notebooks import parameters as notebook_parameters
+from crs_lib.notebooks.frames import to_html
 from crs_lib.notebooks.kernel import PREFIX, execute
 from crs_lib.notebooks.parameters import Parameter
 from crs_lib.notebooks.rules import cells_tagged, load, rules
@@ -42,7 +43,7 @@ def begin() -> None:
         warnings.filterwarnings("ignore", category=category)
         warnings.filterwarnings("error", category=category, module=_OURS)
     _look()
-    _short_errors()
+    _in_a_kernel()
 
 
 def _same_environment() -> None:
@@ -70,14 +71,17 @@ def _look() -> None:
     mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
 
 
-def _short_errors() -> None:
-    """In a kernel, InputError and RunError show one line; plain floats show three decimals."""
+def _in_a_kernel() -> None:
+    """In a kernel: one line for InputError and RunError, three decimals for floats, tables in words."""
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()
     if shell is None:
         return
     shell.run_line_magic("precision", "%.3f")
+    import pandas as pd
+
+    shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, to_html)
 
     def show(shell: Any, kind: type, error: BaseException, trace: object, tb_offset: object = None) -> Any:
         lines = [f"{kind.__name__}: {error}"]

@@ -19,9 +19,10 @@ from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
+from crs_lib.notebooks.frames import heading
 from crs_lib.pages.page import Link, Mean, fill, hashes, part, table
 from crs_lib.stats.plan import Plan
-from crs_lib.views import figure_tables, statistics
+from crs_lib.views import figure_tables, findings_scores, statistics
 from crs_lib.views import movies as views
 
 DPI = 150
@@ -77,6 +78,7 @@ class _Report:
     def sections(self) -> list[Section]:
         """The parts of the page, in order."""
         return [
+            Section("Findings", "findings", self._findings()),
             Section("Scores", "scores", self._scores()),
             Section("Conclusions", "conclusions", self._conclusions()),
             *self._judges(),
@@ -91,6 +93,12 @@ class _Report:
             ),
             Section("How it was made", "manifest", self._made()),
         ]
+
+    def _findings(self) -> str:
+        """The sentences with which notebook 05 ends, from the same tables."""
+        told = findings_scores.summary(self.run, self.convention)
+        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
+        return f"{_note('Each with its 95 % interval; scenarios are resampled as pairs.')}<ul>{items}</ul>"
 
     def lead(self) -> str:
         """One sentence: systems, users, sessions and convention."""
@@ -281,16 +289,6 @@ def label(metric: str) -> str:
     return facts.label.replace(facts.short, words, 1).replace(f" {base.DAGGER}", f"\u00a0{base.DAGGER}")
 
 
-# Column names of the statistics in words; others only lose their underscores.
-_HEADS = {
-    "diff": "difference", "low": "95 % low", "high": "95 % high", "p_tukey": "p, Tukey", "p_holm": "p, Holm",
-    "p_wilcoxon": "p, Wilcoxon", "p_wilcoxon_adjusted": "p, Wilcoxon and Holm",
-    "p_sign_flip_adjusted": "p, sign flip and Holm", "p_best": "share ranked first",
-    "p_gg": "p, Greenhouse-Geisser", "epsilon_gg": "epsilon, Greenhouse-Geisser",
-    "rank_low": "rank, 95 % low", "rank_high": "rank, 95 % high",
-    "tied": "letters", "n_pairs": "n, pairs", "n_missing": "missing", "kendall_w": "Kendall's W",
-    "omega_squared": "omega squared", "df1": "df 1", "df2": "df 2",
-}  # fmt: skip
 _WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2")
 
 
@@ -304,7 +302,7 @@ def _headed(frame: pd.DataFrame) -> pd.DataFrame:
             shown[name] = pd.to_numeric(shown[name])  # to the right
     if "outcome" in shown:
         shown["outcome"] = [label(v) if v in base.METRICS else v for v in shown["outcome"]]
-    return shown.rename(columns={name: _HEADS.get(str(name), str(name).replace("_", " ")) for name in shown})
+    return shown.rename(columns={name: heading(name) for name in shown})
 
 
 def _signs(text: str) -> str:

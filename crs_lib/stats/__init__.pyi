@@ -17,11 +17,13 @@ from .findings import (
     Sentences,
     compared,
     counted,
+    deviation_of,
     difference_of,
     finding,
     learnt,
     listed,
     mean_of,
+    means_of,
     no_finding,
     not_shown,
     resolution,
@@ -45,7 +47,7 @@ from .power import (
 from .ranking import jonckheere_trend, kendall_w, leaderboard, mean_ranks, page_trend
 from .resample import Estimates, bootstrap_estimates, bootstrap_weights
 from .survival import hazard_ratios, kaplan_meier, logrank, net_incidence, restricted_mean
-from .words import conclusions, interval_in_words, p_in_words
+from .words import conclusions, conclusions_by_subject, interval_in_words, p_in_words
 
 __all__ = [
     "Estimate",
@@ -70,9 +72,11 @@ __all__ = [
     "cohens_dz",
     "compared",
     "conclusions",
+    "conclusions_by_subject",
     "contrast_power",
     "counted",
     "design_effect",
+    "deviation_of",
     "difference_of",
     "facet_variances",
     "finding",
@@ -97,6 +101,7 @@ __all__ = [
     "mean_differences",
     "mean_of",
     "mean_ranks",
+    "means_of",
     "minimum_detectable_effect",
     "mixed_model",
     "net_incidence",

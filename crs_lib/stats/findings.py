@@ -9,6 +9,8 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.stats.bootstrap import cluster_bootstrap, cluster_bootstrap_differences
+from crs_lib.stats.frames import Floats
+from crs_lib.stats.resample import bootstrap_estimates
 from crs_lib.stats.words import interval_in_words
 
 MOST = 3  # findings at the end of a notebook
@@ -97,6 +99,20 @@ def mean_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario", **dr
     return Estimate(float(row["mean"]), float(row["low"]), float(row["high"]), int(row["clusters"]))
 
 
+def means_of(
+    frame: pd.DataFrame, value: str, *, system: str = "system", scenario: str = "scenario", **draws: Any
+) -> dict[str, Estimate]:
+    """:func:`mean_of` each system that has a value, by name, in the order of the frame."""
+    names = frame[system].astype(str)
+    known = frame.assign(**{system: names, value: frame[value].astype(float)})
+    if not len(known):
+        return {}
+    found = cluster_bootstrap(known, system=system, scenario=scenario, value=value, **draws)
+    columns = found[["system", "mean", "low", "high", "clusters"]].itertuples(index=False)
+    rows = {str(name): Estimate(*map(float, row[:3]), int(row[3])) for name, *row in columns}
+    return {name: rows[name] for name in dict.fromkeys(names) if rows[name].n}
+
+
 def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario", **draws: Any) -> Estimate:
     """Share in [0, 1] of the rows where a column is true, scenarios resampled.
 
@@ -123,9 +139,27 @@ def difference_of(
     **draws: Any,
 ) -> Estimate:
     """Mean of ``a`` minus mean of ``b`` over the scenarios that both have, resampled as pairs."""
-    names = {"system": system, "scenario": scenario, "value": value}
-    row = cluster_bootstrap_differences(frame, pairs=[(a, b)], **names, **draws).iloc[0]
+    names = frame[system].astype(str)
+    two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
+    at = {"system": system, "scenario": scenario, "value": value}
+    row = cluster_bootstrap_differences(two, pairs=[(a, b)], **at, **draws).iloc[0]
     return Estimate(float(row["diff"]), float(row["low"]), float(row["high"]), int(row["n"]))
+
+
+def deviation_of(values: Sequence[float], **draws: Any) -> Estimate:
+    """Standard deviation of one value a scenario, scenarios resampled; NaN for fewer than two values."""
+    data = np.asarray(values, dtype=float)
+    data = data[~np.isnan(data)]
+    if len(data) < 2:
+        return Estimate(math.nan, math.nan, math.nan, len(data))
+
+    def statistic(weights: Floats) -> Floats:
+        total = weights.sum(axis=1)
+        spread = weights @ data**2 / total - (weights @ data / total) ** 2
+        return np.asarray(np.sqrt(np.clip(spread, 0, None) * total / (total - 1)))[:, None]
+
+    made = bootstrap_estimates(statistic, len(data), method="percentile", **draws)
+    return Estimate(float(made.estimate[0]), float(made.low[0]), float(made.high[0]), len(data))
 
 
 def compared(
@@ -152,9 +186,9 @@ def compared(
     return finding(f"Whether {a} and {b} differ in {what} is not settled: {shown}, an interval with 0 in it.")
 
 
-def counted(n: int, noun: str) -> str:
-    """A number with its noun: ``1 scenario``, ``1,200 scenarios``."""
-    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+def counted(n: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: ``1 scenario``, ``1,200 scenarios``, ``2 queries``."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {plural or noun + 's'}"
 
 
 def listed(names: Sequence[str]) -> str:

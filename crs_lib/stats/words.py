@@ -22,7 +22,7 @@ def p_in_words(p: float) -> str:
 def interval_in_words(estimate: float, low: float, high: float) -> str:
     """``0.12 [0.08, 0.16]``, with as many decimals as the width of the interval calls for."""
     width = abs(high - low)
-    places = 2 if not width > 0 else int(np.clip(-np.floor(np.log10(width)), 2, 6))
+    places = 2 if not width > 1e-9 else int(np.clip(-np.floor(np.log10(width)), 2, 6))
     if np.isnan(width):
         return f"{_signless(estimate, places)} (no interval)"
     parts = (_signless(value, places) for value in (estimate, low, high))
@@ -43,16 +43,24 @@ def conclusions(results: Ladder, plan: Mapping[str, Any] | Plan) -> list[str]:
     difference; where rank and mean point apart, or the sign-flip test disagrees, the sentence says it.
     Raises InputError for a plan that cannot be read.
     """
+    return [sentence for part in conclusions_by_subject(results, plan).values() for sentence in part]
+
+
+def conclusions_by_subject(results: Ladder, plan: Mapping[str, Any] | Plan) -> dict[str, list[str]]:
+    """:func:`conclusions` by subject: data, systems, contrasts, ranking, exploratory, checks, power."""
     plan = read_plan(plan)
-    told = [_data(results, plan), _differ(results, plan)]
     pairs = results.pairwise
-    told += [_contrast(row, results, plan) for row in _records(pairs[pairs["family"] == "confirmatory"])]
-    told += _ranking(results, plan)
-    told += _explored(pairs[pairs["family"] == "exploratory"], plan)
-    checks = results.assumptions
-    for row in _records(checks[checks["outcome"] == plan.primary_outcome]):
-        told.append(_check(row))
-    return [*told, _power(results, plan)]
+    declared = _records(pairs[pairs["family"] == "confirmatory"])
+    checks = results.assumptions[results.assumptions["outcome"] == plan.primary_outcome]
+    return {
+        "data": [_data(results, plan)],
+        "systems": [_differ(results, plan)],
+        "contrasts": [_contrast(row, results, plan) for row in declared],
+        "ranking": _ranking(results, plan),
+        "exploratory": _explored(pairs[pairs["family"] == "exploratory"], plan),
+        "checks": [_check(row) for row in _records(checks)],
+        "power": [_power(results, plan)],
+    }
 
 
 def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:

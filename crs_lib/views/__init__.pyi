@@ -33,12 +33,13 @@ from .statistics import (
     waiting_times,
 )
 from .thesis_tables import best_systems, write_tables
-from .tour import conversations, mean_scores, place_of, trial
+from .tour import conversations, mean_scores, session_scores, trial
 from .validity import (
     detector_figure,
     dose_figure,
     failed,
     human_ratings,
+    if_any,
     label_figure,
     missed_successes,
     orderings,
@@ -66,12 +67,12 @@ __all__ = [
     "first_outcome",
     "habits",
     "human_ratings",
+    "if_any",
     "label_figure",
     "mean_scores",
     "missed_successes",
     "of_contrasts",
     "orderings",
-    "place_of",
     "plan_for",
     "plan_table",
     "power_table",
@@ -81,6 +82,7 @@ __all__ = [
     "recovery_tests",
     "same_users",
     "scoreboard",
+    "session_scores",
     "settings",
     "shift_model",
     "shift_table",

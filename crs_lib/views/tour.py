@@ -44,29 +44,20 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def place_of(system: str, scores: pd.DataFrame) -> str:
-    """A sentence: a system's first headline score and its place among the systems of :func:`mean_scores`."""
-    name = headline()[0]
-    order = scores["system"].tolist()
-    place, value = order.index(system), scores.set_index("system")[name]
-    neighbours = [
-        f"{word} {order[other]} ({value[order[other]]:.2f})"
-        for word, other in (("below", place - 1), ("above", place + 1))
-        if 0 <= other < len(order)
-    ]
-    told = f"{system} has a {get(name).short} of {value[system]:.2f}, place {place + 1} of {len(order)}"
-    return f"{told}: {', '.join(neighbours)}." if neighbours else f"{told}."
-
-
-def mean_scores(dialogues: Sequence[Dialogue], world: World, convention: Convention) -> pd.DataFrame:
-    """Mean headline scores of each system with its number of sessions, best first by the first score.
-
-    A session without a value is left out of a mean; a mean without any is missing.
-    """
+def session_scores(dialogues: Sequence[Dialogue], world: World, convention: Convention) -> pd.DataFrame:
+    """Headline scores of each session: model, session_id, a column a metric; missing where undefined."""
     names = headline()
     rows = [scores.session for scores in score_all(dialogues, world.grounder, convention)]
-    frame = pd.DataFrame(rows).astype(dict.fromkeys(names, float))
-    grouped = frame.groupby("model", sort=False)
+    return pd.DataFrame(rows)[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
+
+
+def mean_scores(results: pd.DataFrame) -> pd.DataFrame:
+    """Mean headline scores of each system of :func:`session_scores`, best first by the first score.
+
+    A session without a value is left out of a mean, and a metric without any value has no column.
+    """
+    names = [name for name in headline() if results[name].notna().any()]
+    grouped = results.groupby("model", sort=False)
     means = grouped[names].mean()
     means.insert(0, "sessions", grouped.size())
     means = means.sort_values(names[0], ascending=get(names[0]).direction == LOWER, kind="stable")

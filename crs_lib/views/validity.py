@@ -117,6 +117,11 @@ def missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
     return success.missed(success.replies(read, Grounder(sources.load(catalog))))
 
 
+def if_any(table: pd.DataFrame) -> pd.DataFrame | None:
+    """The table, or nothing to show where it is only a note that says what was not given."""
+    return None if list(table.columns) == ["note"] else table
+
+
 def failed(table: pd.DataFrame, metric: str) -> list[str]:
     """The orderings that a metric fails, one a line."""
     found = table.set_index("metric").loc[metric, "failed"]

@@ -14,7 +14,7 @@ from crs_lib.metrics import conventions
 from crs_lib.programs import Programs
 from crs_lib.systems import base as systems
 from crs_lib.systems import policies, tracker
-from crs_lib.views import tour
+from crs_lib.views import findings_dialogues, tour
 
 
 @pytest.fixture(scope="module")
@@ -29,15 +29,17 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     evaluate.evaluate(evaluate.EvaluateConfig(run="tour-unit"))
     made = tour.conversations(world, config)
     assert made == simulate.dialogues("tour-unit")
-    scores = tour.mean_scores(made, world, conventions.get("default"))
+    scores = tour.mean_scores(tour.session_scores(made, world, conventions.get("default")))
     table = evaluate.read("tour-unit", "results")
     names = metrics.headline()
     wanted = table.astype(dict.fromkeys(names, float)).groupby("model")[names].mean()
     assert scores["sessions"].tolist() == [3, 3]
     assert scores["system"].tolist() == wanted.sort_values("normalised_gain", ascending=False).index.tolist()
-    pd.testing.assert_frame_equal(
-        scores.set_index("system")[metrics.headline()].sort_index(), wanted, check_names=False
+    shown = scores.set_index("system").drop(columns="sessions").sort_index()
+    assert set(names) - set(shown) == {"history_cost"}, (
+        "a tour has no fresh users, so no column for their gain"
     )
+    pd.testing.assert_frame_equal(shown, wanted[list(shown)], check_names=False)
 
 
 def test_the_printed_policy_works_and_does_what_its_docstring_says(world, monkeypatch):
@@ -67,9 +69,10 @@ def test_a_system_of_ones_own_is_tried_and_placed_among_the_others(world):
     assert table["turn"].tolist() == [1, 2, 3]
     assert table["met"].iloc[0] == "1 of 1", "the class reads a genre"
     assert table["constraints"].iloc[1] != table["constraints"].iloc[2]
-    scores = tour.mean_scores(tour.conversations(mine, config), mine, conventions.get("default"))
-    order = scores["system"].tolist()
-    said = tour.place_of(own, scores)
+    results = tour.session_scores(tour.conversations(mine, config), mine, conventions.get("default"))
+    order = tour.mean_scores(results)["system"].tolist()
+    said = findings_dialogues.own_system(own, results)
     assert f"place {order.index(own) + 1} of 3" in said
-    assert "below oracle (" in said
-    assert tour.place_of("oracle", scores[scores["system"] == "oracle"]).endswith("place 1 of 1.")
+    assert "below oracle" in said
+    alone = findings_dialogues.own_system("oracle", results[results["model"] == "oracle"])
+    assert not alone.borne and "beside that of another system" in alone
