@@ -183,7 +183,9 @@ def compared(
         return finding(f"The {what} of {a} is {way} than that of {b} by {size} {unit}".rstrip() + f"{doubt}.")
     if smallest and difference.within(smallest):
         return finding(f"{a} and {b} are equivalent in {what} within ±{smallest:g}: they differ by {shown}.")
-    return finding(f"Whether {a} and {b} differ in {what} is not settled: {shown}, an interval with 0 in it.")
+    return finding(
+        f"Whether {a} and {b} differ in {what} is not settled: {shown}, an interval that includes 0."
+    )
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:

@@ -237,6 +237,6 @@ def own_system(own: str, results: pd.DataFrame, metric: str = "normalised_gain")
             told += (
                 f"; {size} {way} {order[other]}"
                 if gap.excludes_zero
-                else (f"; not told apart from {order[other]} ({gap})")
+                else (f"; indistinguishable from {order[other]} ({gap})")
             )
     return finding(f"{told}.")

@@ -28,7 +28,11 @@ def following(results: pd.DataFrame, outcome: str) -> Finding:
     best, second, last = order[0], order[1], order[-1]
     gap = stats.difference_of(results, best, second, outcome, **_AT)
     size = _turned(gap) if gap.value < 0 else gap
-    next_one = f"{second} is {size} behind" if gap.excludes_zero else f"{second} is not told apart ({size})"
+    next_one = (
+        f"{second} is {size} behind"
+        if gap.excludes_zero
+        else f"{second} is indistinguishable from it ({size})"
+    )
     end = f", and {last} comes last with {means[last]}" if len(order) > 2 else ""
     return finding(f"{best} leads in {_short(outcome)} with {means[best]}; {next_one}{end}.")
 
@@ -127,7 +131,7 @@ def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
     more = stats.difference_of(seen, quick, mark, "wait", **_AT)
     way = f"{more} replies more" if more.value >= 0 else f"{_turned(more)} replies fewer"
     told = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
-    told += "" if more.excludes_zero else ", an interval with 0 in it"
+    told += "" if more.excludes_zero else ", an interval that includes 0"
     if others:
         slow = _ablest(shifts, others)
         lost = stats.share_of(seen[seen["model"] == slow], "lost", scenario="session_id")

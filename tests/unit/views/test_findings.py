@@ -79,7 +79,7 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
     told = findings_scores.recovery(shifts())
     assert "tracker needs 1.00 [" in told and "replies more than oracle" in told
     assert "sticky does not recover within 3 replies in 100 % [72, 100] of its shifts" in told
-    assert "an interval with 0 in it" in findings_scores.recovery(shifts(delay=0.0))
+    assert "an interval that includes 0" in findings_scores.recovery(shifts(delay=0.0))
     assert findings_scores.waits(shifts(delay=9.0))["wait"].max() == 3, "waits end at the horizon"
     short = shifts().assign(watched=2)
     assert findings_scores.recovery(short) == "No finding: no shift was followed for 3 replies."
