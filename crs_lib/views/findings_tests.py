@@ -51,7 +51,7 @@ def classical(pairs: pd.DataFrame, alpha: float = 0.05) -> Finding:
 
 
 def types_of_shift(table: pd.DataFrame) -> Finding:
-    """Whether differences between systems depend on the type of shift, by the interaction of the mixed model."""
+    """Whether differences between systems depend on the type of shift: the interaction of the model."""
     rows = table[table["term"] == "system:shift_type"] if "term" in table else table.head(0)
     if rows.empty or rows["p"].iloc[0] in ("", "p unknown"):
         return no_finding(str(table["note"].iloc[0]) if "note" in table and len(table) else "no model fits")
