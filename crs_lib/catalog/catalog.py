@@ -51,7 +51,7 @@ class Catalog:
         self.items: tuple[Item, ...] = tuple(items)
         self.report = report
         self.source = source
-        held = self.items[0].values if self.items else FIELDS
+        held = set(self.items[0].values) if self.items else set(FIELDS)
         self.fields: Mapping[str, Field] = {name: row for name, row in ALL_FIELDS.items() if name in held}
         self.vocabulary = vocabulary(self.items)
         self._starts, self._facts = item_facts(self.items, self.vocabulary)

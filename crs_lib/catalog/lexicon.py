@@ -182,7 +182,7 @@ COMMON_WORDS = frozenset(
 PLOT_WORDS: dict[str, tuple[str, ...]] = {
     "aeroplanes": ("aeroplane",), "affairs": ("affair",), "aliens": ("alien",), "animals": ("animal",),
     "assassins": ("assassin",), "banks": ("bank",), "bombs": ("bomb",), "brothers": ("brother",),
-    "cinema": ("cinemas",), "computers": ("computer",), "conspiracy": ("conspiracies",),
+    "cinema": ("cinemas",), "computers": ("computer",), "secrets": ("secret",),
     "courts": ("court",), "cowboys": ("cowboy",), "dancing": ("dance",), "deserts": ("desert",),
     "disguise": ("disguises",), "dreams": ("dream",), "drugs": ("drug",), "escape": ("escapes",),
     "farms": ("farm",), "fathers": ("father",), "forests": ("forest",), "friendship": ("friendships",),

@@ -76,7 +76,7 @@ def evaluate_all(config: ThesisConfig) -> pd.DataFrame:
 
 def headline_ranks(run: str, names: Sequence[str]) -> pd.DataFrame:
     """The systems in order, and under each convention the mean of its headline with the rank in brackets."""
-    columns = {}
+    columns: dict[str, pd.Series] = {}
     for name in names:
         outcome, means = _headline(run, name)
         ranks = means.rank(ascending=base.get(outcome).direction == base.LOWER, method="min")
