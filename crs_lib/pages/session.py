@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crs_lib.core.dialogue import Dialogue, Pair
+from crs_lib.core.printable import printable
 from crs_lib.metrics import base
 from crs_lib.score.scorer import Scorer
 
@@ -197,15 +198,18 @@ class _History:
 
 
 def _tool_call(call: Row) -> dict[str, Any]:
-    """A tool call of an agent: its name, its arguments as text, what it found, and its fault."""
+    """A tool call of an agent: its name, its arguments as text, what it found, and its fault.
+
+    Marks that would turn the order of what follows are shown as escapes.
+    """
     told = call.get("arguments") or {}
     written = ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
     return lean({
-        "call": f"{call.get('name')}({written})",
+        "call": printable(f"{call.get('name')}({written})"),
         "found": call.get("n_found"),
         "films": [str(one) for one in call.get("films") or ()],
-        "notes": [str(one) for one in call.get("notes") or ()],
-        "fault": str(call.get("error") or ""),
+        "notes": [printable(str(one)) for one in call.get("notes") or ()],
+        "fault": printable(str(call.get("error") or "")),
     })  # fmt: skip
 
 

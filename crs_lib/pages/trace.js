@@ -75,7 +75,7 @@ const crsTrace = (() => {
       });
     }
     const all = index.id.length;
-    at("count").textContent = order.length === all ? `${all.toLocaleString("en")} sessions` : `${order.length.toLocaleString("en")} of ${all.toLocaleString("en")} sessions`;
+    at("count").textContent = order.length === all ? (all === 1 ? "1 session" : `${all.toLocaleString("en")} sessions`) : `${order.length.toLocaleString("en")} of ${all.toLocaleString("en")} sessions`;
     at("space").style.height = `${order.length * HEIGHT}px`;
     rows();
   }

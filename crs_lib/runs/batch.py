@@ -163,7 +163,8 @@ def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Itera
     gc.freeze()
     try:
         tasks = ((maker, key) for key in todo)
-        for done in _window(pool, lambda task: attempt(*task), tasks, threads):
+        # Twice the threads: whoever ends a session finds the next one waiting, whatever this thread does.
+        for done in _window(pool, lambda task: attempt(*task), tasks, 2 * threads):
             yield [done]
         ended = True
     except KeyboardInterrupt:

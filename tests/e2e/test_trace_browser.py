@@ -2,6 +2,8 @@
 
 import base64
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +15,7 @@ from crs_lib.judge import records as judge_records
 from crs_lib.pages import annotate, report, trace
 from crs_lib.people import questions
 from tests.helpers import browser as chromium
+from tests.helpers.ollama_server import OllamaServer
 
 PROGRAM = chromium.executable()
 pytestmark = [
@@ -386,3 +389,41 @@ def test_on_a_narrow_screen_nothing_sticks_out(opened):
     assert opened.js(
         "document.querySelector('#view').scrollWidth <= document.querySelector('#view').clientWidth"
     )
+
+
+def searching(body):
+    """Searches of an agent: a good one, one with markup as arguments, and one by a name that is no tool."""
+    last = max(i for i, message in enumerate(body["messages"]) if message["role"] == "user")
+    answered = sum(message["role"] == "tool" for message in body["messages"][last:])
+    calls = [
+        ("search_films", {"genre": "comedy", "year_from": 1990}),
+        ("search_films", {"text": HOSTILE, HOSTILE: [HOSTILE] * 3}),
+        (f"rm {HOSTILE}", {"without": ["x" * 400]}),
+    ]
+    return calls[answered : answered + 1]
+
+
+def test_tool_calls_are_shown_and_hostile_arguments_stay_text(page):
+    def reply(prompt, schema, seed):
+        recommended = schema["properties"]["recommended"]["items"].get("enum", []) if schema else []
+        return json.dumps({"recommended": recommended[:2], "reply": "These two."}) if schema else "Done."
+
+    with OllamaServer(tools=searching, answer=reply) as server:
+        spec, llm = "agent:ollama:tiny", {"host": server.url, "retriever": "bm25"}
+        config = simulate.SimulateConfig(run="trace-agent", systems=[spec], n_sessions=1, n_turns=3, llm=llm)
+        simulate.simulate(config, progress=False)
+    evaluate.evaluate(evaluate.EvaluateConfig(run=config.run))
+    page.open(trace.write(config.run))
+    page.wait("document.querySelectorAll('.turn').length == 3")
+    if picture := os.environ.get("CRS_PICTURES"):
+        page.picture(Path(picture) / "tool_calls.png")
+    logged = [pair.system.meta["tool_calls"] for pair in simulate.dialogues(config.run)[0].pairs()]
+    assert [len(calls) for calls in logged] == [3, 3, 3] and "error" in logged[0][1]
+    calls = page.texts(".call")
+    assert len(calls) == 9 and 'search_films(genre="comedy", year_from=1990)' in calls[0]
+    assert HOSTILE.split("\u2028")[0] in calls[1] and "{{run}}\\u202e" in calls[1]  # the order is not turned
+    assert logged[0][1]["error"].split(":")[0] in calls[1]
+    assert calls[2].startswith("rm </script>")
+    assert page.js("window.hacked === undefined")
+    wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    assert page.js(wide)  # nothing is cut off by a long argument
