@@ -1,5 +1,7 @@
 """What replies are like, and who worded the users' turns."""
 
+import pandas as pd
+
 from crs_lib import views
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 
@@ -29,3 +31,21 @@ def test_the_words_of_a_user_have_an_author_and_refusals_a_reason():
     table = views.worded_by([talk("a", *[("One.", [], [], user) for user in users])]).set_index("worded by")
     assert table.loc["llm", "turns"] == 1 and table.loc["template", "share"] == 0.67
     assert table.loc["template", "reason"] in ("empty", "–")
+
+
+def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
+    gains = {
+        "m": [0.5, 0.6, 0.4, 0.7, 0.5],
+        "list": [0.5, 0.5, 0.5, 0.6, 0.6],
+        "poor": [0.1, 0.1, 0.0, 0.2, 0.1],
+    }
+    rows = [(name, f"{i:05d}", value) for name, values in gains.items() for i, value in enumerate(values)]
+    results = pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain"])
+    table = views.against(results, [("m", "list"), ("m", "poor"), ("m", "m"), ("poor", "m")])
+    assert table["shown"].tolist() == ["not better", "better", "worse"]
+    assert table["difference"].str.split().str[0].tolist() == [
+        "+0.00",
+        "+0.44",
+        "-0.44",
+    ]  # 0.54, 0.54 and 0.1
+    assert table[["gain", "its gain"]].to_numpy().tolist() == [[0.54, 0.54], [0.54, 0.1], [0.1, 0.54]]
