@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from crs_lib.cli import options
+from crs_lib.cli import options, output
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
@@ -227,4 +227,4 @@ def _plain(text: str) -> str:
 def _ink(kind: str, text: str) -> str:
     """The text in the terminal's colours, where there is one that shows them."""
     plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain else f"\x1b[{_INK[kind]}m{text}\x1b[0m"
+    return text if plain else output.coloured(_INK[kind], text)

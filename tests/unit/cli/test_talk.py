@@ -11,6 +11,7 @@ import pytest
 from crs_lib import simulate
 from crs_lib.__main__ import main
 from crs_lib.catalog import sources
+from crs_lib.cli import output, talk
 from crs_lib.core import paths
 from tests.helpers.programs import ProgramServer
 
@@ -142,3 +143,20 @@ def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
     ):
         assert main(["catalog", "export", *words]) == 2
         assert message in capsys.readouterr().err
+
+
+class Terminal(io.StringIO):
+    """A terminal: it shows colours."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_gets_our_colours_and_no_foreign_ones(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    shown = Terminal()
+    monkeypatch.setattr("sys.stdout", shown)
+    with output.escaped():
+        print(talk._ink("system", "Fine."), "\x1b[31mred", talk._ink("fact", "\x1b[2J"))
+    assert shown.getvalue() == "\x1b[1;36mFine.\x1b[0m \\x1b[31mred \x1b[2m\\x1b[2J\x1b[0m\n"
