@@ -175,7 +175,7 @@ def distinguished(differences: pd.DataFrame, alpha: float = 0.05) -> Finding:
         return stats.no_finding("one system alone is compared with nothing")
     apart = differences[differences["p_holm"] <= alpha]
     largest = differences.loc[differences["diff"].abs().idxmax()]
-    size = Estimate(*(float(largest[name]) for name in ("diff", "low", "high")), int(largest["n"]))
+    size = _estimate(largest, "diff")
     return stats.finding(
         f"{len(apart)} of {len(differences)} pairs differ after Holm; the largest difference is "
         "that of "
@@ -188,7 +188,7 @@ def personal(table: pd.DataFrame) -> Finding:
     if table.empty:
         return stats.no_finding("no system was run with and without the user's keywords")
     row = table.loc[table["mean gain"].idxmax()]
-    gain = Estimate(*(float(row[name]) for name in ("mean gain", "low", "high")), int(row["n"]))
+    gain = _estimate(row, "mean gain")
     doubt = "" if gain.excludes_zero else ", an interval with 0 in it"
     return stats.finding(
         f"The user's keywords help {row['system']} on {row['helped']} of {row['n']} topics and hurt on "
@@ -281,9 +281,12 @@ def level(scores: pd.DataFrame, measure: str) -> Estimate:
 
 
 def _row(rows: pd.DataFrame, value: str) -> Estimate:
-    one = rows.iloc[0]
-    n = int(one["n"]) if "n" in one else 0
-    return Estimate(float(one[value]), float(one["low"]), float(one["high"]), n)
+    return _estimate(rows.iloc[0], value)
+
+
+def _estimate(row: "pd.Series[Any]", value: str) -> Estimate:
+    n = int(row["n"]) if "n" in row else 0
+    return Estimate(float(row[value]), float(row["low"]), float(row["high"]), n)
 
 
 def _made(records: Sequence[Record]) -> pd.DataFrame:
