@@ -75,8 +75,9 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
     better". Raises InputError for a system without results.
     """
     kept = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
-    names = {"system": "model", "scenario": "session_id", "value": "normalised_gain"}
-    found = cluster_bootstrap_differences(results, pairs=kept, **names)
+    found = cluster_bootstrap_differences(
+        results, pairs=kept, system="model", scenario="session_id", value="normalised_gain"
+    )
     means = results.groupby("model")["normalised_gain"].mean()
     rows = []
     for row in found.to_dict("records"):
