@@ -108,8 +108,12 @@ def means_of(
     if not len(known):
         return {}
     found = cluster_bootstrap(known, system=system, scenario=scenario, value=value, **draws)
-    columns = found[["system", "mean", "low", "high", "clusters"]].itertuples(index=False)
-    rows = {str(name): Estimate(*map(float, row[:3]), int(row[3])) for name, *row in columns}
+    rows = {
+        str(name): Estimate(float(mean), float(low), float(high), int(clusters))
+        for name, mean, low, high, clusters in zip(
+            *(found[column] for column in ("system", "mean", "low", "high", "clusters")), strict=True
+        )
+    }
     return {name: rows[name] for name in dict.fromkeys(names) if rows[name].n}
 
 
@@ -141,8 +145,8 @@ def difference_of(
     """Mean of ``a`` minus mean of ``b`` over the scenarios that both have, resampled as pairs."""
     names = frame[system].astype(str)
     two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
-    at = {"system": system, "scenario": scenario, "value": value}
-    row = cluster_bootstrap_differences(two, pairs=[(a, b)], **at, **draws).iloc[0]
+    at: dict[str, Any] = {"system": system, "scenario": scenario, "value": value, **draws}
+    row = cluster_bootstrap_differences(two, pairs=[(a, b)], **at).iloc[0]
     return Estimate(float(row["diff"]), float(row["low"]), float(row["high"]), int(row["n"]))
 
 

@@ -233,7 +233,8 @@ def own_system(own: str, results: pd.DataFrame, metric: str = "normalised_gain")
     for way, other in (("below", place - 1), ("above", place + 1)):
         if 0 <= other < len(order):
             gap = stats.difference_of(results, own, order[other], metric, **at)
-            size = stats.Estimate(abs(gap.value), *sorted((abs(gap.low), abs(gap.high))), gap.n)
+            low, high = sorted((abs(gap.low), abs(gap.high)))
+            size = stats.Estimate(abs(gap.value), low, high, gap.n)
             told += (
                 f"; {size} {way} {order[other]}"
                 if gap.excludes_zero

@@ -174,7 +174,7 @@ def explicitness(turns: pd.DataFrame, shifts: pd.DataFrame) -> Finding:
         mine = both[both["model"].astype(str) == name]
         try:
             falls[name] = stats.difference_of(
-                mine, *known, "normalised_gain", system="explicitness", scenario="session_id"
+                mine, known[0], known[1], "normalised_gain", system="explicitness", scenario="session_id"
             )
         except InputError:
             continue
