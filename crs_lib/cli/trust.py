@@ -4,6 +4,7 @@ from argparse import ArgumentParser, Namespace
 
 from crs_lib.cli import options
 from crs_lib.core import paths
+from crs_lib.core.errors import InputError
 
 
 def gate(parser: ArgumentParser) -> None:
@@ -24,8 +25,15 @@ def _protocol(arguments: Namespace) -> None:
     from crs_lib.trust import protocol
     from crs_lib.trust.gate import GateConfig
 
-    name = f"{arguments.run}-protocol" if arguments.run != GateConfig().run else "protocol"
-    config = protocol.ProtocolConfig(name, arguments.catalog, int(arguments.workers))
+    given, usual = options.read(arguments, GateConfig), GateConfig()
+    for field in ("n_sessions", "n_turns", "seed", "convention"):
+        if getattr(given, field) != getattr(usual, field):
+            raise InputError(
+                f"{field}={getattr(given, field)!r} beside --develop or --confirm: the protocol fixes it "
+                f"({paths.shown(protocol.read().path)}); leave it out"
+            )
+    name = f"{given.run}-protocol" if given.run != usual.run else "protocol"
+    config = protocol.ProtocolConfig(name, given.catalog, given.workers)
     found = (protocol.confirm if arguments.confirm else protocol.run)(config)
     shown = found.assign(p_holm=found["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"])
     print(shown.round(3).to_string(index=False, na_rep="-"))

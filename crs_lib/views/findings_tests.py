@@ -28,8 +28,10 @@ def contrasts(ladder: Ladder, plan: Plan) -> Finding:
     known = {frozenset((a, b)) for a, b in zip(same.get("a", ()), same.get("b", ()), strict=True)}
     open_ = mine[mine["p_wilcoxon_adjusted"] > plan.alpha]
     alike = sum(frozenset((a, b)) in known for a, b in zip(open_["a"], open_["b"], strict=True))
-    told = f"Of {stats.counted(len(mine), 'declared contrast')}, {len(differ)} differ after correction, "
-    told += f"{alike} are equivalent within ±{plan.smallest_effect:g}, {len(open_) - alike} are not settled"
+    told = (
+        f"Declared contrasts that differ after correction: {len(differ)} of {len(mine)}; equivalent within "
+    )
+    told += f"±{plan.smallest_effect:g}: {alike}; not settled: {len(open_) - alike}"
     if len(differ):
         row = differ.loc[differ["diff"].abs().idxmin()]
         size = stats.interval_in_words(*(float(row[name]) for name in ("diff", "low", "high")))

@@ -199,5 +199,9 @@ def test_a_file_that_is_no_notebook(tmp_path, content):
 
 
 @pytest.mark.parametrize("path", sorted(paths.notebooks().glob("*.ipynb")), ids=lambda path: path.stem)
-def test_committed_notebooks_keep_the_rules(path):
+def test_committed_notebooks_keep_the_rules_and_say_what_they_showed(path):
     assert rules(path) == []
+    headings = [
+        cell.source for cell in nbformat.read(path, as_version=4).cells if cell.source.startswith("## ")
+    ]
+    assert headings[-2:] == [*END]

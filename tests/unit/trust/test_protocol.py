@@ -8,6 +8,7 @@ import pytest
 import yaml
 from scipy import stats
 
+from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.systems import base as systems
 from crs_lib.trust import protocol
@@ -134,3 +135,9 @@ def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypa
 def test_a_demand_is_said_in_words():
     assert Demand("history_cost", "near", "oracle", "", 0.0, 0.03).text == "oracle equal to 0 within 0.03"
     assert Demand("uptake", "above", "oracle", "oracle_lag:1").text == "oracle better than oracle_lag:1"
+
+
+@pytest.mark.parametrize("given", [["--sessions", "5"], ["--turns", "3"], ["--seed", "5"]])
+def test_what_the_protocol_fixes_cannot_be_given(given, capsys):
+    assert main(["gate", "--develop", *given]) == 2
+    assert "the protocol fixes it" in capsys.readouterr().err

@@ -9,7 +9,15 @@ import pytest
 from crs_lib import stats
 from crs_lib.cli import notebooks as commands
 from crs_lib.core import paths
-from crs_lib.views import findings_dialogues, findings_scores, findings_tests, findings_validity, optional
+from crs_lib.core.dialogue import Dialogue, Turn
+from crs_lib.views import (
+    findings_dialogues,
+    findings_models,
+    findings_scores,
+    findings_tests,
+    findings_validity,
+    optional,
+)
 
 SYSTEMS = ("oracle", "tracker", "sticky")
 
@@ -159,3 +167,47 @@ def test_a_page_without_markers_stays_as_it_is(tmp_path, text):
 def test_learnt_is_what_the_sections_said():
     told = findings_scores.adaptation(shifts()), findings_scores.recovery(shifts())
     assert list(stats.learnt(*told)) == [str(one) for one in told]
+
+
+def test_a_model_counts_only_where_it_beats_every_yardstick():
+    rows = [
+        {
+            "system": "rag:m",
+            "yardstick": "rag:template",
+            "difference": "+0.20 [+0.10, +0.30]",
+            "shown": "better",
+        },
+        {"system": "rag:m", "yardstick": "bm25", "difference": "+0.01 [-0.10, +0.12]", "shown": "not better"},
+    ]
+    told = findings_models.beside(pd.DataFrame(rows))
+    assert told.startswith("Better than every yardstick: none of 1 model under test (rag:m +0.20")
+    assert findings_models.beside(pd.DataFrame(rows[:1])).startswith(
+        "Better than every yardstick: rag:m of 1"
+    )
+    assert not findings_models.beside(pd.DataFrame()).borne
+
+
+def talk(name, number, unknown, by):
+    """One turn: its user worded by ``by``, its reply with ``unknown`` titles that the catalogue lacks."""
+    user = Turn("USER", "hello", {"user_meta": {"worded_by": by}})
+    reply = Turn("SYSTEM", "hi", {"hallucinated_titles": ["?"] * unknown})
+    return Dialogue(f"{number:05d}", name, (user, reply))
+
+
+def test_replies_roles_and_costs_of_a_model_follow_their_tables():
+    talks = [talk("free:m", n, n % 2, "llm" if n < 3 else "template") for n in range(4)]
+    assert "free:m names titles that the catalogue lacks in 50 %" in findings_models.replies(
+        talks, ["free:m"]
+    )
+    clean = [talk("free:m", n, 0, "llm") for n in range(4)]
+    told = "No reply of free:m names a title that the catalogue lacks."
+    assert findings_models.replies(clean, ["free:m"]) == told
+    assert not findings_models.replies(talks, ["other"]).borne
+    judged = pd.DataFrame({"construct": ["coherence"] * 2, "model": ["a", "b"], "value": [2.0, 3.5]})
+    voiced = findings_models.roles(talks, judged)
+    assert "voices 75 %" in voiced and "b 3.50, a 2.00 points of 5, the mean of 1 construct." in voiced
+    costs = pd.DataFrame({
+        "role": ["crs", "judge"], "mode": ["free", ""], "calls": [3, 2], "tokens_in": [10.0, 90.0],
+        "tokens_out": [5.0, 1.0], "seconds": [1.0, 4.0],
+    })  # fmt: skip
+    assert findings_models.costs(costs).startswith("5 calls were made; judge calls took longest, 4.0 s each")
