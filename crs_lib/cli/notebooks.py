@@ -3,7 +3,7 @@
 import functools
 import importlib
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def _refresh(arguments: Namespace) -> None:
 
 
 def figures(parser: ArgumentParser) -> None:
-    """``figures [--run R] [--only NAME] [--study S]``: drawn from the files of a finished run."""
+    """``figures [--run R] [--only NAME] [--study S] [--systems A,B]``: drawn from a finished run."""
     parser.add_argument("--run", default="demo", help="the run to draw (default: demo)")
     parser.add_argument("--only", default=None, metavar="NAME", help="one figure or table by name")
     parser.add_argument(
@@ -94,7 +94,10 @@ def figures(parser: ArgumentParser) -> None:
         default="",
         help="whose scores, where a run of movies has several (default: default)",
     )
-    parser.set_defaults(do=lambda given: draw(given.study, given.run, given.only, given.convention))
+    parser.add_argument(
+        "--systems", default="", metavar="A,B", help="draw these systems of a run of movies (default: all)"
+    )
+    parser.set_defaults(do=_figures)
 
 
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
@@ -105,7 +108,14 @@ READERS = {
 }
 
 
-def draw(study: str, run: str, only: str | None = None, convention: str = "") -> None:
+def _figures(arguments: Namespace) -> None:
+    systems = [name.strip() for name in arguments.systems.split(",") if name.strip()]
+    draw(arguments.study, arguments.run, arguments.only, arguments.convention, systems)
+
+
+def draw(
+    study: str, run: str, only: str | None = None, convention: str = "", systems: Sequence[str] = ()
+) -> None:
     """Draw the figures of a run; for a figure without data print one line that says what is missing."""
     from crs_lib import figures
 
@@ -118,12 +128,19 @@ def draw(study: str, run: str, only: str | None = None, convention: str = "") ->
 
             name = evaluate.convention_of(run, convention)
             part = figure_folder(run, name).relative_to(figure_folder(run, "default")).as_posix()
-            read = functools.partial(read, convention=name)
+            of_run = functools.partial(read, convention=name)
+            read = functools.partial(_of_systems, of_run, systems)
         left_out = list[str]()
         for path in figures.redraw(run, only, one, read=read, left_out=left_out.append, part=part):
             print(f"drawn: {paths.shown(path)}")
         for line in left_out:
             print(f"left out: {line}")
+
+
+def _of_systems(read: Callable[[str, str], Any], systems: Sequence[str], run: str, table: str) -> Any:
+    from crs_lib import figures
+
+    return figures.of_systems(read(run, table), systems)
 
 
 def figure_folder(run: str, convention: str) -> Path:

@@ -1,4 +1,4 @@
-from .base import FIGURES, TABLES, NoDataError
+from .base import FIGURES, TABLES, NoDataError, of_systems
 from .drawing import caption, draw, make, names, redraw, title, why_not
 
 __all__ = [
@@ -9,6 +9,7 @@ __all__ = [
     "draw",
     "make",
     "names",
+    "of_systems",
     "redraw",
     "title",
     "why_not",

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.registry import Registry, did_you_mean
 from crs_lib.metrics import base as metrics
 from crs_lib.metrics import headlines
 from crs_lib.stats import cluster_bootstrap
@@ -73,6 +73,21 @@ def recovered_by(shifts: pd.DataFrame) -> str:
 def systems_of(frame: pd.DataFrame) -> list[str]:
     """The systems in the order of the table, which is the order of the run."""
     return [str(name) for name in dict.fromkeys(frame["model"])]
+
+
+def of_systems(frame: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
+    """The rows of these systems; all where none is named, and of a table without systems.
+
+    Raises InputError for a system that the table lacks.
+    """
+    if not systems or "model" not in frame:
+        return frame
+    known = systems_of(frame)
+    for name in systems:
+        if name not in known:
+            held = ", ".join(known)
+            raise InputError(f"no system {name!r} in this run{did_you_mean(name, known)} (it has {held})")
+    return frame[frame["model"].astype(str).isin(systems)]
 
 
 def chosen(asked: Sequence[str], declared: Sequence[str], known: Collection[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """The tables behind the figures of a movie run: of its evaluation, and those that only some runs have."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +74,13 @@ def _types(shifts: pd.DataFrame, run: str) -> list[str]:
     return [known.get((model, session, int(turn)), "") for model, session, turn in keys]
 
 
-def draw(run: str, *names: str, convention: str = "") -> None:
-    """Draw figures of a run in a notebook, or print which data a figure lacks."""
+def draw(run: str, *names: str, convention: str = "", systems: Sequence[str] = ()) -> None:
+    """Draw figures of a run in a notebook, of all systems or of those named, or print what a figure lacks."""
     for name in names:
         wanted = figures.FIGURES.get(name).facts["tables"]
         try:
-            figures.draw(name, *(read(run, table, convention) for table in wanted))
+            frames = (figures.of_systems(read(run, table, convention), systems) for table in wanted)
+            figures.draw(name, *frames)
         except NoDataError as error:
             print(figures.why_not(name, run, error))
 

@@ -9,6 +9,7 @@ import pytest
 
 from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
+from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
 from crs_lib.trust import sensitivity
 from crs_lib.views import figure_tables
@@ -130,3 +131,12 @@ def test_the_command_says_what_is_missing_and_draws_nothing(arguments, message, 
     assert main(["figures", *arguments]) == 2
     assert message in capsys.readouterr().err
     assert list(folders.iterdir()) == []
+
+
+def test_systems_are_chosen_by_name():
+    frame = pd.DataFrame({"model": ["a", "b", "a"], "value": [1, 2, 3]})
+    assert figures.of_systems(frame, ["a"])["value"].tolist() == [1, 3]
+    assert figures.of_systems(frame, []) is frame
+    assert len(figures.of_systems(frame[["value"]], ["a"])) == 3  # a table without systems
+    with pytest.raises(InputError, match=r"no system 'c' in this run.*\(it has a, b\)"):
+        figures.of_systems(frame, ["c"])
