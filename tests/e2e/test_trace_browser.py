@@ -262,10 +262,13 @@ def test_hostile_text_stays_text(page, monkeypatch):
     said = page.js("[...document.querySelectorAll('.said .text')].map((n) => n.textContent)")
     assert all(text.startswith(HOSTILE) for text in said)
     assert page.text("#view h2").startswith("oracle</script><script>")
+    escaped = HOSTILE.replace("\u2028", "\\u2028").replace("\u202e", "\\u202e")  # a call turns no text around
     calls = page.js("[...document.querySelectorAll('.call code')].map((n) => n.textContent)")
-    assert len(calls) == 2 * len(said) // 2 and all(call.startswith(f"{HOSTILE}(") for call in calls)
+    assert len(calls) == 2 * len(said) // 2 and all(call.startswith(f"{escaped}(") for call in calls)
     shown = page.js("document.querySelector('#view').textContent")
-    assert shown.count(HOSTILE) > 10 * len(said) // 2  # texts, wishes, belief, state, calls, shifts, titles
+    assert (
+        shown.count(HOSTILE) + shown.count(escaped) > 10 * len(said) // 2
+    )  # texts, wishes, belief, state, calls, shifts, titles
 
     ladder = stats.ladder
     monkeypatch.setattr(

@@ -29,7 +29,7 @@ def test_every_command_has_a_help_that_says_what_it_does(name, capsys):
 def test_the_first_help_lists_the_commands(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help"])
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert all(entry.name in shown and entry.help in shown for entry in cli.COMMANDS)
 
 

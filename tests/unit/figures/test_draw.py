@@ -95,7 +95,13 @@ def test_the_command_draws_a_finished_run(folders, capsys):
     assert all(line.startswith("drawn: ") for line in lines)
 
 
-LARGE = {"judge_radar", "judge_scatter", "tokens_and_time", "sensitivity_catalogue"}  # models, 50 scenarios
+LARGE = {
+    "exploitability",
+    "judge_radar",
+    "judge_scatter",
+    "sensitivity_catalogue",
+    "tokens_and_time",
+}  # searches, models, 50 scenarios
 
 
 def test_few_scenarios_show_nothing_about_sizes_of_the_catalogue():
