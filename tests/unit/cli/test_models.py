@@ -88,6 +88,7 @@ def test_the_thesis_sweep_is_ready(capsys):
     assert {line.split()[2] for line in lines if line.split()[:1] == ["crs"]} == {"20000"}
 
 
+@pytest.mark.slow
 def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys):
     assert main(["simulate", "-p", "run", "r", "-p", "systems", "tracker", *SIZE]) == 0
     ways = (
@@ -125,6 +126,7 @@ def test_judge_wants_a_judge(capsys):
     assert "name it, e.g. --judges" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_report_says_how_far_the_judges_of_a_run_can_be_trusted(results, capsys):
     assert main(["simulate", "-p", "run", "r", "-p", "systems", "tracker,template", *SIZE]) == 0
     assert main(["judge", "r", "--report"]) == 2

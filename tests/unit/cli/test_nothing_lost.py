@@ -42,6 +42,7 @@ def test_an_output_that_is_an_input_is_refused_before_anything_is_opened(log, tm
     ]
 
 
+@pytest.mark.slow
 def test_an_empty_log_takes_nothing_from_an_earlier_result(tmp_path, capsys):
     log, out = tmp_path / "log.jsonl", tmp_path / "out"
     log.write_text(json.dumps(TALK) + "\n")

@@ -52,6 +52,7 @@ def test_the_adapter_of_the_page_is_short_and_is_scored(here, capsys):
     assert not any(pair.system.meta["hallucinated_titles"] for talk in mine for pair in talk.pairs())
 
 
+@pytest.mark.slow
 def test_the_class_of_the_page_stands_in_notebooks_and_states_a_state_that_is_read(here, capsys):
     assert (paths.notebooks() / "my_system.py").read_text(encoding="utf-8").endswith(code("class"))
     assert main(["try", "python:my_system:MySystem"]) == 0
@@ -114,6 +115,7 @@ def test_chat_shows_spans_state_and_films_and_keeps_the_conversation(here, capsy
     assert record["conversation"][1]["rec_ids"]
 
 
+@pytest.mark.slow
 def test_chat_ends_cleanly_on_an_interrupt_and_refuses_what_reads_the_log(capsys, monkeypatch):
     def interrupted(_):
         raise KeyboardInterrupt
@@ -125,6 +127,7 @@ def test_chat_ends_cleanly_on_an_interrupt_and_refuses_what_reads_the_log(capsys
     assert "oracle reads the log of a simulated user" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_catalogue_of_a_run_is_exported_whole(here, capsys):
     simulate.prepare("r", "sample")
     assert main(["catalog", "export", "--run", "r", "--out", "films.jsonl"]) == 0

@@ -48,6 +48,7 @@ def test_states_are_those_of_numpys_seed_sequence(entropies):
 
 
 @given(seed=st.integers(0, 2**40), one=NAMES, two=NAMES)
+@pytest.mark.slow
 def test_other_addresses_give_other_streams(seed, one, two):
     same = [(type(name), name) for name in one] == [(type(name), name) for name in two]
     assert (stream(seed, *one).integers(0, 2**63) == stream(seed, *two).integers(0, 2**63)) == same

@@ -68,6 +68,7 @@ def test_wishes_of_a_resolved_user_join_the_query(config: RetrieveConfig) -> Non
         assert sum(plain[name] != mapped[name] for name in plain) > 100
 
 
+@pytest.mark.slow
 def test_the_conversation_as_the_agent_serves_it(config: RetrieveConfig) -> None:
     agent = next(iter(retrieve.agents(config).values()))
     curated = corpus.load(corpus.locate("sample"), "curated")

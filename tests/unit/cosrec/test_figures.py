@@ -63,6 +63,7 @@ def test_the_command_finds_the_study_of_a_run(place, capsys):
     assert sorted(path.name for path in (place / "cosrec-a").iterdir()) == sorted(drawn)
 
 
+@pytest.mark.slow
 def test_the_command_draws_one_figure_by_its_name(place, capsys):
     assert main(["figures", "--run", "a", "--only", "cosrec_judgments"]) == 0
     assert main(["figures", "--run", "a", "--only", "cosrec_systems"]) == 2

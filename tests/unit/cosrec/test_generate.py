@@ -160,6 +160,7 @@ def writer(answer: Callable[[Any], str], **settings: Any) -> tuple[Writer, Scrip
     return Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_scripted_model_leaves_all_its_evidence() -> None:
     made, model = writer(obedient)
     record = made.record(1)
@@ -180,6 +181,7 @@ def test_a_scripted_model_leaves_all_its_evidence() -> None:
     assert json.dumps(made.record(1)) == json.dumps(record)
 
 
+@pytest.mark.slow
 def test_every_attempt_has_a_seed_of_its_own_and_the_last_failure_is_told() -> None:
     made, model = writer(lambda request: "tent" if "query" in request.role else "U: hello")
     with pytest.raises(RunError, match=r"no attempt of 3 .* keeps the rules: 1 user turns"):

@@ -40,6 +40,7 @@ def test_the_turns_before_are_seen_and_none_after() -> None:
     assert rows[3, 4:16].tolist() == [0.0] * 12  # the next conversation begins
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_line_a_turn_and_learns_something(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

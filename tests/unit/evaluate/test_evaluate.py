@@ -93,6 +93,7 @@ def test_sessions_are_the_means_of_their_turns(run):
         np.testing.assert_allclose(means.to_numpy(float), expected.to_numpy(), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_scored_again_every_file_has_the_same_bytes(run):
     before = {name: (run / name).read_bytes() for name in FILES}
     evaluate.evaluate(EvaluateConfig(run="r"))
@@ -156,6 +157,7 @@ def test_long_form_for_statistics(run):
         evaluate.long(evaluate.read("r", "results"), ["item_tass"])
 
 
+@pytest.mark.slow
 def test_dialogues_are_scored_alike_whatever_their_company(run):
     from crs_lib.grounding.grounder import Grounder
 
@@ -170,6 +172,7 @@ def test_no_dialogues_give_no_scores():
     assert list(evaluate.score_all([], grounder(), conventions.get("default"))) == []
 
 
+@pytest.mark.slow
 def test_the_scores_of_several_conventions_lie_side_by_side(run):
     """Notebook 04's cells on a run scored as the thesis did; the default's files keep their bytes."""
     before = {

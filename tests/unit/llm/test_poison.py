@@ -98,6 +98,7 @@ POISON = {
 
 
 @pytest.mark.parametrize("name", POISON)
+@pytest.mark.slow
 def test_poison_is_an_error_that_is_logged_and_asked_again(name: str, tmp_path: Path) -> None:
     body, kind = POISON[name]
     recorder = Recorder(tmp_path / "calls.sqlite")

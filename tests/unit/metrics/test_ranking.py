@@ -44,6 +44,7 @@ def test_worked_examples(spec: str, expected: float) -> None:
     grades=st.lists(st.sampled_from([None, 0, 1, 2]), max_size=12),
     rest=st.lists(st.sampled_from([0, 1, 2]), max_size=5),
 )
+@pytest.mark.slow
 def test_every_measure_is_in_the_unit_interval_and_zero_without_hits(
     name: str, grades: list[int | None], rest: list[int]
 ) -> None:
@@ -55,6 +56,7 @@ def test_every_measure_is_in_the_unit_interval_and_zero_without_hits(
 
 @pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("Judged", "P", "R")])
 @given(pool=st.lists(st.sampled_from([0, 1, 2]), min_size=2, max_size=10), seed=st.integers(0, 99))
+@pytest.mark.slow
 def test_the_ideal_order_is_best(name: str, pool: list[int], seed: int) -> None:
     other = np.random.default_rng(seed).permutation(pool).tolist()
     best = measure(name)(Judged(sorted(pool, reverse=True), pool))

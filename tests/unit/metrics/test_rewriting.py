@@ -71,6 +71,7 @@ def test_the_reference_tools_agree() -> None:
 
 @pytest.mark.parametrize("name", SENTENCE)
 @given(candidate=TEXT, references=st.lists(TEXT, min_size=1, max_size=3))
+@pytest.mark.slow
 def test_every_measure(name: str, candidate: str, references: list[str]) -> None:
     score = SENTENCE[name](candidate, references)
     assert 0 <= score <= 1 + 1e-12

@@ -63,6 +63,7 @@ def test_the_pieces_joined_are_the_text_and_every_finding_covers_its_stretch(tex
         lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     )
 )
+@pytest.mark.slow
 def test_a_script_holds_its_data_and_never_closes_its_element(value):
     made = script("f", 1, value)
     assert b"<" not in made
@@ -294,6 +295,7 @@ def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
     assert sorted(path.name for path in folder.glob(".trace*")) == []
 
 
+@pytest.mark.slow
 def test_fewer_pages_leave_no_page_of_before(run):
     folder = paths.run_folder("movies", run) / "trace" / "data"
     trace.write(run, page_size=100)

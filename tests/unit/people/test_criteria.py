@@ -92,6 +92,7 @@ def concept(system, file, hits):
     return {"system": system, "file": file, "target": ["Cold Orchard (1962)"], "turns": turns}
 
 
+@pytest.mark.slow
 def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
     talks = [
         concept(system, f"{i}.json", hits)
@@ -146,6 +147,7 @@ def test_a_judge_is_met_simulator_by_simulator(tmp_path):
         simulators.judged([], TEN)
 
 
+@pytest.mark.slow
 def test_the_two_views_of_a_run_differ_only_in_the_state():
     simulate.simulate(
         simulate.SimulateConfig(

@@ -57,6 +57,7 @@ def keys_within(value):
 
 
 # ── over an address ────────────────────────────────────────────────────────────────────────────
+@pytest.mark.slow
 def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
     with ProgramServer(lambda _: (200, {"reply": "See Metropolis (1927)."})) as server:
         folder = simulate.simulate(config(server.url, n_turns=12), progress=False)
@@ -289,6 +290,7 @@ def test_a_class_in_the_current_folder_is_a_system_and_its_changes_count(module,
         simulate.simulate(config(spec, run="changed"), progress=False)
 
 
+@pytest.mark.slow
 def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
     module("class Mine:\n    pass\n")
     for spec, message in (

@@ -22,6 +22,7 @@ def test_a_line_is_compiled_into_text_choices_and_slots():
 
 @pytest.mark.parametrize("where", ["sample", "ten"])
 @pytest.mark.parametrize("name", FILES)
+@pytest.mark.slow
 def test_the_words_around_the_slots_name_no_concept_and_no_title(name, where):
     grounder_ = grounder() if where == "ten" else Grounder(sources.load())
     texts = [text for found in every_text(name).values() for text in found]

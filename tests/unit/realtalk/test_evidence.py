@@ -49,6 +49,7 @@ def test_ndcg_agrees_with_scikit_learn(ranked, gold, k):
 
 
 @given(st.sets(st.integers(0, 29), max_size=10), GOLD)
+@pytest.mark.slow
 def test_f1_agrees_with_scikit_learn(selected, gold):
     truth = [i in gold for i in range(30)]
     chosen = [i in selected for i in range(30)]

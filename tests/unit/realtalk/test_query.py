@@ -261,6 +261,7 @@ def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_pa
     st.lists(st.tuples(st.sampled_from(["Ann", "Ben", ""]), st.text(max_size=20)), min_size=1, max_size=8),
     st.text(min_size=1, max_size=30),
 )
+@pytest.mark.slow
 def test_any_chat_and_question_get_an_answer(messages, question):
     entries = [{"clean_text": t, "speaker": s, "dia_id": f"D1:{i}"} for i, (s, t) in enumerate(messages)]
     chat = corpus.parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
@@ -286,6 +287,7 @@ def test_a_trace_escapes_texts_and_names_every_gold_message(sample, told):
 # ── learning ─────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.slow
 def test_a_learned_ranker_prefers_what_was_gold_and_is_cached(tmp_path):
     pytest.importorskip("lightgbm")
     rng = np.random.default_rng(0)

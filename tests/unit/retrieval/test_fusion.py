@@ -44,6 +44,7 @@ def test_sums_by_hand() -> None:
 
 @pytest.mark.parametrize("name", FUSIONS.names())
 @given(rankings=RANKINGS, k=st.integers(1, 10))
+@pytest.mark.slow
 def test_every_fusion(name: str, rankings: list[list[Hit]], k: int) -> None:
     fused = fuse(name, rankings)
     assert {hit.id for hit in fused} == {hit.id for ranking in rankings for hit in ranking}

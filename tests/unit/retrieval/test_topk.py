@@ -14,6 +14,7 @@ SCORES = st.lists(
 
 
 @given(SCORES, st.integers(1, 40))
+@pytest.mark.slow
 def test_equals_a_full_sort(values: list[float], k: int) -> None:
     scores = np.array(values, dtype=np.float32)
     expected = sorted((-s, i) for i, s in enumerate(scores.tolist()) if s > 0)[:k]

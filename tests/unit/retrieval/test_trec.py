@@ -17,6 +17,7 @@ IDS = st.text("ab#_1", min_size=1, max_size=4)
 @given(
     st.dictionaries(IDS, st.dictionaries(IDS, st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 )
+@pytest.mark.slow
 def test_runs_come_back(tmp_path_factory: pytest.TempPathFactory, run: dict[str, dict[str, float]]) -> None:
     path = tmp_path_factory.mktemp("run") / "a.run"
     rankings = {topic: ranked(scores) for topic, scores in run.items()}

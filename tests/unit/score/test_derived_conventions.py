@@ -18,6 +18,7 @@ def test_a_changed_knob_stands_in_the_name_and_an_unchanged_one_does_not():
 
 
 @given(name=st.sampled_from(list(conventions.CONVENTIONS)), data=st.data())
+@pytest.mark.slow
 def test_every_derived_name_parses_back(name, data):
     base = conventions.get(name)
     values = {

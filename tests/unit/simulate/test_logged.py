@@ -60,6 +60,7 @@ def lines(path, *records):
     path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
 
 
+@pytest.mark.slow
 def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
     lines(place / "a.jsonl", thesis(0), "{broken", thesis(1), {"what": 1})
     lines(place / "b.jsonl", KIT, ARENA, CONCEPT, IEVALM, SIMULATED)
@@ -108,6 +109,7 @@ def test_a_model_without_a_usable_session_is_said_and_the_rest_is_read(place, ca
     assert {d.model_name for d in simulate.iter_dialogues("half")} == {"alpha"}
 
 
+@pytest.mark.slow
 def test_nothing_usable_is_an_error_and_other_logs_need_another_run(place):
     lines(place / "a.jsonl", "{broken")
     with pytest.raises(InputError, match=r"no conversation of .* can be read; the first: a\.jsonl, line 1"):

@@ -46,6 +46,7 @@ def test_mauchly_p_is_the_simulated_one_in_a_small_sample():
     assert abs(sp.chi2.sf(row["chi2"], 14) - simulated) > abs(row["p"] - simulated)
 
 
+@pytest.mark.slow
 def test_mauchly_keeps_its_size_and_finds_what_fails():
     rng = np.random.default_rng(2)
     rejected = [stats.mauchly(matrix_frame(rng.normal(size=(15, 4))))["p"][0] < 0.05 for _ in range(400)]

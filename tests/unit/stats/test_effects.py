@@ -96,6 +96,7 @@ def test_cliffs_delta_is_a_double_loop_and_turns_with_the_pair(values):
     assert -1 <= there["low"] <= there["high"] <= 1
 
 
+@pytest.mark.slow
 def test_paired_cliffs_delta_covers_where_the_unpaired_interval_is_too_wide():
     """300 data sets of 40 scenarios, correlation 0.8, true delta 2 Phi(0.5 / sqrt 2) - 1, 90 %."""
     truth = 2 * sp.norm.cdf(0.5 / 2**0.5) - 1

@@ -108,6 +108,7 @@ def test_missing_rows_are_counted_and_clusters_reported():
     assert 0 <= fit["icc"] <= 1
 
 
+@pytest.mark.slow
 def test_no_scenario_variance_converges_at_the_boundary():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 3))

@@ -57,6 +57,7 @@ def test_benjamini_hochberg_equals_scipy_and_is_the_more_lenient(ps):
     assert (stats.benjamini_hochberg(ps) <= stats.holm(ps) + 1e-12).all()
 
 
+@pytest.mark.slow
 def test_both_equal_statsmodels_to_the_last_bit():
     ps = random_matrix(5, 40, 1).ravel() % 1
     for method, name in (("holm", "holm"), ("benjamini_hochberg", "fdr_bh")):

@@ -51,6 +51,7 @@ def test_the_note_says_what_ignoring_the_pairs_changes():
     assert "correlation within scenarios" in free
 
 
+@pytest.mark.slow
 def test_every_pair_and_outcome_is_a_row_with_both_tests():
     frame = scores()
     table = stats.tukey_table(frame, ["x", "y"])

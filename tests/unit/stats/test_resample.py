@@ -63,6 +63,7 @@ def clustered(rng, clusters, rows, effect=0.0):
     return pd.DataFrame({"scenario": np.repeat(np.arange(clusters), rows), "value": y.ravel(), "system": "a"})
 
 
+@pytest.mark.slow
 def test_cluster_bootstrap_covers_as_it_says():
     """400 skewed data sets of 40 scenarios with 5 turns: 90 % interval; one over turns would fail."""
     truth = np.exp(0.5 * 0.25 * 1.25)  # mean of a lognormal with variance 0.25 (1 + 0.25)
@@ -77,6 +78,7 @@ def test_cluster_bootstrap_covers_as_it_says():
     assert naive / 400 < 0.70
 
 
+@pytest.mark.slow
 def test_difference_interval_covers_as_it_says():
     """400 data sets of 30 paired scenarios, a tenth of the values missing at random."""
     rng, covered = np.random.default_rng(8), 0
@@ -118,6 +120,7 @@ def test_pairing_narrows_the_interval():
 
 
 @pytest.mark.parametrize("kind", ["pearson", "spearman"])
+@pytest.mark.slow
 def test_correlation_equals_scipy(kind):
     rng = np.random.default_rng(3)
     x = rng.integers(0, 6, 60).astype(float)

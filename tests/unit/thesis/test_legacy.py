@@ -99,6 +99,7 @@ def test_the_sentence_space_equals_scikit_learn(vocabulary):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.text(alphabet="seaSEA x_1éİΣς’'-\n\x00\x1f中", max_size=30), min_size=1, max_size=4))
+@pytest.mark.slow
 def test_words_are_cut_as_scikit_learn_cuts_them(texts):
     vocabulary = ["sea", "sea sea", "11", "1_", "éa", "as", "ea", "éé sea", "中中", "σς", "s1"]
     ours = TfidfSpace(["sea sea 11", "1_ éa as", "éé sea"], vocabulary)

@@ -59,6 +59,7 @@ def test_lower_is_better_turns_the_differences():
         ({noisy(0.3): 0.2}, RISING),
     ],
 )
+@pytest.mark.slow
 def test_each_demand_can_be_failed_and_marks_the_metric(change, ordering):
     means = {**GOOD, **change}
     assert verdict(means, ordering) == "fail"

@@ -15,11 +15,13 @@ def talkers(name, words, n=20):
     return [UserTurn(f"{name}{i // 6}", " ".join(draw.choice(words, 5))) for i in range(n * 6)]
 
 
+@pytest.mark.slow
 def test_who_says_the_same_cannot_be_told_apart():
     found = realism.two_sample(talkers("a", WORDS), talkers("b", WORDS))
     assert found["low"] < 0.5 < found["high"]
 
 
+@pytest.mark.slow
 def test_who_says_something_else_is_given_away_by_the_words():
     real, simulated = talkers("a", WORDS), talkers("b", [*WORDS[:6], "whereupon", "henceforth"])
     found = realism.two_sample(real, simulated)

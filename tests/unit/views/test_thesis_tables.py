@@ -84,6 +84,7 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
     assert best["published"].isna().all()  # this is no run of the thesis
 
 
+@pytest.mark.slow
 def test_a_run_of_one_system_has_tables_that_say_why_there_is_no_test(logs, capsys):
     main(["import", "--logs", str(logs / "alpha.jsonl"), "--run", "one"])
     evaluate.evaluate(evaluate.EvaluateConfig("one", "thesis_legacy", topics="heuristic"))

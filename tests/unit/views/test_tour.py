@@ -23,6 +23,7 @@ def world():
     return systems.World(catalog, Grounder(catalog))
 
 
+@pytest.mark.slow
 def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     config = simulate.SimulateConfig(run="tour-unit", systems=("random", "tracker"), n_sessions=3, n_turns=10)
     simulate.simulate(config, progress=False)
