@@ -238,9 +238,7 @@ def rewrites(table: pd.DataFrame) -> Finding:
 
 
 def quality(predicted: pd.DataFrame, noise: pd.DataFrame) -> Finding:
-    """How far the model's prediction follows the ratings of the curated conversations, and how far any "
-    "could.
-    """
+    """How far predicted quality follows the ratings of the curated conversations, and how far any could."""
     row = predicted[(predicted["partition"] == "curated") & (predicted["predictor"] == "model")]
     found = _row(row, "correlation")
     doubt = "" if found.excludes_zero else ", an interval with 0 in it"

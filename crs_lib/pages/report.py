@@ -46,9 +46,10 @@ def write(run: str, plan: str = "movies", convention: str = "") -> Path:
     """
     report = _Report(run, plan, convention)
     sections = report.sections()
+    css = part("tables.css") + part("report.css")
     page = fill(part("report.html"), {
-        "css": part("report.css"),
-        "styles": hashes(part("report.css")),
+        "css": css,
+        "styles": hashes(css),
         "run": html.escape(run),
         "lead": report.lead(),
         "contents": "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections),

@@ -98,7 +98,7 @@ def _films(sessions: Iterable[Mapping[str, Any]], view: SessionView) -> dict[str
 
 
 def _page(run: str, mode: str, data: str) -> str:
-    css, js = palette.css() + part("trace.css"), part("session.js") + part("trace.js")
+    css, js = palette.css() + part("tables.css") + part("trace.css"), part("session.js") + part("trace.js")
     return fill(part("trace.html"), {
         "run": html.escape(run), "mode": mode, "css": css, "js": js, "data": data, "styles": hashes(css),
         "scripts": hashes(js, data),

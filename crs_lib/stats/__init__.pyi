@@ -28,6 +28,7 @@ from .findings import (
     not_shown,
     resolution,
     share_of,
+    shares_of,
 )
 from .generalisability import facet_variances, scenarios_needed
 from .groups import games_howell, one_way_anova, tukey_hsd, welch_anova
@@ -123,6 +124,7 @@ __all__ = [
     "scenarios_needed",
     "sessions_needed",
     "share_of",
+    "shares_of",
     "sign_flip_pairs",
     "tost_pairs",
     "tukey_hsd",

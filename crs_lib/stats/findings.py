@@ -58,6 +58,11 @@ class Estimate(NamedTuple):
         """Whether the whole interval lies on one side of 0; False without an interval."""
         return bool(self.low > 0 or self.high < 0)
 
+    @property
+    def turned(self) -> "Estimate":
+        """The same estimate with the other sign: that of ``b - a`` instead of ``a - b``."""
+        return Estimate(-self.value, -self.high, -self.low, self.n)
+
     def within(self, margin: float) -> bool:
         """Whether the whole interval lies within ±margin; False without an interval."""
         return bool(self.low >= -margin and self.high <= margin)
@@ -130,6 +135,14 @@ def share_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario", **d
         low, high = proportion_confint(round(found.value * found.n), found.n, method="wilson")
         return found._replace(low=max(0.0, float(low)), high=min(1.0, float(high)))
     return found
+
+
+def shares_of(
+    frame: pd.DataFrame, value: str, *, system: str = "system", scenario: str = "scenario", **draws: Any
+) -> dict[str, Estimate]:
+    """:func:`share_of` each system, by name, in the order of the frame."""
+    parts = frame.groupby(frame[system].astype(str), sort=False)
+    return {str(name): share_of(part, value, scenario=scenario, **draws) for name, part in parts}
 
 
 def difference_of(

@@ -179,10 +179,7 @@ def insistence(turns: pd.DataFrame) -> Finding:
     """How often users must insist, for the systems where they do least and most."""
     if turns.empty:
         return no_finding("there are no dialogues")
-    shares = {
-        str(name): stats.share_of(mine, "insists", scenario="session_id")
-        for name, mine in turns.groupby("model", sort=False)
-    }
+    shares = stats.shares_of(turns, "insists", system="model", scenario="session_id")
     least, most = (pick(shares, key=lambda name: shares[name].value) for pick in (min, max))
     if shares[least].value == shares[most].value:
         return finding(f"Users insist in {shares[most].percent} of their turns, whatever the system.")
@@ -233,8 +230,7 @@ def own_system(own: str, results: pd.DataFrame, metric: str = "normalised_gain")
     for way, other in (("below", place - 1), ("above", place + 1)):
         if 0 <= other < len(order):
             gap = stats.difference_of(results, own, order[other], metric, **at)
-            low, high = sorted((abs(gap.low), abs(gap.high)))
-            size = stats.Estimate(abs(gap.value), low, high, gap.n)
+            size = gap.turned if gap.value < 0 else gap
             told += (
                 f"; {size} {way} {order[other]}"
                 if gap.excludes_zero

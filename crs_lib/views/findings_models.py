@@ -34,16 +34,10 @@ def replies(dialogues: Sequence[Dialogue], systems: Sequence[str]) -> Finding:
     ]  # fmt: skip
     if not rows:
         return no_finding("no model under test has a reply")
-    frame = pd.DataFrame(rows)
-    shares = {
-        name: stats.share_of(part, "unknown", scenario="session_id")
-        for name, part in frame.groupby("model", sort=False)
-    }
+    shares = stats.shares_of(pd.DataFrame(rows), "unknown", system="model", scenario="session_id")
     most = max(shares, key=lambda name: shares[name].value)
     if not shares[most].value:
-        return finding(
-            f"No reply of {stats.listed([*map(str, shares)])} names a title that the catalogue lacks."
-        )
+        return finding(f"No reply of {stats.listed([*shares])} names a title that the catalogue lacks.")
     return finding(
         f"{most} names titles that the catalogue lacks in {shares[most].percent} of its replies, the most of "
         f"{stats.counted(len(shares), 'model')} under test."

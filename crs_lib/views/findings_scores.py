@@ -27,7 +27,7 @@ def following(results: pd.DataFrame, outcome: str) -> Finding:
         return no_finding(f"a ranking by {_short(outcome)} needs two systems, and {len(order)} has a value")
     best, second, last = order[0], order[1], order[-1]
     gap = stats.difference_of(results, best, second, outcome, **_AT)
-    size = _turned(gap) if gap.value < 0 else gap
+    size = gap.turned if gap.value < 0 else gap
     next_one = (
         f"{second} is {size} behind"
         if gap.excludes_zero
@@ -83,7 +83,7 @@ def adaptation(shifts: pd.DataFrame) -> Finding:
 def _pays(cost: Estimate) -> str:
     if not cost.excludes_zero:
         return f"shows no cost ({cost})"
-    return f"pays {cost}" if cost.value > 0 else f"gains {_turned(cost)}"
+    return f"pays {cost}" if cost.value > 0 else f"gains {cost.turned}"
 
 
 def after_shifts(turns: pd.DataFrame, metric: str = "normalised_gain") -> Finding:
@@ -112,7 +112,7 @@ def after_shifts(turns: pd.DataFrame, metric: str = "normalised_gain") -> Findin
 def _moves(fall: Estimate) -> str:
     if not fall.excludes_zero:
         return f"does not change measurably (fall {fall})"
-    return f"falls by {fall}" if fall.value > 0 else f"rises by {_turned(fall)}"
+    return f"falls by {fall}" if fall.value > 0 else f"rises by {fall.turned}"
 
 
 def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
@@ -129,7 +129,7 @@ def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
         return no_finding("a wait is compared with that of another system, and the run has one")
     mark, quick, *others = order
     more = stats.difference_of(seen, quick, mark, "wait", **_AT)
-    way = f"{more} replies more" if more.value >= 0 else f"{_turned(more)} replies fewer"
+    way = f"{more} replies more" if more.value >= 0 else f"{more.turned} replies fewer"
     told = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
     told += "" if more.excludes_zero else ", an interval that includes 0"
     if others:
@@ -237,10 +237,7 @@ def definedness(turns: pd.DataFrame, metric: str = "cross_coherence") -> Finding
     if metric not in turns:
         return no_finding(f"the scores of this convention hold no {metric} by turn")
     frame = turns.assign(defined=turns[metric].notna())
-    shares = {
-        name: stats.share_of(frame[frame["model"].astype(str) == name], "defined", scenario="session_id")
-        for name in systems_of(turns)
-    }
+    shares = stats.shares_of(frame, "defined", **_AT)
     least = min(shares, key=lambda name: shares[name].value)
     most = max(shares, key=lambda name: shares[name].value)
     if shares[least].value == shares[most].value:
@@ -258,10 +255,7 @@ def concepts(turns: pd.DataFrame, column: str) -> Finding:
     if column not in turns:
         return no_finding("this convention takes down no concepts")
     frame = turns.assign(any=[len(found) > 0 for found in turns[column]])
-    shares = {
-        name: stats.share_of(frame[frame["model"].astype(str) == name], "any", scenario="session_id")
-        for name in systems_of(turns)
-    }
+    shares = stats.shares_of(frame, "any", **_AT)
     most = max(shares, key=lambda name: shares[name].value)
     least = min(shares, key=lambda name: shares[name].value)
     does = (
@@ -311,8 +305,3 @@ def _ranked(results: pd.DataFrame, outcome: str) -> tuple[dict[str, Estimate], l
 
 def _short(metric: str) -> str:
     return base.get(metric).short
-
-
-def _turned(found: Estimate) -> Estimate:
-    """The same estimate with the other sign."""
-    return Estimate(-found.value, -found.high, -found.low, found.n)
