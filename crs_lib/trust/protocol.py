@@ -201,23 +201,28 @@ def run(config: ProtocolConfig, *, progress: bool = False) -> pd.DataFrame:
 def confirm(config: ProtocolConfig, *, progress: bool = False) -> pd.DataFrame:
     """The tests of the protocol on its confirmation seeds: once, and whatever comes out is logged.
 
-    A line of ``gate.log.jsonl`` beside the protocol keeps commit, hash, catalogue and verdict. Raises
-    RunError where this protocol was confirmed on this catalogue before.
+    A line of ``gate.log.jsonl`` beside the protocol keeps the commit at the start, the hash, the catalogue
+    (its file's name, its number of films, the sha256 of what it holds) and the verdict. Raises RunError where
+    this protocol was confirmed on these films before, whatever the file's name.
     """
-    protocol = read()
+    protocol, films, code = read(), sources.load(config.catalog), runs.code_version()
+    held, name = sources.content_hash(films), Path(config.catalog).name
     for line in log(protocol):
-        if (line["protocol"], line["catalog"]) == (protocol.digest, config.catalog):
+        same = line["films_sha256"] == held if "films_sha256" in line else line["catalog"] == name
+        if line["protocol"] == protocol.digest and same:
             raise RunError(
-                f"this protocol was confirmed on {config.catalog!r} on {line['date']} ({line['passed']} of "
+                f"this protocol was confirmed on {name!r} on {line['date']} ({line['passed']} of "
                 f"{line['asked']} demands held); a protocol is confirmed once: read {LOG}"
             )
     found = test(values(config, protocol, CONFIRMATION, progress=progress), protocol)
     lost = found.loc[found["verdict"] != PASS, ["metric", "demand"]]
     record = {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
-        **runs.code_version(),
+        **code,
         "protocol": protocol.digest,
-        "catalog": config.catalog,
+        "catalog": name,
+        "films": len(films),
+        "films_sha256": held,
         "seeds": protocol.seeds(CONFIRMATION),
         "asked": len(found),
         "passed": int((found["verdict"] == PASS).sum()),

@@ -1,6 +1,7 @@
 """The gate's second edition: tests on paper, what a protocol refuses, and one confirmation each."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import yaml
 from scipy import stats
 
 from crs_lib.__main__ import main
+from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.systems import base as systems
 from crs_lib.trust import protocol
@@ -128,7 +130,15 @@ def test_a_protocol_is_confirmed_once_and_the_verdict_is_kept(tmp_path, monkeypa
     record = json.loads((tmp_path / protocol.LOG).read_text())
     assert (record["protocol"], record["passed"], record["asked"]) == (own.digest, 0, 1)
     assert record["failed"] == ["history_cost: sticky beyond 0.9"]
+    assert (record["catalog"], record["films"]) == ("sample", 770)
     with pytest.raises(RunError, match=r"was confirmed on 'sample' on .*0 of 1 demands held"):
+        protocol.confirm(config)
+    copy = shutil.copy(paths.samples() / "movies.json", tmp_path / "other.json")
+    with pytest.raises(RunError, match=r"was confirmed on 'other.json' on .*0 of 1 demands held"):
+        protocol.confirm(protocol.ProtocolConfig(catalog=str(copy)))  # the same films under another name
+    older = {key: value for key, value in record.items() if not key.startswith("films")}
+    (tmp_path / protocol.LOG).write_text(json.dumps(older) + "\n")
+    with pytest.raises(RunError, match=r"was confirmed on 'sample'"):
         protocol.confirm(config)
 
 
