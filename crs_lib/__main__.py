@@ -36,7 +36,7 @@ COMMANDS = (
     ),
     Command("chat", "talk to a system in the terminal", "crs_lib.cli.talk:chat"),
     Command("catalog", "write a catalogue as JSON lines", "crs_lib.cli.catalog:catalog"),
-    Command("merge", "put the shards of a run together", "crs_lib.cli.simulate:merge"),
+    Command("merge", "merge the shards of a run", "crs_lib.cli.simulate:merge"),
     Command("estimate", "calls, tokens and hours of a run with models", "crs_lib.cli.models:estimate"),
     Command("judge", "let models judge a finished run", "crs_lib.cli.models:judge"),
     Command("gate", "test which metrics order the control policies correctly", "crs_lib.cli.trust:gate"),
@@ -46,7 +46,7 @@ COMMANDS = (
         "crs_lib.cli.trust:redteam",
     ),
     Command(
-        "precision", "take variance apart; scenarios that a precision needs", "crs_lib.cli.trust:precision"
+        "precision", "estimate variance components and the scenarios needed", "crs_lib.cli.trust:precision"
     ),
     Command("realism", "compare simulated with real user turns", "crs_lib.cli.trust:realism"),
     Command(
@@ -60,9 +60,9 @@ COMMANDS = (
     ),
     Command("score", "score logs of any known form", "crs_lib.cli.score:add_arguments"),
     Command("logs", "read logs of any known form and report their quirks", "crs_lib.cli.logs:logs"),
-    Command("import", "make a run of logs of any known form", "crs_lib.cli.logs:import_run"),
+    Command("import", "turn logs of any known form into a run", "crs_lib.cli.logs:import_run"),
     Command(
-        "thesis-tables", "make the thesis's tables and figures of logs", "crs_lib.cli.thesis:thesis_tables"
+        "thesis-tables", "make the thesis's tables and figures from logs", "crs_lib.cli.thesis:thesis_tables"
     ),
     Command("topics", "train a topic model on a catalogue's plots", "crs_lib.cli.score:topics"),
     Command(

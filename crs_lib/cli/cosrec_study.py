@@ -40,7 +40,9 @@ def generate(parser: ArgumentParser) -> None:
     options.add(parser, GenerateConfig)
     for name, kind in (("host", str), ("timeout", float), ("slots", int)):
         parser.add_argument(f"--{name}", type=kind, help=f"{name} of the models' server, as in --llm")
-    parser.add_argument("--estimate", action="store_true", help="say calls, tokens and hours; make nothing")
+    parser.add_argument(
+        "--estimate", action="store_true", help="print calls, tokens and hours without running"
+    )
     parser.add_argument(
         "--log", action="append", default=[], metavar="RUN", help="a finished run, for --estimate"
     )

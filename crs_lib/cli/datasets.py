@@ -10,10 +10,10 @@ from crs_lib.core.errors import RunError
 def data(parser: ArgumentParser) -> None:
     """``data list [NAME]``, ``data get NAME …``, ``data verify [NAME …]``."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    one = actions.add_parser("list", help="what there is; with a name, its files and addresses")
+    one = actions.add_parser("list", help="list the data sets; with a name, its files and addresses")
     one.add_argument("name", nargs="?")
     one.set_defaults(do=_list)
-    get = actions.add_parser("get", help="fetch what is neither in the mirror nor here")
+    get = actions.add_parser("get", help="download what is neither in the mirror nor here")
     get.add_argument("names", nargs="+", metavar="NAME")
     get.set_defaults(do=_get)
     verify = actions.add_parser(

@@ -32,9 +32,7 @@ def predict(parser: ArgumentParser) -> None:
         encoder="auto",
         ranker="auto",
     )
-    parser.add_argument(
-        "--timings", action="store_true", help="write the seconds of each node into the lines"
-    )
+    parser.add_argument("--timings", action="store_true", help="add the seconds of each node to each line")
     files.declare(parser, reads=("chat", "train"), writes=("out",))
     parser.set_defaults(do=_predict)
 
@@ -109,7 +107,7 @@ def evaluate(parser: ArgumentParser) -> None:
     """``realtalk-evaluate [--train-only | --test-only --final]``: predictions, scores and the log."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--train-only", action="store_true", help="chats 1 to 7 (the default)")
-    which.add_argument("--test-only", action="store_true", help="chats 8 to 10; needs --final")
+    which.add_argument("--test-only", action="store_true", help="chats 8 to 10; requires --final")
     levers = (
         "teachers",
         "selection",

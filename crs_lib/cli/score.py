@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--logs", required=True, metavar="PATH", help="a log file or a folder of them, of any known form")
     options.add(parser, ScoringConfig, *_CHOSEN)
-    add("--workers", type=int, default=1, help="processes (what comes out does not depend on it)")
+    add("--workers", type=int, default=1, help="processes (the result does not depend on it)")
     add("--out", default="", metavar="FOLDER", help="where the tables go (default: results/movies/scores)")
     made = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.csv", "llm_calls.jsonl")
     reads = ("logs", "catalog", "vocabulary", "topic_model")

@@ -13,7 +13,7 @@ def gate(parser: ArgumentParser) -> None:
 
     options.add(parser, GateConfig)
     parser.add_argument(
-        "--develop", action="store_true", help="test the protocol's demands on its development seeds"
+        "--develop", action="store_true", help="test the protocol's requirements on its development seeds"
     )
     parser.add_argument(
         "--confirm", action="store_true", help="test them once on its confirmation seeds, and log the verdict"
@@ -63,7 +63,7 @@ def redteam(parser: ArgumentParser) -> None:
     from crs_lib.trust.redteam import RedteamConfig
 
     options.add(parser, RedteamConfig)
-    parser.add_argument("--metric", metavar="NAME", help="show this metric alone; all are searched alike")
+    parser.add_argument("--metric", metavar="NAME", help="show this metric only; all are searched")
     parser.set_defaults(do=_redteam)
 
 
