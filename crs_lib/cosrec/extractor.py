@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
+from crs_lib.core.threads import one_thread
 from crs_lib.cosrec.labels import Floats, shares
 from crs_lib.cosrec.records import INTENTS, Conversation, Partition
 from crs_lib.cosrec.rewriting import FILLER
@@ -126,7 +127,6 @@ class QueryExtractor:
 
     def _learn(self, tasks: Sequence[Task]) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
 
         said, copied = Counter[str](), Counter[str]()
         texts = [(task, candidates(task)) for task in tasks]
@@ -142,17 +142,15 @@ class QueryExtractor:
             max_iter=300, learning_rate=0.04, max_leaf_nodes=12, min_samples_leaf=40, l2_regularization=5.0,
             random_state=0, early_stopping=False,
         )  # fmt: skip
-        with threadpool_limits(1):  # threads that wait for one another cost more than they give here
+        with one_thread(None):  # threads that wait for one another cost more than they give here
             self._trees.fit(np.concatenate(rows), np.concatenate(labels))
 
     def likelihoods(self, task: Task) -> tuple[list[_Word], Floats]:
         """The candidates of a task and how likely each is copied, in [0, 1]."""
-        from threadpoolctl import threadpool_limits
-
         found = candidates(task)
         if not found:
             return [], np.zeros(0)
-        with threadpool_limits(1):
+        with one_thread(None):
             return found, np.asarray(self._trees.predict_proba(self._features(task, found))[:, 1])
 
     def rewrite(self, task: Task) -> str:

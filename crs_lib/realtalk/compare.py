@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
+from crs_lib.core.threads import one_thread
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import channels, experiments, plan, predictions, readings, scoring, stages
 from crs_lib.realtalk import index as indexes
@@ -16,7 +17,6 @@ from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.wording import content_words
-from crs_lib.retrieval import dense
 from crs_lib.retrieval.bm25 import BM25
 
 SHOWN = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "precision", "f1", "size")
@@ -113,7 +113,7 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
     plans = [plan.make(text, index.names, index.today) for text in texts]
     bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
     named = index.encode([f"{m.speaker}: {m.text}" for m in chat.messages]).sentences
-    with dense.one_thread():
+    with one_thread():
         for question, query in zip(chat.questions, channels.queries(index, texts, plans), strict=True):
             found = channels.scores(index, query)
             fused = _fusions(index, query.plan, found)

@@ -16,11 +16,11 @@ from crs_lib.core.bounds import check as within
 from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
+from crs_lib.core.threads import one_thread
 from crs_lib.realtalk import answers, channels, features, phases, plan, select, threads
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Hand, Ranker
 from crs_lib.realtalk.training import depth
-from crs_lib.retrieval import dense
 
 Floats = NDArray[np.float32]
 RANKED = 200
@@ -196,7 +196,7 @@ class Pipeline:
         """
         for question in questions:
             within("question_characters", len(question), f"the question {shorten(question, 40)!r} has")
-        with dense.one_thread():
+        with one_thread():
             ruled = [plan.make(question, self.index.names, self.index.today) for question in questions]
             channels.queries(self.index, questions, ruled)  # encoded together, read one by one from the cache
             return [self._result(self._run({"question": q, "round": 0, "trace": []})) for q in questions]

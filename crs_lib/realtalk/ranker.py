@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
+from crs_lib.core.threads import one_thread
 from crs_lib.realtalk.features import NAMES
-from crs_lib.retrieval import dense
 
 Floats = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
@@ -237,7 +237,7 @@ def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
     mean, scale = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
     scale[scale < 1e-6] = 1.0
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
-    with dense.one_thread():
+    with one_thread():
         model.fit(standard(features, mean, scale), gold, sample_weight=weights)
     return Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
 

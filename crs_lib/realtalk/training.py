@@ -10,6 +10,7 @@ import numpy as np
 from crs_lib import datasets
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.threads import one_thread
 from crs_lib.realtalk import (
     channels,
     corpus,
@@ -25,7 +26,6 @@ from crs_lib.realtalk import (
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.retrieval import dense
 
 SHARE, LEAST = 0.25, 60
 OWN, BOTH, FOREIGN = "realtalk", "realtalk+locomo", "locomo"
@@ -49,7 +49,7 @@ def groups(
     place = base / _key(index, plans, [sorted(gold[q.index]) for q in asked])
     if not (place / "gold.npy").is_file():
         made = []
-        with dense.one_thread():
+        with one_thread():
             for question, query in zip(
                 asked, channels.queries(index, [q.text for q in asked], plans), strict=True
             ):

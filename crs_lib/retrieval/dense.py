@@ -2,16 +2,16 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.registry import Registry
 from crs_lib.core.text import words
+from crs_lib.core.threads import one_thread
 from crs_lib.retrieval import minilm, onnx, vector_cache
 
 Floats = NDArray[np.float32]
@@ -158,23 +158,6 @@ def pooled(texts: Sequence[str], model: Hidden) -> Encoded:
     return _joined(sentences, tokens)
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Inside, BLAS runs on one thread: products do not depend on how many there are."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
-
-    with threadpool_limits(1, user_api="blas"):
-        yield
-
-
-@cache
-def _numpy_blas() -> Any:
-    """The thread pools that numpy brings, looked up once: a look costs as much as a small product."""
-    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped, unused-ignore]
-
-    return ThreadpoolController()
-
-
 def unit(rows: Floats) -> Floats:
     """Rows scaled to length 1; zero rows stay zero."""
     length = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
@@ -194,7 +177,7 @@ def best_matches(query: Floats, documents: Encoded) -> Floats:
     if not len(query) or not lengths.any():
         return best
     filled = lengths > 0
-    with _numpy_blas().limit(limits=1, user_api="blas"):
+    with one_thread():
         match = documents.tokens.astype(np.float32, copy=False) @ query.T
     best[filled] = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
     return best

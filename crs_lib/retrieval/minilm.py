@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
+from crs_lib.core.threads import one_thread
 from crs_lib.retrieval.onnx import buckets
 
 Floats = NDArray[np.float32]
@@ -64,15 +65,13 @@ class Model:
 
     def hidden(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
         """Batch by batch: which texts, and their hidden states (texts, pieces, 384), markers included."""
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, unused-ignore]
-
         ids = token_ids(self._weights, texts)
         parts = buckets([len(row) for row in ids], _BATCH_TOKENS)
 
         def work(part: list[int]) -> Floats:
             return forward(self._weights, np.array([ids[i] for i in part], dtype=np.int64))
 
-        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        with one_thread(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
             yield from zip(parts, pool.map(work, parts), strict=True)
 
 

@@ -156,7 +156,7 @@ def _system_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]
 
 
 class Maker:
-    """Makes the sessions of a batch in one process; the catalogue is loaded and compiled once.
+    """Makes the sessions of a batch in one process; the catalogue, or its file's, is compiled once.
 
     Call cache and call log lie in ``folder``; without one, where other runs of this machine find them. At the
     nth of ``starts`` n times as many seeds are tried where a model's reply cannot be used. ``weights`` are
@@ -165,14 +165,14 @@ class Maker:
 
     def __init__(
         self,
-        catalog: str,
+        catalog: Catalog | str,
         config: SimulateConfig,
         folder: str = "",
         starts: int = 1,
         arm: str = "",
         weights: Mapping[str, str] | None = None,
     ) -> None:
-        loaded = sources.load(catalog)
+        loaded = sources.load(catalog) if isinstance(catalog, str) else catalog
         rule = config.llm_settings
         place = Path(folder) if folder else scratch(config.run)
         service = replace(rule.service(starts), weights=weights or {})

@@ -30,6 +30,12 @@ def prepare(run: str, catalog: str) -> Catalog:
     RunError if the run holds another catalogue.
     """
     loaded = sources.load(catalog)
+    _freeze(run, catalog, loaded)
+    return loaded
+
+
+def _freeze(run: str, catalog: str, loaded: Catalog) -> str:
+    """Store a loaded catalogue in a run's folder as :func:`prepare` does; returns its hash."""
     inputs = {"catalog": sources.content_hash(loaded)}
     with runs.stage(STUDY, run, "catalog", {"catalog": catalog}, inputs) as stage:
         loaded.save(stage.path("catalog.parquet"))
@@ -38,7 +44,7 @@ def prepare(run: str, catalog: str) -> Catalog:
                 file.write(raw)
         tables.write_csv(stage.path("cleaning_report.csv"), loaded.report.table())
         stage.counts |= {"films": len(loaded), "concepts": len(loaded.vocabulary)}
-    return loaded
+    return inputs["catalog"]
 
 
 def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
@@ -52,15 +58,15 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
     on, a disk that refuses, models that are not there, and more failed sessions than ``llm`` allows
     (``max_failed``); those that failed are listed in ``failed_sessions.csv``.
     """
-    folders = [_arm(config, arm, progress) for arm in config.arms]
+    catalog = sources.load(config.catalog)
+    folders = [_arm(config, arm, catalog, progress) for arm in config.arms]
     return folders[0]
 
 
-def _arm(config: SimulateConfig, arm: str, progress: bool) -> Path:
+def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> Path:
     """Run one arm of a batch."""
     name, rule = config.folder_name(arm), config.llm_settings
-    catalog = prepare(name, config.catalog)
-    inputs = {"catalog": sources.content_hash(catalog)}
+    inputs = {"catalog": _freeze(name, config.catalog, catalog)}
     before = roles.stage_before(STUDY, name, "simulate")
     inputs |= roles.weights(config.roles(), rule, catalog, before)
     inputs |= roles.versions(config.programs(), before)
@@ -69,7 +75,7 @@ def _arm(config: SimulateConfig, arm: str, progress: bool) -> Path:
         stage.ledger() as ledger,
     ):
         try:
-            _work(config, arm, stage.folder, ledger, inputs, progress)
+            _work(config, arm, catalog, stage.folder, ledger, inputs, progress)
         finally:
             if config.calls_out:
                 stage.counts["llm_calls"] = calls.export_all(stage.folder)
@@ -112,13 +118,15 @@ def _given(maker: Maker) -> Callable[[], Maker]:
 def _work(
     config: SimulateConfig,
     arm: str,
+    catalog: Catalog,
     folder: Path,
     ledger: Ledger,
     inputs: Mapping[str, str],
     progress: bool,
 ) -> None:
     """Do what the ledger does not have, part by part; sessions that fail do not stop the next part."""
-    catalog, starts = str(folder / "catalog.parquet"), 1 + ledger.tries()
+    starts, alone = 1 + ledger.tries(), config.workers == 1 and not config.scheduler
+    films = catalog if alone else str(folder / "catalog.parquet")
     began = roles.weights_in(inputs)
     maker: Maker | None = None
     try:
@@ -138,7 +146,7 @@ def _work(
             else:
                 logs = str(folder) if config.calls_out and not config.scheduler else ""
                 batch.work(
-                    ledger, keys, Maker, (catalog, config, logs, starts, arm, began), workers=config.workers,
+                    ledger, keys, Maker, (films, config, logs, starts, arm, began), workers=config.workers,
                     scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
                 )  # fmt: skip
             roles.same_weights(inputs, models, config.llm_settings)

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng
+from crs_lib.core.threads import one_thread
 from crs_lib.prompts import wording
-from crs_lib.retrieval.dense import ENCODERS, Floats, one_thread, sentence_vectors
+from crs_lib.retrieval.dense import ENCODERS, Floats, sentence_vectors
 from crs_lib.systems.base import SYSTEMS, World
 from crs_lib.systems.policies import Recommender
 
@@ -139,7 +140,7 @@ class LinearReader:
         acts = np.array([one.acts for one in made], dtype=np.float32)
         test = np.arange(len(made)) % 5 == 0
         flags = np.hstack([fields_of, acts])
-        self._to_value, self._to_flags = (_ridge(clauses_of[~test], y[~test]) for y in (named, flags))
+        self._to_value, self._to_flags = _ridge(clauses_of[~test], named[~test], flags[~test])
         with one_thread():
             guessed = clauses_of[test] @ self._to_flags
         self._least = np.array(
@@ -177,12 +178,12 @@ class LinearReader:
         return ClauseReading(values, wants, gives_up, anew)
 
 
-def _ridge(x: Floats, y: NDArray[np.float32]) -> Floats:
-    """The weights of a ridge regression, in one product of matrices."""
+def _ridge(x: Floats, *targets: Floats) -> list[Floats]:
+    """The weights of a ridge regression of each target on the same rows."""
     with one_thread():
         left = x.T.astype(np.float64) @ x + _RIDGE * np.eye(x.shape[1])
-        solved: Floats = np.linalg.solve(left, (x.T @ y).astype(np.float64)).astype(np.float32)
-    return solved
+        right = [(x.T @ y).astype(np.float64) for y in targets]
+        return [np.linalg.solve(left, sums).astype(np.float32) for sums in right]
 
 
 def _threshold(scores: NDArray[np.float32], truth: NDArray[np.float32]) -> float:
