@@ -1,7 +1,7 @@
 # Everything starts here; `make` alone lists what there is. Needs Python 3.11 or newer and nothing else.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help local thesis test check lint docs lab refresh figures bench clean-venv nbval-movies nbval-others smoke-movies smoke-others
+.PHONY: help local thesis test check lint docs lab refresh figures bench clean-venv tests nbval-movies nbval-others smoke-movies smoke-others
 
 # The first Python that is new enough; where none is, the one to complain about.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; do \
@@ -38,8 +38,11 @@ refresh: $(VENV)/core.stamp  ## run the committed notebooks with their defaults 
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
 test: $(VENV)/dev.stamp  ## all tests, the committed notebooks against their outputs, other parameters
-	$(PY) -m pytest tests -n 3 --dist loadfile --no-loadscope-reorder --ignore=tests/notebooks/test_smoke.py
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(SYNC) nbval-movies nbval-others smoke-others smoke-movies
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(SYNC) tests nbval-movies smoke-movies nbval-others smoke-others
+
+# Two processes, beside one for the notebooks below; the plus lets their progress show at once.
+tests:
+	+$(PY) -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/notebooks/test_smoke.py
 
 # The notebooks against their outputs, and with other parameters.
 nbval-movies:

@@ -1,5 +1,5 @@
 from .base import FIGURES, TABLES, NoDataError, of_systems
-from .drawing import caption, draw, make, names, redraw, title, why_not
+from .drawing import caption, draw, make, names, redraw, show, title, why_not
 
 __all__ = [
     "FIGURES",
@@ -11,6 +11,7 @@ __all__ = [
     "names",
     "of_systems",
     "redraw",
+    "show",
     "title",
     "why_not",
 ]

@@ -61,14 +61,18 @@ def draw(name: str, *frames: pd.DataFrame, **options: Any) -> None:
 
     The picture's text form is its caption, which is what a screen reader and a diff see.
     """
-    made = make(name, *frames, **options)
+    show(make(name, *frames, **options), caption(name, *frames))
+
+
+def show(made: Any, text: str) -> None:
+    """Show a figure as one PNG in a notebook, with its caption as text; nothing elsewhere."""
     shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
     if getattr(shell, "kernel", None) is None:
         return
     from IPython.display import display
 
     picture = base64.b64encode(style.data(made, "png", style.NOTEBOOK_DPI)).decode("ascii")
-    display({"image/png": picture, "text/plain": caption(name, *frames)}, raw=True)
+    display({"image/png": picture, "text/plain": text}, raw=True)
 
 
 def why_not(name: str, run: str, reason: NoDataError) -> str:

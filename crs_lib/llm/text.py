@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from crs_lib.core import bounds, outside
+from crs_lib.core import bounds, lean, outside
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.errors import BadReply, CutReply, EmptyReply
@@ -111,7 +111,8 @@ def count(given: object) -> int | None:
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Any:
-    from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
+    with lean.without_iris():
+        from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
 
     return Draft202012Validator(json.loads(schema))
 

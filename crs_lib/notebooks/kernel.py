@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crs_lib.core import paths, progress
+from crs_lib.core import lean, paths, progress
 from crs_lib.core.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -39,8 +39,9 @@ def execute(
     cell is then stored beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched.
     ``values`` are not checked here.
     """
-    import papermill
-    from nbclient.exceptions import DeadKernelError
+    with lean.without_iris():
+        import papermill
+        from nbclient.exceptions import DeadKernelError
 
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised as well
     failed = out.with_name(f"{out.stem}.failed.ipynb")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import outside
+from crs_lib.core import lean, outside
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
 
@@ -36,7 +36,8 @@ _VOLATILE = {
 @outside.reader("a notebook")
 def load(path: Path) -> Any:
     """The notebook as nbformat reads it (format 4); InputError where the file is none."""
-    import nbformat
+    with lean.without_iris():
+        import nbformat
 
     text = outside.read_text(path)
     try:

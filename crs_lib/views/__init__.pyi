@@ -44,7 +44,6 @@ from .validity import (
     label_figure,
     missed_successes,
     orderings,
-    show,
     side_by_side,
     verdicts,
 )
@@ -88,7 +87,6 @@ __all__ = [
     "settings",
     "shift_model",
     "shift_table",
-    "show",
     "side_by_side",
     "stats_frame",
     "tidy",

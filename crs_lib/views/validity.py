@@ -1,7 +1,5 @@
 """Tables and figures of the validity notebook: verdicts, dose-response, detectors, human ratings."""
 
-import base64
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -43,17 +41,6 @@ def orderings(tests: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Every ordering of one metric with its paired difference, interval and verdict."""
     mine = tests[tests["metric"] == metric]
     return mine[["ordering", "diff", "low", "high", "n", "verdict"]].reset_index(drop=True)
-
-
-def show(made: Any, caption: str) -> None:
-    """Show a figure as one PNG in a notebook, with its caption as text; nothing elsewhere."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    if getattr(shell, "kernel", None) is None:
-        return
-    from IPython.display import display
-
-    picture = base64.b64encode(style.data(made, "png", style.NOTEBOOK_DPI)).decode("ascii")
-    display({"image/png": picture, "text/plain": caption}, raw=True)
 
 
 def dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:

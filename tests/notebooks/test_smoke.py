@@ -33,7 +33,11 @@ FULL = {
     },  # of the few sessions that 03 simulated
     "21_realtalk_corpus": {"data": CHAT, "reading": "strict"},  # one chat leaves no intervals over chats
     "22_realtalk_query": {"data": CHAT, "most": 5},
-    "31_metric_validity": {"seed": 3},  # asserts orderings that four short sessions cannot show
+    "31_metric_validity": {
+        "seed": 3,
+        "n_sessions": 24,
+        "n_turns": 12,
+    },  # orderings take more than four sessions
 }
 
 # A run for each tens digit, except for those that simulate systems of their own and for a reader of another's run.
