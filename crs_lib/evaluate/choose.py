@@ -92,7 +92,7 @@ class ScoringConfig(Config):
         rule = self.rule
         useless = {
             "vocabulary": self.vocabulary and rule.similarity != "tfidf",
-            "topic_model": self.topic_model and rule.topics != "lda",
+            "topic_model": self.topic_model and not rule.topics.startswith("lda"),
             "llm": self.llm and not self.asks,
             "llm_settings": self.llm_settings and not self.asks,
         }
@@ -107,6 +107,11 @@ class ScoringConfig(Config):
     def asks(self) -> bool:
         """Whether a language model names the concepts or topics."""
         return "llm" in (self.rule.extractor, self.rule.topics)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether a dialogue's scores depend on the dialogues before it, so that one process scores all."""
+        return self.rule.topics == "lda_replayed"
 
     @cached_property
     def rule(self) -> Convention:
@@ -183,6 +188,7 @@ def _legacy(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     from crs_lib.thesis import topics
     from crs_lib.thesis.catalog import ThesisCatalog
     from crs_lib.thesis.legacy import METRICS, LegacyScorer
+    from crs_lib.thesis.replay import ReplayedLda, ReplayedScorer
 
     catalog, rule = ThesisCatalog.load(config.catalog), config.rule
     named = rule.topics
@@ -190,10 +196,12 @@ def _legacy(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     space = _space(config, catalog)
     embedder = f"topics: {namer.name}; sentences: {space.name}"
     inputs = _inputs(config)
-    if named == "lda":
+    if named.startswith("lda"):
         folder = Path(config.topic_model or topics.default_model())
         inputs["topic model"] = hashes.sha256(folder / "exp_elog_beta.npy")
     origin = provenance.of(rule, named, embedder, inputs, **config.model_columns())
+    if isinstance(namer, ReplayedLda):
+        return PreparedScorer(ReplayedScorer(space, namer, rule), origin, METRICS)
     return PreparedScorer(LegacyScorer(space, namer, rule), origin, METRICS)
 
 

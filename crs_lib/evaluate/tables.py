@@ -31,12 +31,13 @@ def stream(
     """Score dialogues chunk by chunk, in order; memory stays flat.
 
     With more than one worker each process makes its own scorer from ``config``; the scores do not
-    depend on their number. Raises InputError for fewer than one worker.
+    depend on their number. A scorer that depends on the order of dialogues scores them all itself.
+    Raises InputError for fewer than one worker.
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
     chunks = _batched(dialogues)
-    if workers == 1 or config is None:
+    if workers == 1 or config is None or config.in_order:
         for chunk in chunks:
             yield from _scored(scorer, chunk)
         return

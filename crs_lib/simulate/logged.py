@@ -1,7 +1,7 @@
 """Logs as runs: conversations of any known form put into a run folder that all later stages accept."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -11,10 +11,11 @@ import pandas as pd
 from crs_lib import logs, runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import hashes, tables
+from crs_lib.core import hashes, paths, tables
 from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
+from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.logs.reader import Broken
@@ -35,6 +36,9 @@ class ImportConfig(Config):
     catalog: Annotated[str, Field(description="sample, or the catalogue's file")] = sources.SAMPLE
     system: Annotated[str, Field(min_length=1, description="name where a log names no system")] = "unnamed"
     strict: Annotated[bool, Field(description="stop at the first conversation that cannot be read")] = False
+    order: Annotated[
+        str, Field(description="systems to put first, in this order, with commas between them")
+    ] = ""
 
 
 class Imported(NamedTuple):
@@ -137,14 +141,14 @@ def import_logs(config: ImportConfig) -> Imported:
     counts = _Counts(catalog)
     inputs = {"catalog": sources.content_hash(catalog), "logs": hashes.of_files(files)}
     settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
-    found = logs.readable(
-        config.logs, _refuse if config.strict else counts.broken.append, system=config.system
-    )
+    settings |= {"order": config.order} if config.order else {}
+    found = _in_order(config, _refuse if config.strict else counts.broken.append)
     fixed = stage_before(STUDY, config.run, "simulate").get("status") == "finished"
     with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=fixed) as stage:
         tables.write_jsonl(stage.path("dialogues.jsonl"), counts.pass_on(found))
         skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))
         tables.write_csv(stage.path(SKIPPED), skipped)
+        _all_there(config.order, counts.systems)
         read = sum(row["sessions"] for row in counts.systems.values())
         stage.counts |= {"sessions": read, "systems": len(counts.systems), "skipped": len(skipped)}
         if not read:
@@ -153,6 +157,28 @@ def import_logs(config: ImportConfig) -> Imported:
                 f"no conversation of {config.logs} can be read; the first: {first.place}: {first.reason}"
             )
     return Imported(stage.folder, counts.table(), skipped, counts.titles())
+
+
+def _names(order: str) -> list[str]:
+    return [name for part in order.split(",") if (name := part.strip())]
+
+
+def _in_order(config: ImportConfig, broken: Callable[[Broken], object]) -> Iterator[Dialogue]:
+    """The dialogues, those of the systems named in ``order`` first; read once more for each of them."""
+    first = [paths.slug(name) for name in _names(config.order)]
+    for wanted in first:
+        again = logs.readable(config.logs, lambda _: None, system=config.system)
+        yield from (one for one in again if logs.session_key(one).model == wanted)
+    rest = logs.readable(config.logs, broken, system=config.system)
+    yield from (one for one in rest if logs.session_key(one).model not in first)
+
+
+def _all_there(order: str, systems: Iterable[str]) -> None:
+    known = {paths.slug(name): name for name in systems}
+    for name in _names(order):
+        if paths.slug(name) not in known:
+            hint = did_you_mean(name, known.values())
+            raise InputError(f"order names {name!r}, which no log is of{hint} (found: {', '.join(systems)})")
 
 
 def _refuse(one: Broken) -> None:

@@ -58,10 +58,9 @@ class LegacyScorer:
         """The scores of each dialogue."""
         texts = list(dict.fromkeys(turn.text for d in dialogues for turn in d.turns))
         topics = dict(zip(texts, self.topics.topics(texts), strict=True))
-        compared = [pair for d in dialogues for pair in _compared(d)]
-        alike = self._similarities(texts, compared)
-        bounds = [_shifts(_texts(d, USER), alike, topics) for d in dialogues]
-        joined = [_joined(_texts(d, USER), firsts) for d, firsts in zip(dialogues, bounds, strict=True)]
+        alike = self._similarities(texts, [pair for d in dialogues for pair in compared(d)])
+        bounds = [_shifts(texts_of(d, USER), alike, topics) for d in dialogues]
+        joined = [_joined(texts_of(d, USER), firsts) for d, firsts in zip(dialogues, bounds, strict=True)]
         new = list(dict.fromkeys(text for parts in joined for text in parts if text not in topics))
         topics |= zip(new, self.topics.topics(new), strict=True)
         filtered = {found: admitted(found) for found in dict.fromkeys(topics.values())}
@@ -106,9 +105,19 @@ class LegacyScorer:
         kept: dict[str, _Topics],
         alike: dict[tuple[str, str], float],
     ) -> Scores:
-        systems = _texts(dialogue, SYSTEM)
-        replies = [kept[text] for text in systems]
-        shifts = [self._shift(old, new, replies) for old, new in pairwise(segments)]
+        replies = [kept[text] for text in texts_of(dialogue, SYSTEM)]
+        shifts = [self._shift(old, new, replies[new.first :]) for old, new in pairwise(segments)]
+        return self._scores(dialogue, segments, shifts, replies, alike)
+
+    def _scores(
+        self,
+        dialogue: Dialogue,
+        segments: Sequence[Segment],
+        shifts: Sequence[Shift],
+        replies: Sequence[_Topics],
+        alike: dict[tuple[str, str], float],
+    ) -> Scores:
+        systems = texts_of(dialogue, SYSTEM)
         cross = [alike[pair.user.text, pair.system.text] for pair in dialogue.pairs()]
         retained = [alike[pair] for pair in pairwise(systems)]
         head = {"model": dialogue.model_name, "session_id": dialogue.session_id}
@@ -136,10 +145,10 @@ class LegacyScorer:
         ]
         return Scores(turns, rows, self._session(dialogue, shifts, cross, retained, segments))
 
-    def _shift(self, old: Segment, new: Segment, replies: Sequence[_Topics]) -> Shift:
-        """Scan every reply from the shift to the end of the conversation; nothing stops at the next shift."""
+    def _shift(self, old: Segment, new: Segment, replies: Iterable[_Topics]) -> Shift:
+        """Scan all replies after the shift until one recovers it; the next shift stops nothing."""
         hits, seen = 0, 0
-        for reply in replies[new.first :]:
+        for reply in replies:
             seen += 1
             if not reply:
                 continue
@@ -198,14 +207,15 @@ def _late(shifts: Sequence[Shift]) -> int:
     return sum(shift.recovered and shift.turn + shift.delay > after.turn for shift, after in pairwise(shifts))
 
 
-def _texts(dialogue: Dialogue, speaker: str) -> list[str]:
+def texts_of(dialogue: Dialogue, speaker: str) -> list[str]:
+    """The texts of one speaker, in order."""
     return [turn.text for turn in dialogue.turns if turn.speaker == speaker]
 
 
-def _compared(dialogue: Dialogue) -> list[tuple[str, str]]:
+def compared(dialogue: Dialogue) -> list[tuple[str, str]]:
     """The pairs of texts whose similarity a session needs: user to reply, reply to reply, user to user."""
     own = [(pair.user.text, pair.system.text) for pair in dialogue.pairs()]
-    return [*own, *pairwise(_texts(dialogue, SYSTEM)), *pairwise(_texts(dialogue, USER))]
+    return [*own, *pairwise(texts_of(dialogue, SYSTEM)), *pairwise(texts_of(dialogue, USER))]
 
 
 def _shifts(
@@ -214,9 +224,14 @@ def _shifts(
     """The USER utterances (from 0) that open a segment: 0, and every one unlike the one before it."""
     firsts = [0] if users else []
     for number, (before, now) in enumerate(pairwise(users), start=1):
-        if alike[before, now] < SHIFT_SIMILARITY or _jaccard(topics[before], topics[now]) < SHIFT_JACCARD:
+        if is_shift(alike[before, now], topics[before], topics[now]):
             firsts.append(number)
     return firsts
+
+
+def is_shift(similarity: float, before: _Topics, now: _Topics) -> bool:
+    """Whether an utterance opens a segment: unlike the one before it, in its text or in its topics."""
+    return similarity < SHIFT_SIMILARITY or _jaccard(before, now) < SHIFT_JACCARD
 
 
 def _jaccard(a: _Topics, b: _Topics) -> float:

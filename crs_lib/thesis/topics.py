@@ -29,7 +29,7 @@ class TopicExtractor(Protocol):
     def topics(self, texts: Sequence[str]) -> Topics: ...
 
 
-TOPICS: Registry[TopicExtractor] = Registry("topic extractor")
+TOPICS: Registry[TopicExtractor] = Registry("topic extractor", "crs_lib.thesis")
 
 
 def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "") -> TopicExtractor:

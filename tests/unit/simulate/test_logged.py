@@ -100,6 +100,21 @@ def test_two_models_of_one_name_are_two_systems(place):
     assert "was already read" in found.skipped["reason"].iloc[0]
 
 
+def test_systems_come_in_the_order_asked_for(place):
+    lines(place / "all.jsonl", thesis(0), "{broken", thesis(0, "beta"), thesis(1), thesis(0, "gamma:2b"))
+    config = simulate.ImportConfig(str(place), "ordered", order="gamma:2b, beta")
+    found = simulate.import_logs(config)
+    assert [d.model_name for d in simulate.iter_dialogues("ordered")] == [
+        "gamma:2b",
+        "beta",
+        "alpha",
+        "alpha",
+    ]
+    assert len(found.skipped) == 1
+    with pytest.raises(InputError, match=r"order names 'betta'.*did you mean 'beta'"):
+        simulate.import_logs(simulate.ImportConfig(str(place), "misspelt", order="betta"))
+
+
 def test_a_model_without_a_usable_session_is_said_and_the_rest_is_read(place, capsys):
     lines(place / "a.jsonl", thesis(0), thesis(1))
     lines(place / "b.jsonl", thesis(0, "beta", replies=()), thesis(1, "beta", replies=()))

@@ -1,0 +1,178 @@
+"""The thesis's topics with the random draws of its own runs, in its own order of calls.
+
+gensim draws the start of every inference from the topic model's generator, so that the thesis's recovery,
+delay and interference depend on all calls made before. The stored model lacks that generator. Its state does
+not depend on the texts it was trained on, only on how much was drawn, and is rebuilt here; with NLTK's tokens
+and WordNet's lemmas every session then has the original's numbers.
+Source: gensim 4.4.0, ``LdaModel`` (``__init__``, ``update``, ``bound``, ``show_topics``).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crs_lib import datasets
+from crs_lib.core import hashes
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
+from crs_lib.core.errors import InputError
+from crs_lib.score.scorer import Scores
+from crs_lib.thesis import legacy, wordnet
+from crs_lib.thesis.legacy import LegacyScorer, Segment
+from crs_lib.thesis.topic_model import TopicModel
+from crs_lib.thesis.topic_words import FUNCTION_WORDS, admitted
+from crs_lib.thesis.topics import TOPICS, Topics, default_model
+
+if TYPE_CHECKING:
+    from crs_lib.llm import LLM
+
+NAME = "lda_replayed"
+_SEED, _PASSES, _CHUNKS = 42, 15, (2000, 164)  # the thesis trained on 2,164 plots, 2,000 at a time
+_SHAPE, _RATE = 100.0, 0.01  # of the gamma draws
+_LEAST, _STEPS = 0.1, 50
+
+
+def generator_after_training(n_topics: int, n_words: int) -> np.random.RandomState:
+    """The generator of the thesis's topic model as its training left it."""
+    state = np.random.RandomState(_SEED)
+    state.gamma(_SHAPE, _RATE, (n_topics, n_words))
+    for _ in range(_PASSES):
+        for plots in _CHUNKS:
+            if plots == _CHUNKS[-1]:  # at the end of a pass the last chunk's perplexity is logged
+                state.gamma(_SHAPE, _RATE, (plots, n_topics))
+            state.gamma(_SHAPE, _RATE, (plots, n_topics))
+            state.rand(n_topics)  # the order in which topics are logged
+    return state
+
+
+@TOPICS.register(NAME, filtered=False)
+class ReplayedLda:
+    """LDA topics with the draws that the thesis made: its own numbers, for its own logs in its own order.
+
+    A text's topics depend on all texts before it. A text that has topics keeps them; one without is inferred
+    anew each time. Needs the thesis's topic model, NLTK (``pip install nltk``) and WordNet.
+    """
+
+    def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
+        place = Path(model or default_model())
+        self._model = TopicModel.load(place)
+        theirs = {file.path.rpartition("/")[2]: file.sha256 for file in datasets.get("thesis-lda").files}
+        if hashes.sha256(place / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
+            raise InputError(
+                f"{NAME} replays the thesis's own topic model, and {str(place)!r} holds another; "
+                "set CRS_MIRROR to a folder with thesis/lda, or take topics lda"
+            )
+        self._cut, self._lemma = _tokeniser(), wordnet.NounLemmas(wordnet.folder())
+        self._draws = generator_after_training(self._model.n_topics, len(self._model.words))
+        self._known: dict[str, tuple[str, ...]] = {}
+        self.name = f"lda replayed, {self._model.n_topics} topics, {len(self._model.words)} words"
+
+    def topics(self, texts: Sequence[str]) -> Topics:
+        """The topics of every text, inferred in the order given."""
+        return [self.of(text) for text in texts]
+
+    def every(self) -> list[tuple[str, ...]]:
+        """All lists of words that a text can have."""
+        return self._model.top_words
+
+    def of(self, text: str) -> tuple[str, ...]:
+        """The five words of the text's most probable topic; none where no topic has a share of 0.1."""
+        if text in self._known:
+            return self._known[text]
+        gamma = self._draws.gamma(_SHAPE, _RATE, (1, self._model.n_topics))[0].astype(np.float32)
+        if bag := self._bag(text):  # an empty text takes its draws, too
+            gamma = self._inferred(bag, gamma)
+        best = int(gamma.argmax())
+        if gamma[best] / gamma.sum() < _LEAST:
+            return ()
+        self._known[text] = self._model.top_words[best]
+        return self._known[text]
+
+    def _bag(self, text: str) -> Counter[int]:
+        """The model's words in a text: number to count."""
+        number = self._model.number
+        words = (word for word in self._cut(text) if len(word) > 2 and word.isalpha())
+        lemmas = (self._lemma(word) for word in words if word not in FUNCTION_WORDS)
+        return Counter(number[word] for word in lemmas if word in number)
+
+    def _inferred(self, bag: Counter[int], gamma: Any) -> Any:
+        """γ of a text, from a start: gensim's E-step for one document, in its order of operations."""
+        words = sorted(bag)
+        counts = np.array([bag[word] for word in words], dtype=np.float32)
+        beta, alpha = self._model.beta[words], np.float32(self._model.alpha)
+        for _ in range(_STEPS):
+            theta = _exp_elog(gamma)
+            before, gamma = gamma, alpha + theta * ((counts / (beta @ theta + _SMALL)) @ beta)
+            if np.abs(gamma - before).mean() < 0.001:
+                break
+        return gamma
+
+
+_SMALL = np.finfo(np.float32).eps
+
+
+def _exp_elog(gamma: Any) -> Any:
+    """exp(E[log θ]) of one γ, as float32."""
+    from scipy.special import psi
+
+    return np.exp(psi(gamma) - psi(gamma.sum())).astype(np.float32)
+
+
+def _tokeniser() -> Any:
+    """NLTK's word tokeniser after its sentence splitter, lower-cased; InputError without NLTK."""
+    try:
+        from nltk.tokenize.destructive import NLTKWordTokenizer
+        from nltk.tokenize.punkt import PunktSentenceTokenizer
+    except ImportError as error:
+        raise InputError(f"topics {NAME} need NLTK: pip install 'nltk>=3.9'") from error
+    sentences, words = PunktSentenceTokenizer(), NLTKWordTokenizer()
+    return lambda text: [word for part in sentences.tokenize(text.lower()) for word in words.tokenize(part)]
+
+
+class ReplayedScorer(LegacyScorer):
+    """The scorer of the thesis's older version that asks for topics one text at a time, in its order.
+
+    Sessions must come in the order in which the thesis scored them, system after system.
+    """
+
+    topics: ReplayedLda
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
+        """The scores of each dialogue, one after the other."""
+        self._learn(map(admitted, self.topics.every()))
+        texts = list(dict.fromkeys(turn.text for d in dialogues for turn in d.turns))
+        alike = self._similarities(texts, [pair for d in dialogues for pair in legacy.compared(d)])
+        return [self._in_order(dialogue, alike) for dialogue in dialogues]
+
+    def _in_order(self, dialogue: Dialogue, alike: dict[tuple[str, str], float]) -> Scores:
+        segments = self._segments(legacy.texts_of(dialogue, USER), alike)
+        systems = legacy.texts_of(dialogue, SYSTEM)
+        shifts = [
+            self._shift(old, new, (admitted(self.topics.of(text)) for text in systems[new.first :]))
+            for old, new in pairwise(segments)
+        ]
+        replies = [admitted(self.topics.of(text)) for text in systems]
+        return self._scores(dialogue, segments, shifts, replies, alike)
+
+    def _segments(self, users: Sequence[str], alike: dict[tuple[str, str], float]) -> list[Segment]:
+        """The segments; each one's topics are asked for as soon as the next one begins."""
+        if not users:
+            return []
+        found: list[Segment] = []
+        first, before = 0, self.topics.of(users[0])
+        for number, (last, now) in enumerate(pairwise(users), start=1):
+            topics = self.topics.of(now)
+            if legacy.is_shift(alike[last, now], before, topics):
+                found.append(self._closed(users, first, number))
+                first = number
+            before = topics
+        return [*found, self._closed(users, first, len(users))]
+
+    def _closed(self, users: Sequence[str], first: int, end: int) -> Segment:
+        return Segment(first, admitted(self.topics.of(" ".join(users[first:end]))))
+
+
+__all__ = ["NAME", "ReplayedLda", "ReplayedScorer", "generator_after_training"]
