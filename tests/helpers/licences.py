@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Permissive, or copyleft by file (MPL): they ask nothing of a program that only depends on them.
 FITS = re.compile(
     r"mit(-0|-cmu)?( license)?|(new |modified |3-clause |2-clause |simplified )?bsd([- ].*)?|0bsd|"
-    r"apache([- ].*)?|isc.*|(psf|python software foundation|python)([- ].*)?|(the )?unlicense.*|zlib.*|hpnd.*|"
+    r"apache([- ].*)?|isc.*|(psf|python software foundation|python|cnri-python)([- ].*)?|(the )?unlicense.*|zlib.*|hpnd.*|"
     r"mpl[- ]?2\.0|mozilla public license 2\.0.*|cc0.*|public domain|bsl-1\.0|blueoak.*|ofl-1\.1|wtfpl",
     re.IGNORECASE,
 )
