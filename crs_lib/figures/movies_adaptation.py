@@ -80,7 +80,7 @@ def ability_adaptation(shifts: pd.DataFrame) -> Any:
         panel.set(xlabel=title, ylabel="history cost ↓")
         panel.grid(True)
     axes[0][1].axvline(0, color=style.FAINT, linewidth=0.6)
-    style.legend(made, [name for name in order if name in drawn])
+    style.legend(made, [name for name in order if name in drawn], lines=False)
     n = shifts["session_id"].nunique()
     style.note(
         made,
@@ -133,22 +133,17 @@ def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     order = systems_of(turns)
     types = ["all types", *sorted(set(table["type"]) - {"all types"})]
     made, axes = style.figure(0.9 + 0.62 * len(types), 1, 3)
-    looks = style.looks(order)
     for panel, part in zip(axes[0], _PARTS, strict=True):
-        mine = table[table["part"] == part].set_index(["type", "model"])
+        mine = table[table["part"] == part]
         for place, kind in enumerate(types):
-            for step, name in enumerate(order):
-                if (kind, name) not in mine.index:
-                    continue
-                row, at = mine.loc[(kind, name)], place + 0.8 * ((step + 0.5) / len(order) - 0.5)
-                style.interval(panel, at, row["low"], row["high"], looks[name].colour, linewidth=1.0)
-                panel.plot(row["mean"], at, looks[name].marker, color=looks[name].colour, markersize=3.2)
+            found = mine[mine["type"] == kind].set_index("model")[["mean", "low", "high"]]
+            style.dots(panel, place, order, {str(name): ends for name, *ends in found.itertuples()}, 0.7)
         panel.set(xlabel=style.titled(part), ylim=(len(types) - 0.5, -0.5))
         panel.set_yticks(range(len(types)), types if part == _PARTS[0] else [""] * len(types))
         panel.axvline(0, color=style.FAINT, linewidth=0.6)
         panel.grid(True, axis="x")
     axes[0][0].set_ylabel("type of shift")
-    style.legend(made, order)
+    style.legend(made, order, lines=False)
     n = turns["session_id"].nunique()
     style.note(
         made,

@@ -41,10 +41,8 @@ def write_cell(panel: Any, row: int, column: int, text: str, value: float, *, bo
 
 
 def signed(value: float) -> str:
-    """Two decimals without the leading zero: −.42, .07, 1."""
-    text = f"{abs(value):.2f}"
-    text = "1" if text == "1.00" else text.removeprefix("0")
-    return ("−" if round(value, 2) < 0 else "") + text
+    """Two decimals of a number in [−1, 1] without the leading zero: −.42, .07, 1.00."""
+    return ("−" if round(value, 2) < 0 else "") + f"{abs(value):.2f}".removeprefix("0")
 
 
 def with_judges(results: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -172,8 +170,9 @@ def paired_effects(paired_effects: pd.DataFrame) -> Any:
         filling = style.INK if row.declared else "white"
         style.interval(panel, place, row.low, row.high, style.INK, caps=0.2)
         panel.plot(row.diff, place, "s", color=style.INK, markerfacecolor=filling, markersize=4, mew=1)
-        words = f"{signed(row.diff)} [{signed(row.low)}, {signed(row.high)}]"
-        panel.text(1.02, place, words, transform=panel.get_yaxis_transform(), va="center")
+        words = f"{row.diff:z.2f} [{row.low:z.2f}, {row.high:z.2f}]".replace("-", "−")
+        at: dict[str, Any] = {"transform": panel.get_yaxis_transform(), "fontsize": style.SMALL}
+        panel.text(1.02, place, words, va="center", **at)
     first, second = (style.labels([str(name) for name in table[side]], 18) for side in "ab")
     panel.set_yticks(range(len(table)), [f"{a} − {b}" for a, b in zip(first, second, strict=True)])
     panel.set(ylim=(len(table) - 0.4, -0.6), ylabel="pair of systems")

@@ -72,7 +72,8 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
             style.interval(panel, place, row["low"], row["high"], look.colour, caps=0.24)
             panel.plot(row["mean"], place, look.marker, color=look.colour, markersize=look.size)
             text = "–" if np.isnan(row["mean"]) else f"{ranks[name]:.0f}"
-            panel.text(1.02, place, text, transform=panel.get_yaxis_transform(), va="center")
+            at = {"transform": panel.get_yaxis_transform(), "fontsize": style.SMALL}
+            panel.text(1.02, place, text, va="center", **at)
         title = style.titled(metric)
         panel.set_title(title.replace(" (", "\n(") if len(found) > _WIDE else title)
         panel.axvline(0, color=style.FAINT, linewidth=0.6, zorder=0)
@@ -221,18 +222,14 @@ def component_dots(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) 
     made, axes = style.figure(1.0 + len(found) * (0.12 + 0.07 * len(order)))
     panel = axes[0][0]
     for place, (metric, part) in enumerate(found.items()):
-        for step, (name, look) in enumerate(style.looks(order).items()):
-            mean, low, high = as_share(metric, part.loc[name])
-            at = place + 0.8 * ((step + 0.5) / len(order) - 0.5)
-            style.interval(panel, at, low, high, look.colour, linewidth=1.0)
-            panel.plot(mean, at, look.marker, color=look.colour, markersize=0.8 * look.size)
+        style.dots(panel, place, order, {name: as_share(metric, part.loc[name]) for name in order})
         if place:
             panel.axhline(place - 0.5, color=style.GRID, linewidth=0.6)
     panel.set_yticks(range(len(found)), [_turned(metric) for metric in found])
     panel.set(xlabel="share of the range, 1 is best", ylabel="component", ylim=(len(found) - 0.5, -0.5))
     panel.tick_params(axis="y", length=0)
     panel.grid(axis="x")
-    style.legend(made, order)
+    style.legend(made, order, lines=False)
     words = "“1 − …”: turned, so that 1 is best; lines: 95 % intervals; no mark: not defined"
     style.note(made, f"{words}; {sessions_in_words(model_metrics)}.")
     return made

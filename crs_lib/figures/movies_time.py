@@ -246,23 +246,25 @@ def recovery_by_answers(risks: pd.DataFrame) -> Any:
             columns={"model": "system", "session_id": "scenario"}
         )
         curves = net_incidence(mine, time="reply")
+        curves = curves[curves["at_risk"] >= _FEWEST]
+        counted = curves["system"].value_counts()
+        alone = [name for name in order if counted.get(name) == 1]  # points, which stand side by side
         for name, look in style.looks(order).items():
-            part = curves[(curves["system"] == name) & (curves["at_risk"] >= _FEWEST)]
+            part = curves[curves["system"] == name]
             if part.empty:
                 continue
-            panel.fill_between(
-                part["time"], part["low"], part["high"], color=look.colour, alpha=0.15, linewidth=0
-            )
+            times = part["time"] + (0.09 * (alone.index(name) - (len(alone) - 1) / 2) if name in alone else 0)
+            panel.fill_between(times, part["low"], part["high"], color=look.colour, alpha=0.15, linewidth=0)
             panel.plot(
-                part["time"], part["incidence"], color=look.colour, linestyle=look.line, marker=look.marker,
+                times, part["incidence"], color=look.colour, linestyle=look.line, marker=look.marker,
                 ms=look.size,
             )  # fmt: skip
-            if len(part) == 1:
-                panel.vlines(part["time"], part["low"], part["high"], color=look.colour, linewidth=1)
-        if not (curves["at_risk"] >= _FEWEST).any():
+            if name in alone:
+                panel.vlines(times, part["low"], part["high"], color=look.colour, linewidth=1)
+        if curves.empty:
             panel.text(0.5, 0.5, "fewer than 10 at risk", transform=panel.transAxes, ha="center")
         panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
-        panel.set(title=f"{stratum} films", xlim=(-0.4, last + 0.4), ylim=(-0.25, 1.05))
+        panel.set(title=f"{stratum} films", xlim=(-0.4, last + 0.4), ylim=(-0.5, 1.05))
         panel.grid(axis="y")
         counts = mine.rename(columns={"reply": "time"})
         _waiting_table(lower, counts.groupby(["system", "time"]).size().to_dict(), order, last, len(strata))

@@ -6,7 +6,7 @@ line styles and direct labels tell the systems apart in grey.
 
 import io
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -163,8 +163,8 @@ def note(made: Any, text: str) -> None:
     )
 
 
-def legend(made: Any, systems: Sequence[str]) -> None:
-    """The systems' lines and markers above the figure, in rows."""
+def legend(made: Any, systems: Sequence[str], *, lines: bool = True) -> None:
+    """The systems' markers above the figure, in rows, each on its line where the figure has ``lines``."""
     from matplotlib.lines import Line2D
 
     handles = [
@@ -174,14 +174,14 @@ def legend(made: Any, systems: Sequence[str]) -> None:
             color=look.colour,
             marker=look.marker,
             markersize=look.size,
-            linestyle=look.line,
+            linestyle=look.line if lines else "none",
             label=text,
         )
         for look, text in zip(looks(systems).values(), labels(systems), strict=True)
     ]
     widest = max(map(len, labels(systems)))
     columns = max(2, min(len(handles), 6, int(100 / (widest + 8))))
-    made.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6)
+    made.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6 if lines else 1)
 
 
 def interval(
@@ -194,6 +194,24 @@ def interval(
         if caps:
             axes.plot([low, low], [at - caps, at + caps], **look)
             axes.plot([high, high], [at - caps, at + caps], **look)
+
+
+def dots(
+    axes: Any,
+    row: float,
+    systems: Sequence[str],
+    ends: Mapping[str, Sequence[float]],
+    size: float = 0.8,
+) -> None:
+    """The systems' means with intervals, one below another around a row; ``ends`` are mean, low and high.
+
+    ``size`` is the share of the markers' usual size. Nothing is drawn for a system without ends.
+    """
+    for step, (name, look) in enumerate(looks(systems).items()):
+        mean, low, high = ends.get(name, (float("nan"),) * 3)
+        at = row + 0.8 * ((step + 0.5) / len(systems) - 0.5)
+        interval(axes, at, low, high, look.colour, linewidth=1.0)
+        axes.plot(mean, at, look.marker, color=look.colour, markersize=size * look.size)
 
 
 def data(made: Any, kind: str, dpi: int) -> bytes:
@@ -219,7 +237,9 @@ def darken(made: Any) -> None:
     from matplotlib.patches import Patch
     from matplotlib.text import Text
 
-    made.canvas.draw()  # makes the ticks
+    made.canvas.draw()  # makes the ticks; those that saving at another size adds take the axis's colours
+    for axis in (axis for panel in made.axes for axis in (panel.xaxis, panel.yaxis)):
+        axis.set_tick_params(color=_DARK[INK], labelcolor=_DARK[INK], grid_color=_DARK[GRID])
     turned = {colour.lower(): dark for colour, dark in _DARK.items()}
     parts: dict[type, tuple[str, ...]] = {
         Line2D: ("color", "markerfacecolor", "markeredgecolor"), Patch: ("facecolor", "edgecolor"),

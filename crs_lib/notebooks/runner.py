@@ -26,6 +26,12 @@ __all__ = ["begin", "find", "parameters_of", "refresh", "rules", "run", "study"]
 _STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk", "3": "movies"}
 _OURS = r"(__main__|crs_lib)(\.|$)"
 _CHANGES = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, SyntaxWarning)
+# Figures on JupyterLab's dark theme, as in the report: lightness turned round, hues kept.
+_THEME = (
+    '<style class="crs-figures">'
+    '[data-jp-theme-light="false"] .jp-Notebook:has(.crs-figures) .jp-RenderedImage img '
+    "{ filter: invert(0.91) hue-rotate(180deg); }</style>"
+)
 
 
 def begin() -> None:
@@ -72,7 +78,7 @@ def _look() -> None:
 
 
 def _in_a_kernel() -> None:
-    """In a kernel: one line for InputError and RunError, three decimals for floats, tables in words."""
+    """In a kernel: our errors in one line, three decimals, tables in words, figures in the page's theme."""
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()
@@ -89,6 +95,10 @@ def _in_a_kernel() -> None:
         return lines
 
     shell.set_custom_exc((InputError, RunError), show)
+    if getattr(shell, "kernel", None) is not None:
+        from IPython.display import display
+
+        display({"text/html": _THEME, "text/plain": ""}, raw=True)
 
 
 def find(notebook: str | Path) -> Path:

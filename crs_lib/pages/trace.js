@@ -161,12 +161,12 @@ const crsTrace = (() => {
     if (single) return "";
     const mates = index.models.map((m) => m.name).filter((name) => name !== model(row) && place.has(`${name}\n${index.id[row]}`));
     const choice = el("select", { id: "with", "aria-label": "Compare with", onchange: (event) => compare(event.target.value) },
-      el("option", { value: "" }, "nothing"), mates.map((name) => el("option", { value: name, selected: match !== undefined && name === other }, name)));
+      el("option", { value: "" }, "no system"), mates.map((name) => el("option", { value: name, selected: match !== undefined && name === other }, name)));
     const i = order.indexOf(row);
     return el("nav", { class: "toolbar", "aria-label": "Session" },
       el("button", { type: "button", onclick: () => step(-1), disabled: i <= 0, title: "previous session ( k )" }, "←"),
       el("button", { type: "button", onclick: () => step(1), disabled: i < 0 || i + 1 >= order.length, title: "next session ( j )" }, "→"),
-      el("label", {}, "beside it: ", choice), el("span", { class: "quiet" }, i < 0 ? "not in the list as filtered" : `${i + 1} of ${order.length}`));
+      el("label", {}, "compare with: ", choice), el("span", { class: "quiet" }, i < 0 ? "not in the list as filtered" : `${i + 1} of ${order.length}`));
   }
 
   function compare(name) {
@@ -219,7 +219,7 @@ const crsTrace = (() => {
 
   function help() {
     const keys = [["j  k", "next, previous session"], ["n  p", "next, previous turn"], ["s  S", "next, previous shift"], ["/", "search sessions"], ["u", "search utterances; Enter starts"],
-      ["c", "put another system beside it"], ["Esc", "clear the searches, leave a field, close the other system"], ["?", "this help"]];
+      ["c", "compare with another system"], ["Esc", "clear the searches, leave a field, close the other system"], ["?", "this help"]];
     at("help").replaceChildren(el("h2", {}, "Keys"),
       el("dl", {}, keys.map(([key, what]) => [el("dt", {}, key), el("dd", {}, what)])),
       el("form", { method: "dialog" }, el("button", { type: "submit", autofocus: true }, "Close")));

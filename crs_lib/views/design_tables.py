@@ -56,7 +56,7 @@ def _log(run: str) -> list[str]:
 
 def _judges(stage: dict[str, Any]) -> list[str]:
     if stage.get("status") != "finished":
-        return ["nobody"]
+        return ["none"]
     given = stage["parameters"]
     return (
         [f"{given['adopted']}, made elsewhere"] if "adopted" in given else [str(n) for n in given["judges"]]

@@ -6,7 +6,9 @@ import nbformat
 
 OPENING = """# {name}
 
-How many words does a greeting have?
+Does a greeting have as many words as were asked for? The question, a section each:
+
+1. How many words does a greeting have?
 
 Input: none. Output: `words.json` in the run's folder.
 
@@ -30,7 +32,8 @@ tables.write_json(folder / "words.json", {"text": text, **config})
 text.upper() if loud else text"""
 CHECKS = """assert len(text.split()) == count
 assert (folder / "words.json").is_file()"""
-READING = "## Reading the result\n\nThe greeting has as many words as were asked for."
+FINDING = 'f"{count} words were asked for."'
+READING = "## What this does not show\n\nWhether anybody feels greeted."
 
 
 def book(name, *, replace=None, drop=()):
@@ -39,12 +42,17 @@ def book(name, *, replace=None, drop=()):
         ("opening", "markdown", OPENING.format(name=name), ()),
         ("parameters", "code", PARAMETERS, ("parameters",)),
         ("begin", "code", BEGIN, ()),
+        ("config-text", "markdown", "The settings, as they are checked.", ()),
         ("config", "code", CONFIG, ()),
-        ("work-text", "markdown", "## Run\n\nThe words are written to a file.", ()),
+        ("work-text", "markdown", "## How many words?\n\nThe words are written to a file.", ()),
         ("work", "code", WORK, ()),
+        ("said", "code", FINDING, ("finding",)),
         ("checks-text", "markdown", "## Checks", ()),
         ("checks", "code", CHECKS, ("checks",)),
+        ("learnt-text", "markdown", "## What we learnt", ()),
+        ("learnt", "code", FINDING, ("finding",)),
         ("reading", "markdown", READING, ()),
+        ("limits", "code", FINDING, ("finding",)),
     ]
     made = nbformat.v4.new_notebook()
     made.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}

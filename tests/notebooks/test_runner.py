@@ -61,7 +61,7 @@ def test_a_run_gets_its_parameters_and_the_environment_of_its_runner(results, tm
         "bars": "off", "live": False,
     }  # fmt: skip
     assert source.read_bytes() == before
-    assert books.code_counts(out) == [1, 2, 3, 4, 5, 6]  # the injected cell is one more
+    assert books.code_counts(out) == [*range(1, 10)]  # the injected cell is one more
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_
     assert book.metadata == {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
     }
-    assert books.code_counts(second) == [1, 2, 3, 4, 5]
+    assert books.code_counts(second) == [*range(1, 9)]
     assert [cell.id for cell in book.cells] == [cell.id for cell in books.book("02_reads").cells]
     assert [cell.metadata for cell in book.cells if cell.id in ("parameters", "work")] == [
         {"tags": ["parameters"]},
@@ -239,6 +239,8 @@ def test_refreshing_runs_a_study_in_order_and_gives_the_same_bytes(results, tmp_
     ]
     work = next(cell for cell in book.cells if cell.id == "work")
     assert [item.get("text") for item in work.outputs] == ["one\ntwo\nthree\nfour\n", None]
+    begin = next(cell for cell in book.cells if cell.id == "begin")
+    assert '[data-jp-theme-light="false"]' in begin.outputs[0].data["text/html"]  # figures turn dark there
 
 
 @pytest.mark.subprocess
@@ -316,4 +318,4 @@ def test_nbval_finds_the_one_output_that_changed_in_a_refreshed_notebook(tmp_pat
         capture_output=True, text=True, check=False, cwd=paths.ROOT,
     )  # fmt: skip
     assert done.returncode == 1
-    assert "1 failed, 4 passed" in done.stdout
+    assert "1 failed, 7 passed" in done.stdout

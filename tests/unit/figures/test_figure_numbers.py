@@ -198,7 +198,7 @@ def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady(
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.424, ".42"), (-0.068, "−.07"), (1.0, "1"), (-1.0, "−1"), (-0.001, ".00"), (0.999, "1")],
+    [(0.424, ".42"), (-0.068, "−.07"), (1.0, "1.00"), (-1.0, "−1.00"), (-0.001, ".00"), (0.999, "1.00")],
 )
 def test_correlations_print_without_a_leading_zero(value, text):
     assert movies_pairs.signed(value) == text

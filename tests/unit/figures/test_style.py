@@ -109,3 +109,18 @@ def test_an_interval_that_is_not_defined_is_not_drawn(ends):
     assert len(axes[0][0].lines) == 0
     style.interval(axes[0][0], 0, 0.0, 1.0, "black", caps=0.2)
     assert len(axes[0][0].lines) == 3
+
+
+def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
+    from matplotlib.text import Text
+
+    made, axes = style.figure(2)
+    panel = axes[0][0]
+    panel.plot([0, 0.97], [0, 0.97], color=style.INK)
+    panel.grid(True)
+    style.darken(made)
+    made.set_size_inches(12, 8)  # as another resolution does, too: more room, more ticks
+    made.canvas.draw()
+    texts = [one for one in made.findobj(Text) if one.get_text() and one.get_visible()]
+    light = {matplotlib.colors.to_hex(one.get_color()) for one in texts}
+    assert len(texts) > 12 and light == {"#e6e8eb"}
