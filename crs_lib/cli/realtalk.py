@@ -27,6 +27,7 @@ def predict(parser: ArgumentParser) -> None:
         "llm",
         "forms",
         "view",
+        "segments",
         "questions",
         "seed",
         encoder="auto",
@@ -50,7 +51,7 @@ def _predict(arguments: Namespace) -> None:
     ranker = predictions.choose_ranker(config.ranker, built, folder, config.teachers)
     out = Path(arguments.out)
     log = out.with_name(f"{out.stem}.calls.sqlite")
-    model = stages.language_model(config.llm, config.seed, config.view, log)
+    model = stages.language_model(config, log)
     records = list(
         predictions.predict(
             built, ranker, config.settings(), model, timings=arguments.timings, questions=config.questions
@@ -117,6 +118,7 @@ def evaluate(parser: ArgumentParser) -> None:
         "llm",
         "forms",
         "view",
+        "segments",
         "questions",
         "final",
         "force",
@@ -162,7 +164,7 @@ def compare(parser: ArgumentParser) -> None:
     """``realtalk-compare LEVER VALUE…``: the same questions with one lever set in different ways."""
     parser.add_argument("lever", help="selection, mode, ranker, encoder, teachers, reading, …")
     parser.add_argument("values", nargs="+", help="its values")
-    levers = ("llm", "forms", "questions")
+    levers = ("llm", "forms", "view", "segments", "questions")
     options.add(parser, RealTalkConfig, *levers, data="realtalk", encoder="auto", ranker="auto")
     parser.set_defaults(do=_compare)
 

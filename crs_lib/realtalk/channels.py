@@ -1,6 +1,7 @@
 """First stage: one score a message from each channel, added as z-scores without any learning."""
 
 import datetime as dt
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -8,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
+from crs_lib.realtalk import index as indexes
+from crs_lib.realtalk import kept, segments, wording
 from crs_lib.realtalk.index import ChatIndex, grams
 from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import pairs
-from crs_lib.retrieval import dense
+from crs_lib.retrieval import bm25, dense
 
 Floats = NDArray[np.float32]
 CHANNELS = {
@@ -67,32 +70,43 @@ class AskedVectors(NamedTuple):
     second: dense.Encoded
 
 
-class Query(NamedTuple):
-    """A planned question with its vectors; ``row`` is its place in them."""
+def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[dict[str, Floats]]:
+    """The raw score of every message in every channel of ``CHANNELS`` for each planned question.
 
-    text: str
-    plan: QueryPlan
-    main: AskedVectors
-    beside: AskedVectors | None
-    row: int
+    Each is (messages,) float32; without an encoder beside the main one, its channels are 0. What is scored
+    once is kept on disk (:mod:`crs_lib.realtalk.kept`); the others are encoded together.
+    """
+    made_by = kept.code(sys.modules[__name__], indexes, segments, wording, dense, bm25)
+    names = [
+        kept.name(made_by, index.chat.digest, index.encoder, t, p.terms, p.first_person, p.second_person)
+        for t, p in zip(texts, plans, strict=True)
+    ]
+    asked = dict(zip(names, zip(texts, plans, strict=True), strict=True))
+
+    def make(missing: list[str]) -> list[Floats]:
+        return _scored(index, *zip(*(asked[name] for name in missing), strict=True))
+
+    found = [np.ascontiguousarray(rows.T) for rows in kept.arrays(names, make)]
+    return [dict(zip(CHANNELS, rows, strict=True)) for rows in found]
 
 
-def queries(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[Query]:
-    """Planned questions with their vectors, encoded (and cached) together."""
+def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[Floats]:
+    """Scores of questions that were not kept, each (messages, channels)."""
     asked = (list(texts), [plan.first_person for plan in plans], [plan.second_person for plan in plans])
     main = AskedVectors(*(index.encode(form) for form in asked))
     found = [made for form in asked if (made := index.encode_beside(form))]
     beside = AskedVectors(*found) if found else None
-    return [Query(t, p, main, beside, i) for i, (t, p) in enumerate(zip(texts, plans, strict=True))]
+    return [
+        np.stack(list(_by_channel(index, plan, main, beside, row).values()), axis=1)
+        for row, plan in enumerate(plans)
+    ]
 
 
-def scores(index: ChatIndex, query: Query) -> dict[str, Floats]:
-    """The raw score of every message in every channel of ``CHANNELS``, each (messages,) float32.
-
-    Without an encoder beside the main one, its channels are 0.
-    """
-    terms, row = query.plan.terms, query.row
-    raw, first = query.main.raw.sentences[row], query.main.first.sentences[row]
+def _by_channel(
+    index: ChatIndex, plan: QueryPlan, main: AskedVectors, beside: AskedVectors | None, row: int
+) -> dict[str, Floats]:
+    terms = plan.terms
+    raw, first = main.raw.sentences[row], main.first.sentences[row]
     captioned = np.array([bool(m.caption) for m in index.chat.messages])
     found = {
         "words": index.words.scores(terms),
@@ -101,10 +115,10 @@ def scores(index: ChatIndex, query: Query) -> dict[str, Floats]:
         "segment words": index.by_segment.scores(terms)[index.owner],
         "segment": (index.segment_vectors @ first)[index.owner],
         "caption": np.where(captioned, index.captions.sentences @ raw, 0),
-        **_by_vectors(index.vectors, query.main, row, index.before),
+        **_by_vectors(index.vectors, main, row, index.before),
     }
-    if index.second is not None and query.beside is not None:
-        near = _by_vectors(index.second, query.beside, row, index.before)
+    if index.second is not None and beside is not None:
+        near = _by_vectors(index.second, beside, row, index.before)
         found |= {f"beside {name}": values for name, values in near.items()}
     nothing = np.zeros(index.size)
     return {name: np.asarray(found.get(name, nothing), dtype=np.float32) for name in CHANNELS}

@@ -51,7 +51,7 @@ def _told(config: RealTalkConfig) -> tuple[list[dict[str, Any]], list[Chat]]:
     found = stages.chats(config)
     if experiments.is_test(found):
         experiments.refuse()
-    model = stages.language_model(config.llm, config.seed, config.view)
+    model = stages.language_model(config)
     told: list[dict[str, Any]] = []
     for chat in found:
         built = indexes.build(chat, predictions.choose_encoder(config.encoder))
@@ -114,15 +114,15 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
     bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
     named = index.encode([f"{m.speaker}: {m.text}" for m in chat.messages]).sentences
     with one_thread():
-        for question, query in zip(chat.questions, channels.queries(index, texts, plans), strict=True):
-            found = channels.scores(index, query)
-            fused = _fusions(index, query.plan, found)
+        raw = index.encode(texts).sentences
+        scored = channels.scores(index, texts, plans)
+        for row, (question, made, found) in enumerate(zip(chat.questions, plans, scored, strict=True)):
+            fused = _fusions(index, made, found)
             yield (
                 question.index,
                 {
                     "BM25, text and question as they stand": bm25.scores(content_words(question.text)),
-                    f"{encoder}, 'speaker: text', question as it stands": named
-                    @ query.main.raw.sentences[query.row],
+                    f"{encoder}, 'speaker: text', question as it stands": named @ raw[row],
                     "BM25 with captions, names left out": found["words"],
                     f"{encoder}, question in the first person": found["first"],
                     f"{encoder}, best token matches": found["tokens"],

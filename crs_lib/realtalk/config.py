@@ -56,6 +56,9 @@ class RealTalkConfig(Config):
     view: Annotated[
         str, OneOf(("windowed", "preview")), Field(description="how much of a segment a model selects from")
     ] = "windowed"
+    segments: Annotated[
+        int, Field(ge=1, le=40, description="the best segments that a model selects from; fewer are faster")
+    ] = 8
     questions: Annotated[int, Field(ge=0, description="the first n questions of each chat; 0 for all")] = 0
     arc_cases: Annotated[str, Field(description="a file of own ARC cases; empty: derived from evidence")] = ""
     final: Annotated[bool, Field(description="score the test split, once")] = False

@@ -1,15 +1,17 @@
 """What the re-ranker sees of a candidate: channels, neighbours, signals, people, days, and the question."""
 
 import datetime as dt
+import sys
 from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.realtalk import channels as first_stage
-from crs_lib.realtalk.channels import CHANNELS, Query, zscore
+from crs_lib.realtalk import kept
+from crs_lib.realtalk.channels import CHANNELS, zscore
 from crs_lib.realtalk.index import ChatIndex
-from crs_lib.realtalk.plan import KINDS
+from crs_lib.realtalk.plan import KINDS, QueryPlan
 from crs_lib.realtalk.signals import COLUMNS
 from crs_lib.retrieval import dense
 
@@ -33,7 +35,7 @@ NAMES = (
 )  # fmt: skip
 
 
-def matrix(index: ChatIndex, query: Query, channels: Mapping[str, Floats], fused: Floats) -> Floats:
+def matrix(index: ChatIndex, plan: QueryPlan, channels: Mapping[str, Floats], fused: Floats) -> Floats:
     """Features of every message for one question, (messages, len(NAMES)) float32.
 
     Everything is relative to the chat (z-scores, gaps to the best, ranks), so that a model learnt on
@@ -47,10 +49,10 @@ def matrix(index: ChatIndex, query: Query, channels: Mapping[str, Floats], fused
     parts |= _fused(fused)
     parts |= _around(index, channels, fused)
     parts |= _like_the_best(index, fused)
-    parts |= _coverage(index, query)
+    parts |= _coverage(index, plan)
     parts |= _signals(index)
-    parts |= _people_and_days(index, query)
-    parts |= _question(index, query, fused)
+    parts |= _people_and_days(index, plan)
+    parts |= _question(index, plan, fused)
     return np.stack([np.asarray(parts[name], dtype=np.float32) for name in NAMES], axis=1)
 
 
@@ -107,20 +109,29 @@ def _like_the_best(index: ChatIndex, fused: Floats) -> dict[str, NDArray[np.floa
         if i == 0 and len(order) > 1:
             best[place] = float(vectors[place] @ vectors[order[1]])
     segment = index.segment_vectors @ dense.unit(mean[None])[0]
-    top = order[0]
-    tokens = dense.max_sim(index.vectors.of(int(top)), index.vectors)
-    tokens[top] = np.partition(tokens, -2)[-2] if len(tokens) > 1 else 0
     return {
         "like the best": near,
         "like the best one": best,
-        "like the best, tokens": tokens,
+        "like the best, tokens": _like(index, int(order[0])),
         "segment like the best": segment[index.owner],
     }
 
 
-def _coverage(index: ChatIndex, query: Query) -> dict[str, NDArray[np.floating]]:
+def _like(index: ChatIndex, place: int) -> Floats:
+    """Best token matches of one message in each; its own is that of the best other one."""
+
+    def make(_: list[str]) -> list[Floats]:
+        tokens = dense.max_sim(index.vectors.of(place), index.vectors)
+        tokens[place] = np.partition(tokens, -2)[-2] if len(tokens) > 1 else 0
+        return [tokens[:, None]]
+
+    made_by = kept.code(sys.modules[__name__], dense)
+    return kept.arrays([kept.name(made_by, index.chat.digest, index.encoder, place)], make)[0][:, 0]
+
+
+def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:
     """How many of the question's terms a message has, plain and by rarity (idf)."""
-    terms = sorted(set(query.plan.terms))
+    terms = sorted(set(plan.terms))
     has = np.zeros((index.size, len(terms)))
     for j, term in enumerate(terms):
         code = index.words.vocabulary.get(term)
@@ -152,11 +163,10 @@ def _signals(index: ChatIndex) -> dict[str, NDArray[np.floating]]:
     return out
 
 
-def _people_and_days(index: ChatIndex, query: Query) -> dict[str, NDArray[np.floating]]:
-    plan, messages = query.plan, index.chat.messages
-    speaker = np.array(
-        [sorted({m.speaker for m in messages}).index(m.speaker) for m in messages], dtype=float
-    )
+def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:
+    messages = index.chat.messages
+    names = sorted({m.speaker for m in messages})
+    speaker = np.array([names.index(m.speaker) for m in messages], dtype=float)
     named = len(plan.speakers)
     fits = np.array([float(m.speaker in plan.speakers) for m in messages])
     days = np.array([m.time.toordinal() if m.time else np.nan for m in messages])
@@ -189,9 +199,8 @@ def _place_in_session(session: NDArray[np.intp]) -> NDArray[np.float64]:
     return (np.arange(len(session)) - np.repeat(first, size)) / np.repeat(size, size)
 
 
-def _question(index: ChatIndex, query: Query, fused: Floats) -> dict[str, NDArray[np.floating]]:
+def _question(index: ChatIndex, plan: QueryPlan, fused: Floats) -> dict[str, NDArray[np.floating]]:
     """Facts of the question, the same for all its candidates: the others' meaning depends on them."""
-    plan = query.plan
     terms = set(plan.terms)
     counts = [
         int(index.words.starts[c + 1] - index.words.starts[c])

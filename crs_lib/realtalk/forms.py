@@ -19,7 +19,7 @@ from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.query import AgentState
 
 _LOG = logging.getLogger("crs_lib.realtalk")
-GRADED, SEGMENTS, MOST = 30, 8, 15
+GRADED, MOST = 30, 15
 WINDOW = 2400  # characters of messages in one prompt: fits 2,048 tokens with prompt and reply
 PREVIEWED = 3
 _LIMITS = {"num_predict": 256, "temperature": 0.0}
@@ -41,13 +41,14 @@ class LLMForm:
     """Every node's decision by a language model, checked against what the model was shown.
 
     ``view`` is what the selector shows of a segment: "windowed" every message, "preview" the first three (the
-    old way, kept for comparison). The first call that fails is logged once and ends the asking for this
-    object, so that a missing server costs one attempt, not one a question; a reply that breaks its schema
-    only loses that reply. In both cases the rule's result stands, with a note.
+    old way, kept for comparison); ``segments`` is how many of the best ones it shows. The first call that
+    fails is logged once and ends the asking for this object, so that a missing server costs one attempt, not
+    one a question; a reply that breaks its schema only loses that reply. In both cases the rule's result
+    stands, with a note.
     """
 
-    def __init__(self, llm: Completes, seed: int = 0, view: str = "windowed") -> None:
-        self._llm, self._seed, self.view = llm, seed, view
+    def __init__(self, llm: Completes, seed: int = 0, view: str = "windowed", segments: int = 8) -> None:
+        self._llm, self._seed, self.view, self.segments = llm, seed, view, segments
         self.name = llm.spec if hasattr(llm, "spec") else "model"
         self.silent = ""
 
@@ -89,8 +90,7 @@ class LLMForm:
             raise UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
         plans = [replace(state["plan"], first_person=wording) for wording in found]
-        for query in channels.queries(index, [question] * len(found), plans):
-            again = channels.scores(index, query)
+        for again in channels.scores(index, [question] * len(found), plans):
             for name in ("first", "turn first", "tokens", "beside first", "beside tokens"):
                 scores[name] = np.maximum(scores[name], again[name])
         fused = channels.fuse(index, state["plan"], scores)
@@ -140,7 +140,7 @@ class LLMForm:
 
         Windows are read one by one and each names its ids; together at most 15, best ranked first.
         """
-        owners = list(dict.fromkeys(int(index.owner[place]) for place in state["ranked"]))[:SEGMENTS]
+        owners = list(dict.fromkeys(int(index.owner[place]) for place in state["ranked"]))[: self.segments]
         kept = set(state["ranked"])
         groups = [_shown(index, owner, self.view, kept) for owner in owners]
         named: list[int] = []

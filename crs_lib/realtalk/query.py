@@ -126,7 +126,6 @@ class AgentState(TypedDict, total=False):
     question: str
     plan: plan.QueryPlan
     wordings: list[str]
-    query: channels.Query
     channels: dict[str, Floats]
     features: Floats
     fused: Floats
@@ -197,8 +196,9 @@ class Pipeline:
         for question in questions:
             within("question_characters", len(question), f"the question {shorten(question, 40)!r} has")
         with one_thread():
-            ruled = [plan.make(question, self.index.names, self.index.today) for question in questions]
-            channels.queries(self.index, questions, ruled)  # encoded together, read one by one from the cache
+            if self.settings.forms.planner == "rule":  # scored together, read one by one from the cache
+                ruled = [plan.make(question, self.index.names, self.index.today) for question in questions]
+                channels.scores(self.index, questions, ruled)
             return [self._result(self._run({"question": q, "round": 0, "trace": []})) for q in questions]
 
     # ── nodes, in their rule form ────────────────────────────────────────────────────────────────────
@@ -211,15 +211,12 @@ class Pipeline:
         """First stage: every message scored, the best share of the chat become candidates."""
         found, fused = state.get("channels"), state.get("fused")
         if found is None or fused is None:
-            query = channels.queries(self.index, [state["question"]], [state["plan"]])[0]
-            found = channels.scores(self.index, query)
+            found = channels.scores(self.index, [state["question"]], [state["plan"]])[0]
             weights = dict(self.settings.weights) if self.settings.weights else None
-            fused = channels.fuse(self.index, query.plan, found, weights, self.settings.smoothing)
-            state = {**state, "query": query}
+            fused = channels.fuse(self.index, state["plan"], found, weights, self.settings.smoothing)
         wanted = state.get("widened", fused)
         size = depth(self.index.size, self.settings.share)
         return {
-            "query": state["query"],
             "channels": found,
             "fused": fused,
             "candidates": channels.ranking(wanted)[:size].tolist(),
@@ -230,7 +227,7 @@ class Pipeline:
         """Second stage, and whether what was found is enough: a list is looked for again until it stays."""
         rows = state.get("features")
         if rows is None:
-            rows = features.matrix(self.index, state["query"], state["channels"], state["fused"])
+            rows = features.matrix(self.index, state["plan"], state["channels"], state["fused"])
         places = np.array(state["candidates"], dtype=np.intp)
         scores = self.ranker.score(rows[places], state["fused"][places])
         order = np.lexsort((places, -scores))

@@ -96,7 +96,7 @@ def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
     out: list[dict[str, Any]] = []
     with runs.stage(STUDY, config.run, "query", _asked(config), _inputs(found), fixed=False) as stage:
         calls = paths.run_folder(STUDY, config.run) / "llm_calls.sqlite"
-        model = language_model(config.llm, config.seed, config.view, calls)
+        model = language_model(config, calls)
         for chat in found:
             built = index.build(chat, encoder)
             ranker = predictions.choose_ranker(config.ranker, built, teachers=config.teachers)
@@ -232,19 +232,24 @@ def write_calls(log: Path, target: Path) -> int:
     return export([log], target) if log.is_file() else 0
 
 
-def language_model(spec: str, seed: int, view: str, log: Path | None = None) -> query.ModelForm | None:
-    """The model that a spec names, its calls recorded in ``log``; None for an empty spec.
+def language_model(config: RealTalkConfig, log: Path | None = None) -> query.ModelForm | None:
+    """The model that a config names, its calls recorded in ``log``; None where it names none.
 
-    A missing server costs two quick attempts; nothing is sent before the first question.
+    Replies are kept under ``data/processed/realtalk``: the same question to the same weights is asked once. A
+    missing server costs two quick attempts; nothing is sent before the first question.
     """
-    if not spec:
+    if not config.llm:
         return None
-    from crs_lib.llm import LLM, Recorder, Retry
+    from crs_lib.llm import LLM, Cache, Recorder, Retry
     from crs_lib.realtalk import forms
 
-    recorder = Recorder(log) if log else None
-    quick = Retry(waits=1, seeds=1, first=0.2, longest=1.0)
-    return forms.LLMForm(LLM(spec, retry=quick, recorder=recorder), seed, view)
+    llm = LLM(
+        config.llm,
+        cache=Cache(paths.data() / "processed" / STUDY / "replies.sqlite"),
+        retry=Retry(waits=1, seeds=1, first=0.2, longest=1.0),
+        recorder=Recorder(log) if log else None,
+    )
+    return forms.LLMForm(llm, config.seed, config.view, config.segments)
 
 
 def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkConfig:

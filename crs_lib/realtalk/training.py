@@ -16,6 +16,7 @@ from crs_lib.realtalk import (
     corpus,
     dates,
     features,
+    kept,
     plan,
     ranker,
     readings,
@@ -50,14 +51,12 @@ def groups(
     if not (place / "gold.npy").is_file():
         made = []
         with one_thread():
-            for question, query in zip(
-                asked, channels.queries(index, [q.text for q in asked], plans), strict=True
-            ):
-                scores = channels.scores(index, query)
-                fused = channels.fuse(index, query.plan, scores)
-                kept = channels.ranking(fused)[: depth(index.size)]
-                rows = features.matrix(index, query, scores, fused)[kept]
-                made.append((rows, np.isin(kept, sorted(gold[question.index])).astype(np.int8)))
+            found = channels.scores(index, [q.text for q in asked], plans)
+            for question, planned, scores in zip(asked, plans, found, strict=True):
+                fused = channels.fuse(index, planned, scores)
+                best = channels.ranking(fused)[: depth(index.size)]
+                rows = features.matrix(index, planned, scores, fused)[best]
+                made.append((rows, np.isin(best, sorted(gold[question.index])).astype(np.int8)))
         _store(place, made)
     rows, marks = np.load(place / "features.npy"), np.load(place / "gold.npy")
     return [ranker.TrainingQuestion(f, g, weight) for f, g in zip(rows, marks, strict=True)]
@@ -76,8 +75,7 @@ def _store(place: Path, made: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
 
 def _key(index: ChatIndex, plans: Sequence[plan.QueryPlan], gold: Sequence[list[int]]) -> str:
     """32 hex digits of the chat, the questions, the encoder and the code that makes the features."""
-    made_by = (channels, dates, features, indexes, plan, segments, signals, wording)
-    code = [hashlib.sha256(Path(str(module.__file__)).read_bytes()).hexdigest() for module in made_by]
+    code = kept.code(channels, dates, features, indexes, plan, segments, signals, wording)
     asked = [made.to_json() for made in plans]
     facts = [ranker.VERSION, index.encoder, index.chat.digest, asked, list(gold), SHARE, code]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]

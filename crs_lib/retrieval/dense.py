@@ -218,6 +218,6 @@ def cached(
             for i in range(len(missing))
         ]
 
-    rows = vector_cache.lookup(vector_cache.file_of(name, folder), texts, encode)
+    rows = vector_cache.lookup(vector_cache.file_of(name, folder), texts, encode, np.float16)
     sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
     return _joined(sentences.astype(np.float32), [part[1:] for part in rows])

@@ -5,13 +5,14 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core import paths
 
-Half = NDArray[np.float16]
+Rows = TypeVar("Rows", bound=np.floating)
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
 _ASKED = 400
 
@@ -26,27 +27,31 @@ def key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-def lookup(path: Path, texts: Sequence[str], make: Callable[[list[str]], list[Half]]) -> list[Half]:
-    """The rows of each text, (1 + tokens, d) float16, the sentence's first; those not stored are made.
+def lookup(
+    path: Path, texts: Sequence[str], make: Callable[[list[str]], list[NDArray[Rows]]], kind: type[Rows]
+) -> list[NDArray[Rows]]:
+    """The rows of each text, (rows, d) of a ``kind`` of numbers; those not stored are made.
 
     ``make`` gets each missing text once and its rows are stored in one transaction: a killed run leaves the
     cache as it was. A damaged cache is put aside (``.damaged``) and begun anew.
     """
     try:
-        return _lookup(path, texts, make)
+        return _lookup(path, texts, make, kind)
     except sqlite3.DatabaseError as error:
         if isinstance(error, sqlite3.OperationalError):  # locked or no space: not damaged
             raise
         path.replace(path.with_suffix(".damaged"))
-        return _lookup(path, texts, make)
+        return _lookup(path, texts, make, kind)
 
 
-def _lookup(path: Path, texts: Sequence[str], make: Callable[[list[str]], list[Half]]) -> list[Half]:
+def _lookup(
+    path: Path, texts: Sequence[str], make: Callable[[list[str]], list[NDArray[Rows]]], kind: type[Rows]
+) -> list[NDArray[Rows]]:
     wanted = {key(text): text for text in texts}
     path.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(path, timeout=120)) as db:
         db.execute(_SCHEMA)
-        known = _stored(db, list(wanted))
+        known = _stored(db, list(wanted), kind)
         missing = [name for name in wanted if name not in known]
         if missing:
             made = make([wanted[name] for name in missing])
@@ -54,17 +59,17 @@ def _lookup(path: Path, texts: Sequence[str], make: Callable[[list[str]], list[H
             with db:
                 db.executemany(
                     "INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)",
-                    [(n, r.shape[1], np.ascontiguousarray(r, np.float16).tobytes())
+                    [(n, r.shape[1], np.ascontiguousarray(r, kind).tobytes())
                      for n, r in zip(missing, made, strict=True)],
                 )  # fmt: skip
     return [known[key(text)] for text in texts]
 
 
-def _stored(db: sqlite3.Connection, names: list[bytes]) -> dict[bytes, Half]:
-    found: dict[bytes, Half] = {}
+def _stored(db: sqlite3.Connection, names: list[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
+    found: dict[bytes, NDArray[Rows]] = {}
     for start in range(0, len(names), _ASKED):
         part = names[start : start + _ASKED]
         asked = f"SELECT text, width, rows FROM vectors WHERE text IN ({','.join('?' * len(part))})"
         for name, width, rows in db.execute(asked, part):
-            found[name] = np.frombuffer(rows, dtype=np.float16).reshape(-1, width)
+            found[name] = np.frombuffer(rows, dtype=kind).reshape(-1, width)
     return found

@@ -264,7 +264,7 @@ def test_the_windowed_selector_sees_every_candidate_of_its_segments_and_the_prev
         assert len(ids) == len(set(ids))
         seen[view] = {built.chat.position[i] for i in ids}
         assert all(len(r.messages[-1].content) < forms.WINDOW + 1500 for r in llm.asked)
-    owners = list(dict.fromkeys(int(built.owner[p]) for p in offline.ranked))[: forms.SEGMENTS]
+    owners = list(dict.fromkeys(int(built.owner[p]) for p in offline.ranked))[:8]
     inside = {p for p in offline.candidates if int(built.owner[p]) in owners}
     assert seen["windowed"] == inside > seen["preview"]
     starts = [built.segments[o].start for o in owners]
@@ -336,6 +336,27 @@ def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_n
         assert (one.ranked, one.selected, one.phases) == (ruled.ranked, ruled.selected, ruled.phases)
         assert one.answer == ruled.answer
         assert all(entry["note"] for entry in one.trace if entry["form"] == "model")
+
+
+def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_calls(monkeypatch, tmp_path):
+    from tests.helpers.ollama_server import OllamaServer
+
+    monkeypatch.setenv("CRS_DATA", str(tmp_path / "data"))
+    asked = {"data": str(CHAT), "llm": "ollama:tiny", "questions": 1}
+    with OllamaServer() as server:
+        monkeypatch.setenv("OLLAMA_HOST", server.url)
+        first = stages.predict(RealTalkConfig(run="first", **asked))
+        sent = server.chats
+        again = stages.predict(RealTalkConfig(run="again", **asked))
+        assert again == first and server.chats == sent > 3
+        stages.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **asked))
+        assert server.chats - sent == 1
+    rows = [json.loads(line) for line in _calls("again")]
+    assert len(rows) == len(_calls("first")) == sent and all(row["cache_hit"] for row in rows)
+
+
+def _calls(run):
+    return (paths.run_folder("realtalk", run) / "llm_calls.jsonl").read_text().splitlines()
 
 
 def test_an_answer_judge_says_yes_no_or_nothing():

@@ -10,9 +10,10 @@ needs_minilm = pytest.mark.skipif(
 )
 
 
-def query_of(built, text):
+def search(built, text):
+    """The plan of a question and its scores in all channels."""
     made = plan.make(text, built.names, built.today)
-    return channels.queries(built, [text], [made])[0]
+    return made, channels.scores(built, [text], [made])[0]
 
 
 # ── encoders ─────────────────────────────────────────────────────────────────────────────────────────
@@ -198,21 +199,20 @@ def test_the_message_that_says_it_wins_over_the_speaker_who_does_not(make_chat):
         * 2
     )
     built = index.build(chat, "hashing")
-    query = query_of(built, "What did Ben buy, a bicycle?")
-    fused = channels.fuse(built, query.plan, channels.scores(built, query))
+    fused = channels.fuse(built, *search(built, "What did Ben buy, a bicycle?"))
     assert {int(p) for p in channels.ranking(fused)[:2]} == {1, 4}
 
 
 def test_every_channel_scores_every_message(built):
-    found = channels.scores(built, query_of(built, "What photo did Mira send of Pixel?"))
+    _, found = search(built, "What photo did Mira send of Pixel?")
     assert list(found) == list(channels.CHANNELS)
     assert all(s.shape == (built.size,) and np.isfinite(s).all() for s in found.values())
 
 
 def test_an_unknown_channel_weight_is_refused(built):
-    query = query_of(built, "What does Mira do?")
+    made, scores = search(built, "What does Mira do?")
     with pytest.raises(InputError, match="unknown channels"):
-        channels.fuse(built, query.plan, channels.scores(built, query), {"wrods": 1.0})
+        channels.fuse(built, made, scores, {"wrods": 1.0})
 
 
 def test_smoothing_stays_inside_sessions():
@@ -228,16 +228,14 @@ def test_ties_go_to_the_earlier_message():
     "question", ["When did Mira sign up?", "?", "Pixel Pixel Pixel", "What photos on 11.03.2025?"]
 )
 def test_features_are_finite_and_named(built, question):
-    query = query_of(built, question)
-    scores = channels.scores(built, query)
-    rows = features.matrix(built, query, scores, channels.fuse(built, query.plan, scores))
+    made, scores = search(built, question)
+    rows = features.matrix(built, made, scores, channels.fuse(built, made, scores))
     assert rows.shape == (built.size, len(features.NAMES)) and rows.dtype == np.float32
     assert np.isfinite(rows).all() and len(set(features.NAMES)) == len(features.NAMES)
 
 
 def test_a_chat_of_one_message_can_be_asked(make_chat):
     built = index.build(make_chat([("Ann", "hello")]), "hashing")
-    query = query_of(built, "What did Ann say?")
-    scores = channels.scores(built, query)
-    rows = features.matrix(built, query, scores, channels.fuse(built, query.plan, scores))
+    made, scores = search(built, "What did Ann say?")
+    rows = features.matrix(built, made, scores, channels.fuse(built, made, scores))
     assert np.isfinite(rows).all()

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import (
+    channels,
     corpus,
     index,
     phases,
@@ -19,6 +20,7 @@ from crs_lib.realtalk import (
     training,
 )
 from crs_lib.realtalk.view import Trace, page
+from crs_lib.retrieval import dense
 
 WHEN = plan.make("When did Ann come?", {"ann": "Ann"}, None)
 LIST = plan.make("What cities did Ann see?", {"ann": "Ann"}, None)
@@ -133,6 +135,23 @@ def test_two_runs_are_identical_and_so_are_the_engines(built, told):
 
 
 @pytest.mark.slow
+def test_kept_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch, tmp_path):
+    monkeypatch.setenv("CRS_DATA", str(tmp_path))
+
+    def lines():
+        built = index.build(sample, "hashing")
+        return [json.dumps(r) for r in predictions.predict(built, ranker.Hand(), questions=6)]
+
+    made = lines()
+    with monkeypatch.context() as patch:
+        for owner, name in ((channels, "_scored"), (dense, "max_sim")):
+            patch.setattr(owner, name, lambda *_: pytest.fail("made again"))
+        assert lines() == made
+    kept = tmp_path / "processed" / "realtalk" / "scores.sqlite"
+    kept.write_bytes(b"no database" * 1000)
+    assert lines() == made and kept.with_suffix(".damaged").is_file()
+
+
 def test_langgraph_runs_the_same_nodes(built, told):
     pytest.importorskip("langgraph")
     graph = predictions.predict(built, ranker.Hand(), query.PipelineSettings(engine="langgraph"))
