@@ -68,7 +68,7 @@ def tell(found: Imported, config: ImportConfig) -> None:
         for row in found.skipped.head(3).itertuples():
             print(f"  {row.place}: {row.reason}")
         print(f"all of them: {paths.shown(found.folder / SKIPPED)}")
-    for name in found.systems.loc[found.systems["sessions"] == 0, "system"]:
+    for name in found.systems.loc[found.systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
     if found.known.foreign:
         print(

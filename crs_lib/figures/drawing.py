@@ -119,7 +119,7 @@ def redraw(
         try:
             frames = [_known(found[table]) for table in entry.facts["tables"]]
             done += _files(folder, name, frames)
-        except NoDataError as error:
+        except InputError as error:  # one figure's tables that cannot be used do not take the others away
             line = why_not(name, run, error)
             if only is not None:
                 raise NoDataError(line) from error

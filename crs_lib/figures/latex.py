@@ -163,6 +163,12 @@ def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
     if len(order.categories) < 2:
         raise NoDataError(f"fewer than 2 systems have {metric}; there is nothing to compare")
     gaps = cluster_bootstrap_differences(frame, **at)
+    gaps = gaps[gaps["n"] > 1]  # the others share no scenarios and cannot be compared in pairs
+    if gaps.empty:
+        raise NoDataError(
+            f"no two systems have {metric} in the same 2 scenarios; there is nothing to compare"
+        )
+    at["pairs"] = list(zip(gaps["a"], gaps["b"], strict=True))
     tests, sizes = adjust(wilcoxon_pairs(frame, **at)), rank_biserial(frame, **at)
     rows = [
         [

@@ -91,12 +91,12 @@ class _Counts:
 
     def _count(self, dialogue: Dialogue) -> None:
         row = self.systems.setdefault(
-            dialogue.model_name, dict.fromkeys(("sessions", "turns", "with_wishes", "with_shifts"), 0)
+            dialogue.model_name, dict.fromkeys(("sessions", "turns", "with_constraints", "with_shifts"), 0)
         )
         pairs = dialogue.pairs()
         row["sessions"] += 1
         row["turns"] += len(pairs)
-        row["with_wishes"] += any("constraints" in pair.user.user_meta for pair in pairs)
+        row["with_constraints"] += any("constraints" in pair.user.user_meta for pair in pairs)
         row["with_shifts"] += bool(dialogue.shift_turns())
         for pair in pairs:
             titles = pair.system.meta.get("rec_titles") or ()
@@ -113,14 +113,14 @@ class _Counts:
         grounder, n = Grounder(self.catalog), len(self.replies)
         found = sum(bool(grounder.titles(text)) for text in self.replies)
         of, says = "the replies looked at", "has a film that they name"
-        return Known(found / n if n else math.nan, n, of, says, 0.1)
+        return Known(found / n if n else math.nan, n, of, says, 0.25)
 
     def table(self) -> pd.DataFrame:
         """A row a system; one of which nothing could be read has 0 sessions."""
         lost: dict[str, int] = {}
         for one in self.broken:
             lost[one.model] = lost.get(one.model, 0) + 1
-        empty = dict.fromkeys(("sessions", "turns", "with_wishes", "with_shifts"), 0)
+        empty = dict.fromkeys(("sessions", "turns", "with_constraints", "with_shifts"), 0)
         names = [*self.systems, *(name for name in lost if name not in self.systems)]
         rows = [
             {"system": name or "not named", **self.systems.get(name, empty), "skipped": lost.get(name, 0)}

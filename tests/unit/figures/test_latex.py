@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from crs_lib.figures import latex
+from crs_lib.figures import NoDataError, latex
 
 
 @pytest.mark.parametrize(
@@ -74,3 +74,16 @@ def test_the_pairwise_table_by_hand():
     line = next(line for line in text.splitlines() if "$-$" in line)
     assert line.startswith(r"b $-$ a & $-0.10$ [$-0.10$, $-0.10$] & $-1.00$ & ")
     assert line.endswith(r" & 6 \\")
+
+
+def test_a_pair_that_shares_no_scenario_does_not_take_the_others_away():
+    rows = [
+        {"model": m, "session_id": k, "item_tas": v + k / 10}
+        for k in range(4)
+        for m, v in (("b", 0.1), ("a", 0.2))
+    ]
+    alone = [{"model": "c", "session_id": 9, "item_tas": 0.5}]
+    text = latex.table_pairwise(pd.DataFrame(rows + alone))
+    assert [line.partition(" &")[0] for line in text.splitlines() if "$-$" in line] == ["b $-$ a"]
+    with pytest.raises(NoDataError, match="same 2 scenarios"):
+        latex.table_pairwise(pd.DataFrame(rows[::2] + alone))

@@ -119,8 +119,10 @@ def test_a_model_without_a_usable_session_is_said_and_the_rest_is_read(place, ca
     lines(place / "a.jsonl", thesis(0), thesis(1))
     lines(place / "b.jsonl", thesis(0, "beta", replies=()), thesis(1, "beta", replies=()))
     assert main(["import", "--logs", str(place), "--run", "half"]) == 0
+    lines(place / "c.jsonl", {**thesis(0, "mute"), "conversation": thesis(0)["conversation"][:1]})
+    assert main(["import", "--logs", str(place), "--run", "mute"]) == 0
     out = capsys.readouterr().out
-    assert "no usable session: beta" in out
+    assert "no usable session: beta" in out and "no usable session: mute" in out
     assert {d.model_name for d in simulate.iter_dialogues("half")} == {"alpha"}
 
 
