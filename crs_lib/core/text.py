@@ -8,7 +8,6 @@ is ``brondby``. An underscore is no letter: Markdown's _Alien_ is ``alien``.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,19 +54,6 @@ def fold(text: str) -> str:
 def words(text: str) -> list[str]:
     """Folded words of a text, in order; an empty list where there is none."""
     return text.translate(_TABLE).split()
-
-
-class Word(NamedTuple):
-    """A folded word and where it stands in the original text, as a half-open character range."""
-
-    word: str
-    start: int
-    end: int
-
-
-def words_with_spans(text: str) -> list[Word]:
-    """Folded words with their character ranges; the same words as :func:`words`."""
-    return [Word(word, *span) for word, span in zip(words(text), spans(text), strict=True)]
 
 
 def spans(text: str) -> list[tuple[int, int]]:

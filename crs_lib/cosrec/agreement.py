@@ -1,7 +1,7 @@
 """How far do people agree on CoSRec's intents and quality: alpha, ICC, and what one rater can reach."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,13 +44,6 @@ def intent_agreement(crowd: Partition, *, resamples: int = 1000, seed: int = 0) 
         row = {"what": what, "measure": f"alpha, {level}", "value": found["alpha"]}
         rows.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n_items"])})
     return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-class OneWay(NamedTuple):
-    """One-way intraclass correlations: of a single rating and of a conversation's mean rating."""
-
-    single: float
-    mean: float
 
 
 def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:

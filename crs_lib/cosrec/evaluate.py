@@ -51,11 +51,6 @@ def score(
     return pd.concat(frames, ignore_index=True)
 
 
-def unknown_topics(partition: Partition, run: Mapping[str, Ranking]) -> list[str]:
-    """Topics of a run that have no judgments, in the run's order."""
-    return [name for name in run if name not in partition.qrels]
-
-
 def with_floor(
     partition: Partition,
     scores: pd.DataFrame,

@@ -6,6 +6,7 @@ annotator copies it. Words above a threshold are put in an order that is chosen 
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -105,6 +106,14 @@ def _words(text: str, place: str, number: int) -> Iterable[_Word]:
     return [_Word(w, place, number, i, c, question, len(found)) for i, (w, c) in enumerate(found)]
 
 
+class _Guess(NamedTuple):
+    """A task, its candidates, and how likely each of them is copied."""
+
+    task: Task
+    found: list[_Word]
+    likely: Floats
+
+
 class QueryExtractor:
     """Copies the words of a stand-alone query from the conversation; learns from the crowd partition."""
 
@@ -116,28 +125,28 @@ class QueryExtractor:
         folds = min(3, len(set(groups.tolist())))
         if folds < 2:
             raise InputError("the extractor needs queries of at least two conversations to learn from")
-        held: list[tuple[Task, list[_Word], Floats]] = []
+        found = [candidates(task) for task in tasks]
+        held: list[_Guess] = []
         for train, test in GroupKFold(folds).split(groups, groups=groups):
             inner = QueryExtractor()
-            inner._learn([tasks[i] for i in train])
-            held += [(tasks[i], *inner.likelihoods(tasks[i])) for i in test]
-        self._learn(tasks)
+            inner._learn([tasks[k] for k in train], [found[k] for k in train])
+            held += inner._guesses([tasks[k] for k in test], [found[k] for k in test])
+        self._learn(tasks, found)
         self.choice = {intent: _best(intent, held) for intent in INTENTS}
         return self
 
-    def _learn(self, tasks: Sequence[Task]) -> None:
+    def _learn(self, tasks: Sequence[Task], found: Sequence[list[_Word]]) -> None:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
         said, copied = Counter[str](), Counter[str]()
-        texts = [(task, candidates(task)) for task in tasks]
-        for task, found in texts:
+        for task, own in zip(tasks, found, strict=True):
             wanted = set(words(task.reference))
-            here = {word.word for word in found}
+            here = {word.word for word in own}
             said.update(here)
             copied.update(here & wanted)
         self._said, self._copied = said, copied
-        rows = [self._features(task, found) for task, found in texts]
-        labels = [_copied(found, task.reference) for task, found in texts]
+        rows = [self._features(*one) for one in zip(tasks, found, strict=True)]
+        labels = [_copied(own, task.reference) for task, own in zip(tasks, found, strict=True)]
         self._trees = HistGradientBoostingClassifier(
             max_iter=300, learning_rate=0.04, max_leaf_nodes=12, min_samples_leaf=40, l2_regularization=5.0,
             random_state=0, early_stopping=False,
@@ -145,22 +154,22 @@ class QueryExtractor:
         with one_thread(None):  # threads that wait for one another cost more than they give here
             self._trees.fit(np.concatenate(rows), np.concatenate(labels))
 
-    def likelihoods(self, task: Task) -> tuple[list[_Word], Floats]:
-        """The candidates of a task and how likely each is copied, in [0, 1]."""
-        found = candidates(task)
-        if not found:
-            return [], np.zeros(0)
+    def _guesses(self, tasks: Sequence[Task], found: Sequence[list[_Word]]) -> list[_Guess]:
+        """How likely each candidate of each task is copied, in [0, 1]."""
+        rows = [self._features(*one) for one in zip(tasks, found, strict=True) if one[1]]
         with one_thread(None):
-            return found, np.asarray(self._trees.predict_proba(self._features(task, found))[:, 1])
+            likely = self._trees.predict_proba(np.concatenate(rows))[:, 1] if rows else np.zeros(0)
+        parts = np.split(likely, np.cumsum([len(own) for own in found]))[:-1]
+        return [_Guess(*one) for one in zip(tasks, found, parts, strict=True)]
 
-    def rewrite(self, task: Task) -> str:
-        """The query of a task; the user's turn as it is where no word is likely enough."""
-        level, order = self.choice[task.intent]
-        found, likely = self.likelihoods(task)
-        return (
-            written(found, likely, level, order)
-            or task.conversation.utterances[task.conversation.turns[task.turn]].text
-        )
+    def rewrites(self, tasks: Sequence[Task]) -> list[str]:
+        """The query of each task; the user's turn as it is where no word is likely enough."""
+        out = []
+        for task, found, likely in self._guesses(tasks, [candidates(task) for task in tasks]):
+            level, order = self.choice[task.intent]
+            said = task.conversation.utterances[task.conversation.turns[task.turn]].text
+            out.append(written(found, likely, level, order) or said)
+        return out
 
     def _habit(self, word: str) -> tuple[float, float]:
         """How often a word is copied where it stands, smoothed, and how common it is."""
@@ -219,13 +228,14 @@ def written(found: Sequence[_Word], likely: Floats, level: float, order: Sequenc
     return " ".join(found[i].word for i in chosen if i in kept)
 
 
-def _best(intent: str, held: Sequence[tuple[Task, list[_Word], Floats]]) -> tuple[float, tuple[str, ...]]:
+def _best(intent: str, held: Sequence[_Guess]) -> tuple[float, tuple[str, ...]]:
     """Level and order with the best ROUGE-L on tasks that were held out; the first of equals."""
-    mine = [row for row in held if row[0].intent == intent] or list(held)
+    mine = [guess for guess in held if guess.task.intent == intent] or list(held)
+    quality = cache(lambda text, reference: rouge_l(text, [reference]) if text else 0.0)
 
     def score(level: float, order: Sequence[str]) -> float:
-        texts = [(written(found, likely, level, order), task.reference) for task, found, likely in mine]
-        return float(np.mean([rouge_l(text, [reference]) if text else 0.0 for text, reference in texts]))
+        texts = (written(guess.found, guess.likely, level, order) for guess in mine)
+        return float(np.mean([quality(text, g.task.reference) for text, g in zip(texts, mine, strict=True)]))
 
     options = [(score(float(level), order), -i, float(level), order)
                for i, (level, order) in enumerate((v, o) for o in _ORDERS for v in _LEVELS)]  # fmt: skip
@@ -236,4 +246,5 @@ def _best(intent: str, held: Sequence[tuple[Task, list[_Word], Floats]]) -> tupl
 def rewrites(crowd: Partition, curated: Partition) -> dict[str, str]:
     """Rewrites by intent id for every curated intent, learned from the crowd partition alone."""
     model: Any = QueryExtractor().fit(crowd_tasks(crowd))
-    return {name: model.rewrite(task) for name, task in curated_tasks(curated).items()}
+    asked = curated_tasks(curated)
+    return dict(zip(asked, model.rewrites(list(asked.values())), strict=True))

@@ -280,6 +280,17 @@ def made(name: str, vectors: str = "auto") -> IntentModel:
     return entry.make(() if vectors == "none" else tuple(vectors.split("+")))
 
 
+_LEARNED: dict[tuple[object, ...], IntentModel] = {}
+
+
+def learned(crowd: Partition, name: str, vectors: str = "auto", data: Training | None = None) -> IntentModel:
+    """A model trained on the crowd partition, whose training data may be given; once a process."""
+    key = (MODELS.get(name).make, vectors, *sorted(crowd.hashes.items()))
+    if not crowd.hashes or key not in _LEARNED:
+        _LEARNED[key] = made(name, vectors).fit(data or training(crowd))
+    return _LEARNED[key]
+
+
 def compare(
     crowd: Partition,
     curated: Partition,
@@ -292,7 +303,7 @@ def compare(
     truth = curated_labels(curated)[list(INTENTS)].to_numpy(dtype=np.int64)
     tables = []
     for name in models or MODELS.names():
-        guess = made(name, vectors).fit(data).predict(frame)
+        guess = learned(crowd, name, vectors, data).predict(frame)
         tables.append(f1_table(frame["conversation"], truth, guess, seed).assign(model=name))
     found = pd.concat(tables, ignore_index=True)
     return found[["model", "intent", "f1", "low", "high", "n"]]

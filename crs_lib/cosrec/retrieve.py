@@ -20,11 +20,10 @@ from crs_lib.cosrec import corpus, index
 from crs_lib.cosrec.config import STUDY, RetrieveConfig
 from crs_lib.cosrec.evaluate import linked_intents
 from crs_lib.cosrec.index import Stock
-from crs_lib.cosrec.intents import IntentModel, training, turns
-from crs_lib.cosrec.intents import made as intent_model
+from crs_lib.cosrec.intents import IntentModel, learned, turns
 from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
-from crs_lib.retrieval.base import Retriever
+from crs_lib.retrieval.base import Remembering, Retriever
 from crs_lib.retrieval.hits import Hit
 from crs_lib.retrieval.trec import Run, read_run, write_run
 
@@ -139,11 +138,11 @@ def agents(config: RetrieveConfig) -> dict[str, RoutingAgent]:
     """The systems by name, over the collections of the config's source; the router learns from the crowd."""
     folder = corpus.locate(config.source)
     stock = index.opened(folder, config.index, config.k1, config.b)
-    router = intent_model(config.router, config.vectors).fit(training(corpus.load(folder, "crowd")))
+    router = learned(corpus.load(folder, "crowd"), config.router, config.vectors)
     searches = {
         spec: (
-            stock.product_search(spec.split("+"), config.fusion),
-            stock.passage_search(spec.split("+"), config.fusion),
+            Remembering(stock.product_search(spec.split("+"), config.fusion)),
+            Remembering(stock.passage_search(spec.split("+"), config.fusion)),
         )
         for spec in config.retrievers
     }

@@ -5,7 +5,7 @@ Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and a
 (:mod:`crs_lib.grounding.rules`). Source: docs/metrics.md, section 1.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -265,12 +265,3 @@ class Grounder:
     @cached_property
     def _titled(self) -> Callable[[str], tuple[Mention, ...]]:
         return lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
-
-
-def keys_by_field(grounder: Grounder, codes: Iterable[int]) -> Mapping[str, list[str]]:
-    """Folded values per field of some codes, sorted; only fields that have any."""
-    out: dict[str, list[str]] = {}
-    for key in grounder.keys(codes):
-        name, value = key.split("=", 1)
-        out.setdefault(name, []).append(value)
-    return out

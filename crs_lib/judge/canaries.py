@@ -3,22 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
 from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
 from crs_lib.core.registry import Registry
-
-
-class Canary(Protocol):
-    """Spoils a dialogue: new texts of its SYSTEM turns, or None where this dialogue cannot be spoilt so."""
-
-    def __call__(
-        self, replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator
-    ) -> list[str] | None: ...
-
 
 CANARIES: Registry[list[str] | None] = Registry("canary")
 

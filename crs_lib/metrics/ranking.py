@@ -7,6 +7,7 @@ judgment has grade 0. Ties are no concern here: a ranking is a total order befor
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, lru_cache
 from math import log2
 from typing import NamedTuple
 
@@ -22,67 +23,77 @@ Grades = Sequence[int | None]
 TOP_GRADE = 2
 
 
-class Judged(NamedTuple):
+class Judged:
     """One topic's ranking as its measures see it.
 
     ``grades`` follows the ranking (None: not judged), ``pool`` holds all grades of the topic.
     """
 
-    grades: Grades
-    pool: Sequence[int]
+    def __init__(self, grades: Grades, pool: Sequence[int]) -> None:
+        self.grades, self.pool = grades, tuple(pool)
+
+    @cached_property
+    def gains(self) -> list[int]:
+        """The gain of each document shown, its grade, at least 0; 0 without judgment."""
+        return [grade if grade and grade > 0 else 0 for grade in self.grades]
 
 
 Score = Callable[[Judged, int | None, int], float]
 _SPEC = re.compile(r"(\w+)(?:\(rel=(\d+)\))?(?:@(\d+))?")
 
 
-def _gains(judged: Judged, cutoff: int | None) -> list[int]:
-    return [max(0, grade or 0) for grade in judged.grades[:cutoff]]
-
-
 def _dcg(gains: Sequence[float], cutoff: int | None) -> float:
-    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains[:cutoff], start=1))
+    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains[:cutoff], start=1) if gain)
+
+
+@lru_cache(maxsize=1024)  # of a pool that is ranked many times
+def _ideal(pool: tuple[int, ...], cutoff: int | None) -> float:
+    """The discounted gain of the best order of a pool."""
+    return _dcg(sorted((max(0, grade) for grade in pool), reverse=True), cutoff)
+
+
+@lru_cache(maxsize=1024)
+def _relevant(pool: tuple[int, ...], rel: int) -> int:
+    """The number of relevant documents of a pool."""
+    return sum(grade >= rel for grade in pool)
 
 
 def ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain over the best possible one, in [0, 1]; the gain is the grade (as trec_eval)."""
-    ideal = _dcg(sorted((max(0, grade) for grade in judged.pool), reverse=True), cutoff)
-    return _dcg(_gains(judged, cutoff), cutoff) / ideal if ideal else 0.0
+    ideal = _ideal(judged.pool, cutoff)
+    return _dcg(judged.gains, cutoff) / ideal if ideal else 0.0
 
 
 def exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain with gains 2^grade - 1 over the best possible one, in [0, 1] (Burges et al. 2005)."""
-    gains = [2.0**gain - 1 for gain in _gains(judged, cutoff)]
+    gains = [2.0**gain - 1 for gain in judged.gains]
     ideal = _dcg(sorted((2.0 ** max(0, grade) - 1 for grade in judged.pool), reverse=True), cutoff)
     return _dcg(gains, cutoff) / ideal if ideal else 0.0
 
 
 def average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Mean over all relevant documents of the precision where they stand (0 if not found), in [0, 1]."""
-    relevant = sum(grade >= rel for grade in judged.pool)
-    found, total = 0, 0.0
-    for rank, gain in enumerate(_gains(judged, cutoff), start=1):
-        if gain >= rel:
-            found += 1
-            total += found / rank
+    relevant = _relevant(judged.pool, rel)
+    ranks = [rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel]
+    total = sum(found / rank for found, rank in enumerate(ranks, start=1))
     return total / relevant if relevant else 0.0
 
 
 def precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the first ``cutoff`` places that hold a relevant document, in [0, 1]; empty places count."""
     places = len(judged.grades) if cutoff is None else cutoff
-    return sum(gain >= rel for gain in _gains(judged, cutoff)) / places if places else 0.0
+    return sum(gain >= rel for gain in judged.gains[:cutoff]) / places if places else 0.0
 
 
 def recall(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the relevant documents among the first ``cutoff``, in [0, 1]."""
-    relevant = sum(grade >= rel for grade in judged.pool)
-    return sum(gain >= rel for gain in _gains(judged, cutoff)) / relevant if relevant else 0.0
+    relevant = _relevant(judged.pool, rel)
+    return sum(gain >= rel for gain in judged.gains[:cutoff]) / relevant if relevant else 0.0
 
 
 def reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
     """1 over the rank of the first relevant document, 0 if there is none, in [0, 1]."""
-    ranks = (rank for rank, gain in enumerate(_gains(judged, cutoff), start=1) if gain >= rel)
+    ranks = (rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel)
     return 1 / next(ranks, float("inf"))
 
 
@@ -92,7 +103,7 @@ def expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> fl
     A document of grade g satisfies with probability (2^g - 1) / 2^2. Source: Chapelle et al. (2009), CIKM.
     """
     going_on, total = 1.0, 0.0
-    for rank, gain in enumerate(_gains(judged, cutoff), start=1):
+    for rank, gain in enumerate(judged.gains[:cutoff], start=1):
         satisfied = (2 ** min(gain, TOP_GRADE) - 1) / 2**TOP_GRADE
         total += going_on * satisfied / rank
         going_on *= 1 - satisfied

@@ -1,6 +1,7 @@
 """One interface for every collection, products or passages, lexical or dense; a retriever by its spec."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +39,17 @@ def build(spec: str, texts: Mapping[str, str]) -> SavedRetriever:
     if bad is not None:
         raise InputError(f"document id {bad!r} is empty or holds blanks; run files cannot carry it")
     return RETRIEVERS.create(spec, texts=texts)
+
+
+class Remembering:
+    """A retriever that keeps its last 4,096 answers: the systems of a run ask the same queries."""
+
+    def __init__(self, inner: Retriever) -> None:
+        self._search = lru_cache(maxsize=4096)(inner.search)
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """The answer of the retriever inside."""
+        return list(self._search(query, k))
 
 
 class Fused:

@@ -5,7 +5,7 @@ adding a column costs a tenth of scattering its postings, and few words are that
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -157,11 +157,6 @@ class BM25:
         Only documents with a score above 0 are returned, so there may be fewer than ``k``.
         """
         return top_k(self.scores(tokens), k)
-
-    def search_many(self, queries: Iterable[Iterable[str]], k: int = 10) -> Iterator[Top]:
-        """:meth:`search` of each query, in order, one at a time."""
-        for tokens in queries:
-            yield self.search(tokens, k)
 
     def rarest(self, tokens: Iterable[str], n: int) -> list[str]:
         """The ``n`` known tokens that the fewest documents hold; equals in alphabetical order."""

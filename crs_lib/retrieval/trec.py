@@ -20,7 +20,7 @@ def _rows(path: Path, columns: int, form: str) -> Iterator[tuple[int, list[str]]
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                parts = line.decode("utf-8-sig").split()
+                parts = line.decode("utf-8").removeprefix("\ufeff").split()
             except UnicodeDecodeError as error:
                 raise InputError(f"{path.name}, line {number}: not UTF-8 ({error.reason})") from error
             if not parts:
@@ -63,11 +63,12 @@ def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str) -> int:
         for topic, ranking in rankings.items():
             for rank, hit in enumerate(ranked(ranking), start=1):
                 cells = (topic, "Q0", hit.id, str(rank), repr(float(hit.score)), tag)
-                if any(len(cell.split()) != 1 for cell in cells):
+                line = " ".join(cells)
+                if tuple(line.split()) != cells:
                     raise InputError(
                         f"{cells!r} cannot be a line of a run: no cell may be empty or hold blanks"
                     )
-                file.write(" ".join(cells) + "\n")
+                file.write(line + "\n")
                 lines += 1
     return lines
 

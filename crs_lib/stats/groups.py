@@ -3,6 +3,7 @@
 The same users meet every system, so these ignore the pairing; :mod:`crs_lib.stats.paired` uses it.
 """
 
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -71,13 +72,17 @@ def tukey_hsd(
     """
     check_level("confidence", confidence)
     groups = group_samples(frame, system=system, value=value)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        fit = scipy.stats.tukey_hsd(*groups.samples)
-        interval = fit.confidence_interval(confidence)
+    sizes = np.array([len(sample) for sample in groups.samples])
+    df = int(sizes.sum()) - len(sizes)
+    within = np.sum([sample.var(ddof=1) * (len(sample) - 1) for sample in groups.samples]) / df
+    quantile = _range_quantile(confidence, len(sizes), df)
     rows = []
-    for i, j in combinations(range(len(groups.names)), 2):
-        half = float(interval.high[i, j] - fit.statistic[i, j])
-        rows.append(_pair(groups, i, j, half) | {"p": float(fit.pvalue[i, j])})
+    for i, j in combinations(range(len(sizes)), 2):
+        error = float(np.sqrt((1 / sizes[i] + 1 / sizes[j]) * within / 2))
+        row = _pair(groups, i, j, quantile * error)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            q = float(np.divide(abs(row["diff"]), error))
+        rows.append(row | {"p": _range_tail(q, len(sizes), df)})
     return table(rows)
 
 
@@ -109,7 +114,7 @@ def games_howell(
         row = _pair(groups, i, j, float(half[k])) | {"p": float("nan"), "df": float(df[k])}
         if total[k] > 0:
             q = abs(row["diff"]) / error[k]
-            row["p"] = float(scipy.stats.studentized_range.sf(q, len(groups.names), df[k]))
+            row["p"] = _range_tail(float(q), len(groups.names), float(df[k]))
         rows.append(row)
     return table(rows)
 
@@ -119,11 +124,22 @@ def _range_quantiles(level: float, groups: int, df: Floats) -> Floats:
     known = np.isfinite(df)
     ends = (1 / df[known].max(), 1 / df[known].min()) if known.any() else (0.0, 0.0)
     if known.sum() <= _NODES or ends[1] - ends[0] < 1e-12:
-        return np.array([scipy.stats.studentized_range.ppf(level, groups, d) for d in df])
+        return np.array([_range_quantile(level, groups, float(d)) for d in df])
     angle = np.cos(np.pi * (2 * np.arange(_NODES) + 1) / (2 * _NODES))
     nodes = (ends[0] + ends[1]) / 2 + angle * (ends[1] - ends[0]) / 2
-    exact = [scipy.stats.studentized_range.ppf(level, groups, 1 / node) for node in nodes]
+    exact = [_range_quantile(level, groups, float(1 / node)) for node in nodes]
     return np.where(known, scipy.interpolate.BarycentricInterpolator(nodes, exact)(1 / df), np.nan)
+
+
+@lru_cache(maxsize=1024)  # a plan's tables ask for the same ones again, and each is a double integral
+def _range_quantile(level: float, groups: int, df: float) -> float:
+    return float(scipy.stats.studentized_range.ppf(level, groups, df))
+
+
+@lru_cache(maxsize=4096)
+def _range_tail(q: float, groups: int, df: float) -> float:
+    """The probability of a studentized range above ``q``; NaN for NaN."""
+    return float(scipy.stats.studentized_range.sf(q, groups, df))
 
 
 def _pair(groups: Groups, i: int, j: int, half: float) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Paired tests: every system met the same scenarios, so each scenario is its own control."""
 
+from functools import lru_cache
+
 import numpy as np
 import pandas as pd
 import scipy
@@ -153,15 +155,17 @@ def wilcoxon_pairs(
     for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
         gaps = rankable(d.values)
         plus, minus = signed_rank_sums(d.values)
-        p = _wilcoxon(gaps) if gaps.any() else 1.0
+        p = _wilcoxon(tuple(gaps.tolist())) if gaps.any() else 1.0
         row = {"a": d.a, "b": d.b, "median_diff": float(np.median(d.values)), "w_plus": plus}
         row |= {"w_minus": minus, "p": p, "n_zero": int((gaps == 0).sum())}
         rows.append(row | {"n": len(gaps), "n_missing": d.missing})
     return table(rows)
 
 
-def _wilcoxon(gaps: Floats) -> float:
+@lru_cache(maxsize=4096)  # several tables of a plan hold the same comparisons
+def _wilcoxon(differences: tuple[float, ...]) -> float:
     """``scipy.stats.wilcoxon``'s p; where that tries all signs, by the same test with all of them at once."""
+    gaps = np.array(differences)
     if len(gaps) > _TRY_ALL or (len(np.unique(np.abs(gaps))) == len(gaps) and gaps.all()):
         return float(scipy.stats.wilcoxon(gaps, zero_method="pratt").pvalue)
     ranks = scipy.stats.rankdata(np.abs(gaps))

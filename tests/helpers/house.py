@@ -8,6 +8,7 @@ Prints the picture of the rooms, or the walk.
 import ast
 import graphlib
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,10 +30,16 @@ MODULES = {dotted(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 FRONTS = {name for name, path in MODULES.items() if path.name == "__init__.py"}
 
 
+@cache
+def tree(path):
+    """A file of the package, parsed."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path):
     """Every module of the package that a file imports: at its top, inside a function, under TYPE_CHECKING."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -1,6 +1,5 @@
 """Words: folded, whole, with their places; the fast batch form agrees with the plain one."""
 
-import itertools
 import re
 import unicodedata
 
@@ -8,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.core.text import batches, fold, listing, ngrams, shorten, words, words_of_many, words_with_spans
+from crs_lib.core.text import batches, fold, listing, ngrams, shorten, spans, words, words_of_many
 
 
 def second_opinion(text):
@@ -72,20 +71,17 @@ def test_many_texts_at_once_give_the_same_words(texts):
 
 @given(ODD)
 def test_spans_give_the_same_words_in_their_places(text):
-    found = words_with_spans(text)
-    assert [word.word for word in found] == words(text)
-    assert all(0 <= word.start < word.end <= len(text) for word in found)
-    assert all(a.start <= b.start for a, b in itertools.pairwise(found))
-    for word in found:
-        assert word.word in words(text[word.start : word.end])
+    found = spans(text)
+    assert all(0 <= start < end <= len(text) for start, end in found)
+    assert found == sorted(found)
+    for word, (start, end) in zip(words(text), found, strict=True):
+        assert word in words(text[start:end])
 
 
 def test_spans_cover_the_letters_and_their_accents():
     text = "Ah, Ame\u0301lie!"
-    assert [(w.word, text[w.start : w.end]) for w in words_with_spans(text)] == [
-        ("ah", "Ah"),
-        ("amelie", "Ame\u0301lie"),
-    ]
+    assert words(text) == ["ah", "amelie"]
+    assert [text[start:end] for start, end in spans(text)] == ["Ah", "Ame\u0301lie"]
 
 
 def test_no_texts_have_no_words():

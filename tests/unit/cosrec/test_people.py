@@ -1,5 +1,7 @@
 """Intents, agreement, rewriting, quality: worked examples, second opinions, and the released data."""
 
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -35,10 +37,14 @@ def test_views_are_one_vote_an_annotator() -> None:
     assert data.labels[:3].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
 
 
+@cache
+def fitted(name: str) -> intents.IntentModel:
+    return intents.MODELS.create(name).fit(intents.training(CROWD))
+
+
 @pytest.mark.parametrize("name", intents.MODELS.names())
 def test_every_intent_model(name: str) -> None:
-    data = intents.training(CROWD)
-    model = intents.MODELS.create(name).fit(data)
+    data, model = intents.training(CROWD), fitted(name)
     scores, guess = model.scores(data.turns), model.predict(data.turns)
     assert scores.shape == guess.shape == data.labels.shape
     assert ((scores >= 0) & (scores <= 1)).all()
@@ -51,7 +57,7 @@ def test_every_intent_model(name: str) -> None:
 
 @pytest.mark.parametrize("name", intents.MODELS.names())
 def test_no_model_sees_the_future(name: str) -> None:
-    model = intents.MODELS.create(name).fit(intents.training(CROWD))
+    model = fitted(name)
     whole = intents.turns(CURATED)
     cut = {key: Conversation(key, c.utterances[:1]) for key, c in CURATED.conversations.items()}
     first = intents.turns(Partition("curated", cut))

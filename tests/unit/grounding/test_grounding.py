@@ -8,7 +8,7 @@ import pytest
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.grounding.grounder import Grounder, keys_by_field
+from crs_lib.grounding.grounder import Grounder
 from tests.helpers.films import catalog, grounder
 
 TEN = grounder()
@@ -112,11 +112,6 @@ def test_plot_keywords_are_a_field_of_their_own_when_asked_for():
     said = "Rain falls on the Memorial; a clerk writes"
     assert TEN.find_plot_keywords_in_text(said, 2) == ["rain", "falls"]
     assert TEN.find_plot_keywords_in_text(said)[:3] == ["rain", "falls", "memorial"]
-
-
-def test_keys_by_field_groups_folded_values():
-    codes = TEN.concepts("a French drama or comedy in Polish")
-    assert keys_by_field(TEN, codes) == {"genre": ["comedy", "drama"], "language": ["french", "polish"]}
 
 
 def test_find_attribute_returns_the_longest_then_the_first():

@@ -8,11 +8,12 @@ import re
 import subprocess
 import sys
 import tomllib
+from functools import cache
 
 import pytest
 from packaging.requirements import Requirement
 
-from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, imports, picture, room, rooms, walk
+from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, imports, picture, room, rooms, tree, walk
 
 # A room imports only rooms of a smaller number (docs/context.md shows them with one line each).
 HEIGHTS = {
@@ -28,16 +29,19 @@ OTHER_STUDIES = ("cosrec", "realtalk")
 MOVIES = ("catalog", "grounding", "systems", "simulate", "score", "logs", "judge", "thesis", "evaluate", "trust", "people", "views", "pages")  # fmt: skip
 
 
-GRAPH = {name: imports(path) for name, path in MODULES.items()}
+@cache
+def graph():
+    """Which modules each module imports."""
+    return {name: imports(path) for name, path in MODULES.items()}
 
 
 @pytest.mark.parametrize("name", MODULES)
 def test_a_room_imports_only_lower_rooms(name):
     if not room(name):
-        assert GRAPH[name] == []
+        assert graph()[name] == []
         return
     assert room(name) in HEIGHTS, f"{room(name)} has no height yet; give it one in HEIGHTS"
-    for other in GRAPH[name]:
+    for other in graph()[name]:
         if not room(other) or room(other) == room(name):
             continue
         mine, theirs = HEIGHTS[room(name)], HEIGHTS[room(other)]
@@ -49,17 +53,17 @@ def test_a_room_imports_only_lower_rooms(name):
 def test_no_circle_among_all_imports():
     inner = {
         name: [other for other in others if other not in FRONTS and other != name]
-        for name, others in GRAPH.items()
+        for name, others in graph().items()
         if name not in FRONTS
     }
     graphlib.TopologicalSorter(inner).prepare()  # raises CycleError, which names the circle
-    graphlib.TopologicalSorter(rooms(GRAPH)).prepare()
+    graphlib.TopologicalSorter(rooms(graph())).prepare()
 
 
 def test_the_developer_page_shows_the_house_as_it_is():
     page = (ROOT / "docs" / "context.md").read_text(encoding="utf-8")
     drawn = page.partition("<!-- house -->\n")[2].partition("\n<!-- /house -->")[0]
-    assert drawn == picture(GRAPH), "draw it anew: python -m tests.helpers.house"
+    assert drawn == picture(graph()), "draw it anew: python -m tests.helpers.house"
     listed = {name: int(height) for height, names in re.findall(r"^\| (\d+) \| ([`a-z, ]+) \|", page, re.M) for name in re.findall(r"`(\w+)`", names)}  # fmt: skip
     assert listed == {name: height for name, height in HEIGHTS.items() if name != "__main__"}
 
@@ -89,7 +93,7 @@ def test_one_session_can_be_followed_through_few_files_and_the_page_names_them()
 
 @pytest.mark.parametrize("name", sorted(FRONTS - {"crs_lib"}))
 def test_a_front_door_only_hands_names_on(name):
-    body = ast.parse(MODULES[name].read_text(encoding="utf-8")).body
+    body = tree(MODULES[name]).body
     assert not [node for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     for own, module in stub(name).items():
         assert module in MODULES, f"{name} hands on {own} from {module}, which does not exist"
@@ -97,7 +101,7 @@ def test_a_front_door_only_hands_names_on(name):
     done = __import__(name, fromlist=["*"])
     for own in stub(name):
         assert getattr(done, own) is not None
-    for other, files in GRAPH.items():
+    for other, files in graph().items():
         if room(other) == room(name) and other != name:
             assert name not in files, f"{other} goes out of its room to come in by the front door"
 
@@ -166,7 +170,7 @@ def test_the_commands_of_the_table_are_importable_by_name():
 @pytest.mark.parametrize("name", MODULES)
 def test_a_file_says_what_it_is(name):
     text = MODULES[name].read_text(encoding="utf-8")
-    assert not text.strip() or ast.get_docstring(ast.parse(text)), (
+    assert not text.strip() or ast.get_docstring(tree(MODULES[name])), (
         "a module says in its first line what it is"
     )
 
