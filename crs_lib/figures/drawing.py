@@ -75,7 +75,7 @@ def show(made: Any, text: str) -> None:
     display({"image/png": picture, "text/plain": text}, raw=True)
 
 
-def why_not(name: str, run: str, reason: NoDataError) -> str:
+def why_not(name: str, run: str, reason: InputError) -> str:
     """One line: which figure or table a run has no data for, why, and the command that makes the data."""
     entry = FIGURES.get(name) if name in FIGURES else TABLES.get(name)
     made_by = entry.facts.get("made_by", "")
