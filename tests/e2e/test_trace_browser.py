@@ -430,3 +430,87 @@ def test_tool_calls_are_shown_and_hostile_arguments_stay_text(page):
     assert page.js("window.hacked === undefined")
     wide = "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     assert page.js(wide)  # nothing is cut off by a long argument
+
+
+@pytest.fixture(scope="module")
+def written(index):
+    """The report of the same run, with a pixel in place of each figure."""
+    with pytest.MonkeyPatch.context() as patch:
+        ladder = stats.ladder
+        patch.setattr(
+            stats, "ladder", lambda scores, plan: ladder(scores, plan._replace(secondary_outcomes=()))
+        )
+        patch.setattr(figures, "make", lambda *_: None)
+        patch.setattr(style, "data", lambda *_: PIXEL)
+        return report.write("trace-e2e")
+
+
+def drawn(page, path):
+    """Open a page of the run and wait until it stands."""
+    page.open(path)
+    page.wait("document.querySelectorAll('.turn, .wide').length > 0")
+
+
+@pytest.mark.parametrize("width", [390, 1400])
+def test_axe_finds_nothing_wrong_on_light_and_dark_pages(page, index, written, width):
+    page.size(width, 900)
+    for path in (written, index):
+        drawn(page, path)
+        assert page.axe() == [], path.name
+        page.dark()
+        assert page.axe("color-contrast") == [], f"{path.name}, dark"
+        page.dark(False)
+        cut = (
+            "[...document.querySelectorAll('table')].filter((t) => t.getBoundingClientRect().right > innerWidth"
+            " && !t.closest('.wide, .judge')).length"
+        )
+        assert page.js(cut) == 0  # a wide table stands in a region that scrolls and says so
+
+
+CONTROLS = (
+    "[...document.querySelectorAll('a[href], button, input, select, summary, [tabindex=\"0\"]')]"
+    ".filter((n) => n.checkVisibility() && !n.disabled)"
+)
+
+
+def tabbed(page, most=400):
+    """Press Tab until the focus is back at the first element; how many were focused, and those without a ring."""
+    page.js("window.reached = new Set(); window.bare = []; document.activeElement.blur()")
+    for count in range(most):
+        page.key("Tab")
+        if page.js(
+            "(() => { const now = document.activeElement, look = getComputedStyle(now);"
+            "if (now === document.body || reached.has(now)) return true; reached.add(now);"
+            "if (!(look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) >= 1)) bare.push(now.outerHTML); })()"
+        ):
+            return count
+    raise AssertionError(f"the focus never came back in {most} steps")
+
+
+def test_the_keyboard_alone_reaches_everything_and_shows_where_it_is(page, index, written):
+    for path in (written, index):
+        drawn(page, path)
+        assert tabbed(page) > 10
+        assert page.js(f"{CONTROLS}.filter((n) => !reached.has(n)).map((n) => n.outerHTML)") == []
+        assert page.js("bare") == []
+
+
+def test_the_keyboard_alone_finds_an_utterance_and_scrolls_a_table(page, index, written):
+    drawn(page, index)
+    page.key("Tab")
+    page.key("Tab")
+    assert page.js("document.activeElement.id") == "said"
+    page.type(simulate.dialogues("trace-e2e")[0].turns[0].text[:20])
+    page.key("Enter")
+    page.wait("document.querySelectorAll('.text.found').length > 0")
+    page.size(390, 800)
+    drawn(page, written)
+    wide = "[...document.querySelectorAll('.wide')].findIndex((n) => n.scrollWidth > n.clientWidth + 40)"
+    page.js(f"window.goal = document.querySelectorAll('.wide')[{wide}]")
+    for _ in range(200):
+        page.key("Tab")
+        if page.js("document.activeElement === goal"):
+            break
+    for _ in range(3):
+        page.key("ArrowRight")
+    page.wait("goal.scrollLeft > 20")
