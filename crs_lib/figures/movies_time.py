@@ -241,19 +241,22 @@ def recovery_by_answers(risks: pd.DataFrame) -> Any:
     made, axes = style.figure(
         3.3 + below, 2, len(strata), sharex=True, sharey="row", height_ratios=[2.2, below]
     )
+    floor = 0.0  # of the lowest interval
     for panel, lower, stratum in zip(*axes, strata, strict=True):
         mine = risks[risks["answers"] == stratum].rename(
             columns={"model": "system", "session_id": "scenario"}
         )
         curves = net_incidence(mine, time="reply")
         curves = curves[curves["at_risk"] >= _FEWEST]
+        floor = min(floor, curves["low"].min()) if len(curves) else floor
         counted = curves["system"].value_counts()
         alone = [name for name in order if counted.get(name) == 1]  # points, which stand side by side
         for name, look in style.looks(order).items():
             part = curves[curves["system"] == name]
             if part.empty:
                 continue
-            times = part["time"] + (0.09 * (alone.index(name) - (len(alone) - 1) / 2) if name in alone else 0)
+            step = min(0.16, 0.7 / max(1, len(alone)))
+            times = part["time"] + (step * (alone.index(name) - (len(alone) - 1) / 2) if name in alone else 0)
             panel.fill_between(times, part["low"], part["high"], color=look.colour, alpha=0.15, linewidth=0)
             panel.plot(
                 times, part["incidence"], color=look.colour, linestyle=look.line, marker=look.marker,
@@ -264,11 +267,13 @@ def recovery_by_answers(risks: pd.DataFrame) -> Any:
         if curves.empty:
             panel.text(0.5, 0.5, "fewer than 10 at risk", transform=panel.transAxes, ha="center")
         panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
-        panel.set(title=f"{stratum} films", xlim=(-0.4, last + 0.4), ylim=(-0.5, 1.05))
+        panel.set(title=f"{stratum} films", xlim=(-0.4, last + 0.4))
         panel.grid(axis="y")
         counts = mine.rename(columns={"reply": "time"})
         _waiting_table(lower, counts.groupby(["system", "time"]).size().to_dict(), order, last, len(strata))
-    axes[0][0].set_ylabel("cumulative incidence\nbeyond chance")
+    axes[0][0].set(
+        ylabel="cumulative incidence\nbeyond chance", ylim=(max(-1.05, min(-0.25, floor - 0.05)), 1.05)
+    )
     for panel in axes[1]:
         panel.set_title("at risk", loc="left", fontsize=style.SMALL)
     style.legend(made, order)

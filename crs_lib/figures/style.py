@@ -231,7 +231,7 @@ _DARK = {INK: "#E6E8EB", "#000000": "#FFFFFF", FAINT: "#9AA1AB", GRID: "#34393F"
 
 
 def darken(made: Any) -> None:
-    """Turn a figure's ink, greys and paper into those of dark pages; the colours of systems stay."""
+    """Turn a figure's ink, greys and paper into those of dark pages; a system's colour keeps its hue."""
     from matplotlib.colors import to_hex, to_rgba
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -241,6 +241,7 @@ def darken(made: Any) -> None:
     for axis in (axis for panel in made.axes for axis in (panel.xaxis, panel.yaxis)):
         axis.set_tick_params(color=_DARK[INK], labelcolor=_DARK[INK], grid_color=_DARK[GRID])
     turned = {colour.lower(): dark for colour, dark in _DARK.items()}
+    turned |= {dark.lower(): dark for dark in _DARK.values() if dark.lower() not in turned}
     parts: dict[type, tuple[str, ...]] = {
         Line2D: ("color", "markerfacecolor", "markeredgecolor"), Patch: ("facecolor", "edgecolor"),
         Text: ("color",),
@@ -249,9 +250,20 @@ def darken(made: Any) -> None:
         names = next((names for kind, names in parts.items() if isinstance(artist, kind)), ())
         now = {name: getattr(artist, f"get_{name}")() for name in names}
         for name, colour in now.items():
-            dark = None if isinstance(colour, str) and colour == "none" else turned.get(to_hex(colour))
-            if dark:
+            if not (isinstance(colour, str) and colour == "none"):
+                dark = turned.get(to_hex(colour)) or _lit(colour)
                 getattr(artist, f"set_{name}")(to_rgba(dark, to_rgba(colour)[3]))
+
+
+def _lit(colour: Any) -> Any:
+    """The colour, mixed with as much white as gives it a contrast of 3 to dark paper (WCAG 2.1, graphics)."""
+    from matplotlib.colors import to_rgb
+
+    for white in range(10):
+        mixed = [part + (1 - part) * white / 10 for part in to_rgb(colour)]
+        if sum(share * part**2.2 for share, part in zip((0.2126, 0.7152, 0.0722), mixed, strict=True)) > 0.13:
+            break
+    return mixed
 
 
 def write(made: Any, path: Path, *, dark: bool = False) -> Path:

@@ -117,6 +117,7 @@ def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
     made, axes = style.figure(2)
     panel = axes[0][0]
     panel.plot([0, 0.97], [0, 0.97], color=style.INK)
+    systems = [panel.plot([0, 1], [0, 1], color=colour)[0] for colour in (*style.CYCLE, "#0072B2", "#E69F00")]
     panel.grid(True)
     style.darken(made)
     made.set_size_inches(12, 8)  # as another resolution does, too: more room, more ticks
@@ -124,3 +125,6 @@ def test_no_ink_is_left_on_a_dark_page_whatever_ticks_come_later():
     texts = [one for one in made.findobj(Text) if one.get_text() and one.get_visible()]
     light = {matplotlib.colors.to_hex(one.get_color()) for one in texts}
     assert len(texts) > 12 and light == {"#e6e8eb"}
+    paper = luminance("#16181b")
+    assert all((luminance(line.get_color()) + 0.05) / (paper + 0.05) >= 3 for line in systems)
+    assert [matplotlib.colors.to_hex(line.get_color()) for line in systems[-2:]] == ["#0072b2", "#e69f00"]
