@@ -3,7 +3,8 @@
 ``python benchmarks/scale.py --sessions 10000`` simulates 10 LLM-free systems in a pilot of 1,000 sessions,
 foretells CPU time, memory and disk of the larger run, then makes that run on a local Dask cluster of 2
 workers, one of which is killed on the way, scores it and reads it, and prints measured beside foretold. The
-pilot's sessions must be the same bytes in both runs, and every session must be there once.
+pilot's sessions must be the same bytes in both runs, and every session must be there once. ``--turns`` makes
+sessions of fewer turns than 20, ``--stages simulate`` leaves out the later ones.
 """
 
 import argparse
@@ -25,22 +26,32 @@ import pandas as pd
 
 from crs_lib import evaluate, simulate
 from crs_lib.evaluate.run import EvaluateConfig
+from crs_lib.runs.batch import part_size
 
 SYSTEMS = (
     "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "noisy:0.3", "bm25",
     "bm25:last",
 )  # fmt: skip
 PILOT, PILOT_RUN, RUN = 1000, "scale-pilot", "scale"
-CHUNK = 10  # sessions of a task
-FILES = ("ledger.sqlite", "dialogues.jsonl", "turns.parquet", "shifts.parquet", "results.jsonl")
+TURNS = "SCALE_TURNS"  # the environment hands the stages on how many turns a session has
+FILES = {
+    "simulate": ("ledger.sqlite", "dialogues.jsonl"),
+    "evaluate": ("turns.parquet", "shifts.parquet", "results.jsonl"),
+}
 
 
 def config(run: str, sessions: int, workers: int) -> simulate.SimulateConfig:
     """The batch: as many scenarios as give so many sessions; more than one worker is a Dask cluster."""
     scheduler = "local" if workers > 1 else ""
     return simulate.SimulateConfig(
-        run, systems=SYSTEMS, n_sessions=sessions // len(SYSTEMS), workers=workers, scheduler=scheduler
-    )
+        run, systems=SYSTEMS, n_sessions=sessions // len(SYSTEMS), n_turns=turns(), workers=workers,
+        scheduler=scheduler,
+    )  # fmt: skip
+
+
+def turns() -> int:
+    """The turns of a session."""
+    return int(os.environ[TURNS])
 
 
 def simulated(run: str, sessions: int, workers: int) -> None:
@@ -86,7 +97,7 @@ def in_pieces(run: str, sessions: int, workers: int) -> None:
     for piece in evaluate.pieces(run, "turns", ["model", "turn", "item_tas"], rows=20_000):
         part = piece.groupby(["model", "turn"])["item_tas"].agg(["sum", "count"])
         sums = part if sums.empty else sums.add(part, fill_value=0)
-    assert len(sums) == 20 * len(SYSTEMS)
+    assert len(sums) == turns() * len(SYSTEMS)
 
 
 STAGES: dict[str, Callable[[str, int, int], None]] = {
@@ -116,47 +127,47 @@ def cpu() -> float:
     return sum(one.ru_utime + one.ru_stime for one in both)
 
 
-def sizes(run: str) -> dict[str, float]:
-    """MB of each file of a run."""
-    folder = simulate.run_folder(run)
-    return {name: (folder / name).stat().st_size / 1e6 for name in FILES}
+def size(run: str, name: str) -> float:
+    """MB of a file of a run."""
+    return (simulate.run_folder(run) / name).stat().st_size / 1e6
 
 
-def main(sessions: int, workers: int) -> None:
-    """Pilot, forecast, run, comparison."""
-    half = {stage: measured(stage, f"{PILOT_RUN}-half", PILOT // 2, 1) for stage in STAGES}
-    whole = {stage: measured(stage, PILOT_RUN, PILOT, 1) for stage in STAGES}
-    start = measured("simulate", "scale-start", 2 * len(SYSTEMS), workers)["cpu"]
-    cluster = measured("simulate", "scale-cluster", PILOT, workers)["cpu"]
-    each = (whole["simulate"]["cpu"] - half["simulate"]["cpu"]) / (PILOT - PILOT // 2)
-    task = max(0.0, (cluster - start - each * PILOT) / (PILOT / CHUNK))
-    large = {stage: measured(stage, RUN, sessions, workers) for stage in STAGES}
-    print(f"{len(SYSTEMS)} systems x {sessions // len(SYSTEMS)} scenarios x 20 turns, {workers} Dask workers")
+def main(sessions: int, workers: int, stages: list[str]) -> None:
+    """Pilot, forecast, run, comparison, stage by stage; what was measured is printed at once."""
+    scenarios, tasks = sessions // len(SYSTEMS), sessions / part_size(sessions)
+    print(f"{len(SYSTEMS)} systems x {scenarios} scenarios x {turns()} turns, {workers} Dask workers")
     print(f"{'':22}{'a session':>14}{'foretold':>12}{'measured':>12}{'ratio':>8}")
-    for stage in STAGES:
-        for unit, shown in (("cpu", "CPU s"), ("peak", "peak MB")):
-            slope = max(0.0, (whole[stage][unit] - half[stage][unit]) / (PILOT - PILOT // 2))
-            foretold = whole[stage][unit] + slope * (sessions - PILOT)
-            if (stage, unit) == ("simulate", "cpu"):  # one worker starts a second time
-                foretold = start * (workers + 1) / workers + slope * sessions + task * sessions / CHUNK
-            line(
-                f"{stage}, {shown}",
-                slope * 1000,
-                "ms" if unit == "cpu" else "kB",
-                foretold,
-                large[stage][unit],
+    for stage in stages:
+        half = measured(stage, f"{PILOT_RUN}-half", PILOT // 2, 1)
+        whole = measured(stage, PILOT_RUN, PILOT, 1)
+        each = {unit: max(0.0, (whole[unit] - half[unit]) / (PILOT - PILOT // 2)) for unit in ("cpu", "peak")}
+        foretold = {unit: whole[unit] + each[unit] * (sessions - PILOT) for unit in each}
+        if stage == "simulate":
+            start = measured(stage, "scale-start", 2 * len(SYSTEMS), workers)["cpu"]
+            cluster = measured(stage, "scale-cluster", PILOT, workers)["cpu"]
+            task = max(0.0, (cluster - start - each["cpu"] * PILOT) / (PILOT / part_size(PILOT)))
+            # One worker starts a second time.
+            foretold["cpu"] = start * (workers + 1) / workers + each["cpu"] * sessions + task * tasks
+            print(
+                f"starting {workers} workers: {start:.1f} CPU s; each of {tasks:.0f} tasks: {task:.4f} CPU s"
             )
-        print(f"{f'{stage}, wall s':<22}{'':>26}{large[stage]['wall']:>12.1f}")
-    before, after = sizes(PILOT_RUN), sizes(RUN)
-    for name in FILES:
-        line(f"{name}, MB", before[name] / PILOT * 1000, "kB", before[name] / PILOT * sessions, after[name])
-    print(f"starting {workers} workers: {start:.1f} CPU s; a task of {CHUNK} sessions: {task:.4f} CPU s")
-    same(sessions)
+        large = measured(stage, RUN, sessions, workers)
+        line(f"{stage}, CPU s", each["cpu"] * 1000, "ms", foretold["cpu"], large["cpu"])
+        line(f"{stage}, peak MB", each["peak"] * 1000, "kB", foretold["peak"], large["peak"])
+        print(f"{f'{stage}, wall s':<22}{'':>26}{large['wall']:>12.1f}")
+        for name in FILES.get(stage, ()):
+            one = size(PILOT_RUN, name) / PILOT
+            line(f"{name}, MB", one * 1000, "kB", one * sessions, size(RUN, name))
+        if stage == "simulate":
+            same(sessions)
 
 
 def line(name: str, each: float, unit: str, foretold: float, found: float) -> None:
     """One row of the comparison."""
-    print(f"{name:<22}{each:>10.2f} {unit:<3}{foretold:>12.1f}{found:>12.1f}{found / foretold:>8.2f}")
+    print(
+        f"{name:<22}{each:>10.2f} {unit:<3}{foretold:>12.1f}{found:>12.1f}{found / foretold:>8.2f}",
+        flush=True,
+    )
 
 
 def same(sessions: int) -> None:
@@ -170,7 +181,7 @@ def same(sessions: int) -> None:
         equal += pilot.get(key) == dialogue.dumps()
     assert len(seen) == sessions
     assert equal == PILOT, (equal, PILOT)
-    print(f"{len(seen)} sessions, none doubled; the pilot's {equal} are the same bytes")
+    print(f"{len(seen)} sessions, none doubled; the pilot's {equal} are the same bytes", flush=True)
 
 
 if __name__ == "__main__":
@@ -180,7 +191,12 @@ if __name__ == "__main__":
         parser = argparse.ArgumentParser(description=__doc__)
         parser.add_argument("--sessions", type=int, default=10_000, help="sessions of the larger run")
         parser.add_argument("--workers", type=int, default=2, help="Dask workers, 2 or more")
+        parser.add_argument("--turns", type=int, default=20, help="turns of a session")
+        parser.add_argument(
+            "--stages", nargs="+", choices=STAGES, default=list(STAGES), help="the first ones"
+        )
         given = parser.parse_args()
+        os.environ[TURNS] = str(given.turns)
         with tempfile.TemporaryDirectory() as place:
             os.environ["CRS_RESULTS"] = str(Path(place) / "results")
-            main(given.sessions, given.workers)
+            main(given.sessions, given.workers, given.stages)

@@ -63,11 +63,11 @@ class RunFiles:
         return self._session_metrics
 
     def __iter__(self) -> Iterator[ScoredSession]:
-        """Every session, in the order of the run; memory stays flat."""
+        """Every session, in the order of the run; memory stays flat. One without a reply has no turns."""
         rows = _turn_groups(self.scores / "turns.parquet")
         for dialogue in simulate.iter_dialogues(self.run):
             key = (dialogue.model_name, dialogue.session_id)
-            found, turns = next(rows, (None, []))
+            found, turns = next(rows, (None, [])) if dialogue.pairs() else (key, [])
             if found != key or key not in self.sessions:
                 again = f"python -m crs_lib run 04_evaluate -p run {self.run}"
                 raise RunError(f"the scores of run {self.run!r} miss session {key}; score again: {again}")

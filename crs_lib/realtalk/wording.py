@@ -27,6 +27,7 @@ _CALLED = re.compile(
 _INTRODUCED = re.compile(r"\b[Mm]y name(?:'s|’s| is) ([A-Z][a-z]{2,11})\b")
 _NAME = re.compile(r"\b[A-Z][a-z]+\b")
 _LEAST, _SHARE, _ALIKE = 3, 0.9, 0.74
+_LONGEST = 40  # letters of a name that is looked for among others
 
 
 def content_words(text: str, drop: Iterable[str] = ()) -> list[str]:
@@ -114,12 +115,13 @@ def learn_names(chat: Chat) -> dict[str, str]:
 def speaker_of(word: str, names: Mapping[str, str]) -> str | None:
     """The speaker a word means, or None: a known name, or one of the same initial spelt much alike.
 
-    A possessive ending is ignored. Alike is a difflib ratio of at least 0.74 ("Elisa" for "elise").
+    A possessive ending is ignored. Alike is a difflib ratio of at least 0.74 ("Elisa" for "elise"); a word of
+    more than 40 letters is like none.
     """
     plain = fold(re.sub(r"['’`]s?$", "", word))
     if plain in names:
         return names[plain]
-    if len(plain) < 4:
+    if not 4 <= len(plain) <= _LONGEST:
         return None
     scored = [
         (difflib.SequenceMatcher(None, plain, name).ratio(), name) for name in names if name[:1] == plain[:1]

@@ -94,6 +94,14 @@ def work(
     return len(todo)
 
 
+def part_size(sessions: int) -> int:
+    """Sessions of one task of a large batch without models: 10, and up to 100 where there are 1,000 tasks.
+
+    Handing out a task costs a cluster as much as ten sessions; a worker that is lost loses its tasks.
+    """
+    return max(10, min(100, sessions // 1000))
+
+
 def check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:
     """Raise RunError if more than ``most`` sessions failed; it names the first and ends with ``hint``."""
     asked = set(keys)

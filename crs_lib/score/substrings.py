@@ -60,6 +60,7 @@ def _word(character: str) -> bool:
 
 
 _LETTERS = 64
+_LONGEST = 100  # letters of a word that may be near to another; comparing takes the square of them
 
 
 class NearWords:
@@ -68,6 +69,7 @@ class NearWords:
     def __init__(self, known: Sequence[str], threshold: float) -> None:
         self.known = tuple(known)
         self.threshold = threshold
+        self._endless = frozenset(word for word in self.known if len(word) > _LONGEST)
         self._counts = np.zeros((len(self.known), _LETTERS), dtype=np.int32)
         for row, word in enumerate(self.known):
             for character in word:
@@ -79,7 +81,8 @@ class NearWords:
         """The known words near ``word``, in order.
 
         The ratio is 2M/T of matching characters (Ratcliff and Obershelp). The letters alone
-        exclude most words before the ratio is computed.
+        exclude most words before the ratio is computed. A word of more than 100 letters is near to
+        itself alone.
         """
         if word not in self._memo:
             if len(self._memo) >= 20_000:
@@ -88,14 +91,15 @@ class NearWords:
         return self._memo[word]
 
     def _search(self, word: str) -> tuple[str, ...]:
-        longest = self._lengths.max(initial=0)
-        if 2 * longest < self.threshold * (longest + len(word)):  # even if all letters matched
-            return ()
+        if len(word) > _LONGEST:
+            return (word,) if word in self._endless else ()
         counts = np.zeros(_LETTERS, dtype=np.int32)
         for character in word:
             counts[ord(character) % _LETTERS] += 1
         shared = np.minimum(self._counts, counts).sum(axis=1)
-        possible = np.flatnonzero(2 * shared >= self.threshold * (self._lengths + len(word)))
+        possible = np.flatnonzero(
+            (2 * shared >= self.threshold * (self._lengths + len(word))) & (self._lengths <= _LONGEST)
+        )
         matcher = SequenceMatcher(b=word, autojunk=False)
         found = []
         for row in possible.tolist():

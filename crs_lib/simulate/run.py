@@ -147,7 +147,8 @@ def _work(
                 logs = str(folder) if config.calls_out and not config.scheduler else ""
                 batch.work(
                     ledger, keys, Maker, (films, config, logs, starts, arm, began), workers=config.workers,
-                    scheduler=config.scheduler, chunk=1 if models else 10, progress=progress,
+                    scheduler=config.scheduler, chunk=1 if models else batch.part_size(len(keys)),
+                    progress=progress,
                 )  # fmt: skip
             roles.same_weights(inputs, models, config.llm_settings)
     except BaseException as error:

@@ -141,8 +141,10 @@ def of_contrasts(frame: pd.DataFrame, plan: Plan) -> pd.DataFrame:
 
 
 def assumption_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Each check of an outcome with its verdict and what follows from it."""
-    return tidy(frame, ["check", "test", "p", "holds", "follows"])
+    """Each check of an outcome, its verdict and what follows from it; a note says why one was not made."""
+    columns = ["check", "test", "p", "holds", "follows", "note"]
+    made = frame.reindex(columns=columns)
+    return tidy(made, columns[: 6 if made["follows"].isna().any() else 5])
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:

@@ -25,6 +25,7 @@ TITLES = {
         "docs/data.md",
         "docs/thesis.md",
         "docs/scale.md",
+        "docs/robustness.md",
     ],
     "Measures": ["docs/metrics.md", "docs/validity.md", "docs/footguns.md"],
     "Other studies": ["docs/cosrec.md", "docs/realtalk.md"],

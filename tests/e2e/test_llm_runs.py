@@ -27,21 +27,22 @@ def results(tmp_path, monkeypatch):
 
 
 def test_killed_ten_times_it_ends_as_if_nothing_had_happened_and_asks_nothing_twice(results):
-    with OllamaServer(llm_job.models(2), tools=llm_job.searches) as server:
+    with llm_job.Marking(llm_job.models(2)) as server:
         whole = llm_job.contents(llm_job.work(results, server.url, "whole", *SIZE, agent=True))
-        n = server.chats
+        n = len(set(server.asked))
     assert len(whole) == 5  # dialogues and scores of the run and of the imported one, and the judge's
-    with OllamaServer(llm_job.models(2), tools=llm_job.searches, delay=0.01) as server:
+    with llm_job.Marking(llm_job.models(2), delay=0.01) as server:
         targets = sorted(random.Random(7).sample(range(1, n), 10))
         job = (results, server.url, "killed", *SIZE, None, True)
         kills = llm_job.killed_until_done(server, job, targets)
         folder = results / "movies" / "killed"
-        assert kills == 10
+        assert (kills.times, kills.again) == (10, 0)
         assert llm_job.contents(folder) == whole
         for name in llm_job.FILES:
             assert llm_job.duplicates(folder, name) == (0, 4)
-        # Only calls under way when the process died are made again: at most 8 a kill.
-        assert n <= server.chats <= n + 10 * 8
+        # Made again are only calls that were under way when the process died: at most 8 a kill.
+        assert len(set(server.asked)) == n == len(kills.kept)
+        assert kills.cut + kills.unread <= 10 * 8
 
         before = server.chats
         assert llm_job.killed_at_moments(job, [0.05, 0.2]) == 2  # where nothing is asked: evaluation, import

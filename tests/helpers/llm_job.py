@@ -2,26 +2,31 @@
 
 ``PYTHONPATH=. python tests/helpers/llm_job.py`` runs 6 models, 20 sessions and 20 turns once, and killed ten times,
 and says what came out; with ``--faults 0.2`` it runs them once against a server that fails in 20 % of the calls.
-``--kills 200`` does it with 2 models, one of them an agent, 10 sessions and 10 turns: four fifths of the kills
-come at random requests, the others at random moments of evaluation and import.
+``--kills 100`` does it with 2 models, one of them an agent, 12 sessions and 10 turns: four fifths of the kills
+come at random new questions, the others at random moments of evaluation and import.
 """
 
 import argparse
+import hashlib
 import json
 import multiprocessing
 import os
 import random
 import signal
+import sqlite3
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from crs_lib import evaluate, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
+from crs_lib.llm.pool import CACHE
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.logged import ImportConfig, import_logs
+from tests.helpers.ollama_server import Faults, OllamaServer
 
 FILES = ("dialogues.jsonl", "judge_scores.jsonl", "results.jsonl")
 IMPORTED = "-imported"
@@ -84,23 +89,95 @@ def work(folder, url, run, n_models, n_sessions, n_turns, llm=None, agent=False)
     return simulate.run_folder(run)
 
 
-def killed_until_done(server, job, targets):
-    """Start the job again and again, each time killed once the server has got so many requests.
+class Marking(OllamaServer):
+    """Each answer carries a mark of its question in place of the count of its tokens, which the call cache keeps."""
 
-    Returns how often it was really killed before it ended by itself.
+    def __init__(self, *models, **settings):
+        super().__init__(*models, tools=searches, **settings)
+        self.asked, self.answered = [], []
+
+    def fault(self, body, headers):
+        self.asked.append(_mark(body))
+        return super().fault(body, headers)
+
+    def tokens(self, body, text):
+        return _mark(body)
+
+    def sent(self, body):
+        self.answered.append(_mark(body))
+
+
+def _mark(body):
+    """A whole number that only this question has."""
+    told = json.dumps(body, sort_keys=True).encode()
+    return int.from_bytes(hashlib.sha256(told).digest()[:6])
+
+
+@dataclass
+class Kills:
+    """How often a job was killed, and what had become of its questions then.
+
+    ``again`` are requests whose answer was in the call cache at a kill before: none, or an answer was lost.
+    ``cut`` are requests without an answer when the process died, ``unread`` those whose answer the server had
+    sent and the process had not yet kept.
     """
-    kills = 0
+
+    times: int = 0
+    again: int = 0
+    cut: int = 0
+    unread: int = 0
+    kept: set[int] = field(default_factory=set)
+    looked_at: int = 0
+
+    def count(self, server, cache, answered):
+        """Add the life that made the latest requests; so many of all had been answered when it ended."""
+        asked = server.asked[self.looked_at :]
+        self.looked_at += len(asked)
+        self.again += sum(mark in self.kept for mark in asked)
+        self.kept = _kept(cache)
+        lost, sent = set(asked) - self.kept, set(server.answered[:answered])
+        self.unread += len(lost & sent)
+        self.cut += len(lost - sent)
+
+    def __str__(self):
+        return (
+            f"killed {self.times} times: asked again though its answer was kept: {self.again}; "
+            f"cut off: {self.cut} without an answer, {self.unread} between answer and cache"
+        )
+
+
+def _kept(cache):
+    """The marks of the answers in a call cache."""
+    if not cache.exists():
+        return set()
+    reader = sqlite3.connect(cache, timeout=60)
+    try:
+        return {json.loads(reply)["tokens_out"] for (reply,) in reader.execute("SELECT reply FROM replies")}
+    except sqlite3.OperationalError:  # killed before the table was made
+        return set()
+    finally:
+        reader.close()
+
+
+def killed_until_done(server, job, targets):
+    """Start the job again and again, each time killed once so many different questions were asked.
+
+    Returns what had become of the questions at each kill.
+    """
+    kills, folder, run = Kills(), Path(job[0]), job[2]
     for target in [*targets, None]:
         process = CONTEXT.Process(target=work, args=job)
         process.start()
-        while process.is_alive() and (target is None or server.chats < target):
+        while process.is_alive() and (target is None or len(set(server.asked)) < target):
             time.sleep(0.002)
+        answered = len(server.answered)
         if process.is_alive():
             os.kill(process.pid, signal.SIGKILL)
-            kills += 1
-            if kills % 20 == 0:
-                print(f"killed {kills} times: {server.chats} requests", flush=True)
+            kills.times += 1
         process.join()
+        kills.count(server, folder / "movies" / run / CACHE, answered)
+        if target and kills.times % 20 == 0:
+            print(f"{kills}; {len(server.asked)} requests", flush=True)
     assert process.exitcode == 0, f"the last start ended with {process.exitcode}"
     return kills
 
@@ -139,8 +216,6 @@ def under_faults(folder, size, share, starts=5):
 
     Returns the run's folder, how often it was started, and the server with its counts.
     """
-    from tests.helpers.ollama_server import Faults, OllamaServer
-
     names = models(size[0])
     faults = {name: Faults(rate=share, seed=number) for number, name in enumerate(names)}
     with OllamaServer(names, faults=faults) as server:
@@ -185,31 +260,31 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--faults", type=float, default=0.0, help="share of the calls that fail")
     parser.add_argument("--kills", type=int, default=0, help="kill a smaller job so often")
+    parser.add_argument("--seed", type=int, default=2, help="where the job is killed")
     given = parser.parse_args()
     size = (6, 20, 20)
     if given.kills:
-        return killed_everywhere((2, 10, 10), given.kills)
+        return killed_everywhere((2, 12, 10), given.kills, given.seed)
     return shaken(size, given.faults) if given.faults else killed(size)
 
 
-def killed_everywhere(size, kills):
-    """In one piece, then killed so often at requests and in the stages that make none; what came out."""
-    from tests.helpers.ollama_server import OllamaServer
-
-    draw, tail = random.Random(2), kills // 5
+def killed_everywhere(size, kills, seed):
+    """In one piece, then killed so often at new questions and in the stages that ask none; what came out."""
+    draw, tail = random.Random(seed), kills // 5
     with tempfile.TemporaryDirectory() as folder:
-        with OllamaServer(models(size[0]), tools=searches) as server:
+        with Marking(models(size[0])) as server:
             whole = contents(work(folder, server.url, "whole", *size, agent=True))
-            n, started = server.chats, time.perf_counter()
+            n, different, started = server.chats, len(set(server.asked)), time.perf_counter()
             work(folder, server.url, "whole", *size, agent=True)
             seconds = time.perf_counter() - started
-        print(f"one piece: {n} requests; the stages without requests take {seconds:.2f} s", flush=True)
-        with OllamaServer(models(size[0]), tools=searches, delay=0.01) as server:
+        print(f"one piece: {n} requests, {different} different", flush=True)
+        print(f"the stages without requests take {seconds:.2f} s", flush=True)
+        with Marking(models(size[0]), delay=0.01) as server:
             job, began = (folder, server.url, "killed", *size, None, True), time.time()
-            targets = sorted(draw.sample(range(1, n), kills - tail))
-            at_requests = killed_until_done(server, job, targets)
+            targets = sorted(draw.sample(range(1, different), kills - tail))
+            at_questions = killed_until_done(server, job, targets)
             found, asked = Path(folder) / "movies" / "killed", server.chats
-            print(f"killed {at_requests} times at requests: {asked} requests", flush=True)
+            print(f"{at_questions}; {asked} requests", flush=True)
             at_moments = killed_at_moments(job, [draw.uniform(0, seconds) for _ in range(tail)])
             work(*job)
             print(f"killed {at_moments} times in evaluation and import: {server.chats - asked} requests")
@@ -238,19 +313,17 @@ def shaken(size, share):
 
 def killed(size):
     """In one piece, killed ten times, and again without its ledgers."""
-    from tests.helpers.ollama_server import OllamaServer
-
     with tempfile.TemporaryDirectory() as folder:
-        with OllamaServer(models(6)) as server:
+        with Marking(models(6)) as server:
             started = time.time()
             whole = contents(work(folder, server.url, "whole", *size))
             print(f"one piece: {server.chats} requests, {time.time() - started:.0f} s", flush=True)
-            n = server.chats
-        with OllamaServer(models(6)) as server:
-            targets = sorted(random.Random(1).sample(range(1, n), 10))
+            different = len(set(server.asked))
+        with Marking(models(6)) as server:
+            targets = sorted(random.Random(1).sample(range(1, different), 10))
             kills = killed_until_done(server, (folder, server.url, "killed", *size), targets)
             found = Path(folder) / "movies" / "killed"
-            print(f"killed {kills} times: {server.chats} requests, equal: {contents(found) == whole}")
+            print(f"{kills}; {server.chats} requests, equal: {contents(found) == whole}")
             print({name: duplicates(found, name) for name in FILES})
             before = server.chats
             (found / "ledger.sqlite").unlink()

@@ -138,6 +138,13 @@ class OllamaServer:
             return text[: max(1, len(text) // 2)]
         return f"<think>Let me see. {{}} </think>\n{text}" if fault == "think" else text
 
+    def tokens(self, body: dict[str, Any], text: str) -> int:
+        """How many tokens the server says it wrote."""
+        return len(text) // 4
+
+    def sent(self, body: dict[str, Any]) -> None:
+        """Called when the answer to a chat request is on its way, whole."""
+
     @property
     def stopped(self) -> bool:
         """Whether the server is gone, though a connection may still be open."""
@@ -188,7 +195,10 @@ class _Handler(BaseHTTPRequestHandler):
         owner = self.server.owner
         if owner.stopped:
             return self._hang_up()
-        body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or b"{}")
+        told = self.rfile.read(size := int(self.headers.get("content-length", 0)))
+        if len(told) < size:  # the client died while it wrote
+            return self._hang_up()
+        body = json.loads(told or b"{}")
         model = str(body.get("model"))
         full = owner.full(model)
         if self.path == "/api/show":
@@ -215,7 +225,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json({"error": said}, int(fault), {"retry-after": "0"})
         if fault == "broken":
             return self._raw(b'{"model": "tiny", "message": {"content": "half')
-        return self._chat(body, fault)
+        self._chat(body, fault)
+        return owner.sent(body)
 
     def _on_and_on(self, piece: bytes, fault: str) -> None:
         """An answer that never ends: as fast as it can be read, or a few bytes every tenth of a second."""
@@ -246,7 +257,7 @@ class _Handler(BaseHTTPRequestHandler):
         calls = list(owner.tools(body)) if body.get("tools") and owner.tools else []
         text = "" if calls else text
         stop = "length" if fault == "cut" else "stop"
-        facts = _Facts(text, thinking, stop, used, len(text) // 4, fault, calls)
+        facts = _Facts(text, thinking, stop, used, owner.tokens(body, text), fault, calls)
         if openai:
             return self._openai(body, facts)
         field = "response" if self.path == "/api/generate" else "message"

@@ -73,6 +73,12 @@ def test_a_word_means_a_speaker_by_name_or_near_spelling(word, speaker):
     assert wording.speaker_of(word, NAMES) == speaker
 
 
+def test_a_word_without_end_is_like_no_name():
+    name = "E" + "l" * 100_000
+    assert wording.speaker_of(name, {"elise": "Elise", f"{name.lower()}k": "K"}) is None
+    assert wording.speaker_of(name, {name.lower(): "K"}) == "K"
+
+
 @pytest.mark.parametrize(
     "text, start, end",
     [

@@ -108,13 +108,24 @@ def test_a_worker_that_is_killed_ends_the_batch_with_advice(tmp_path):
         batch.run(ledger, keys(2), Dies, (), workers=2)
 
 
-@pytest.mark.parametrize("workers", [0, -1])
-def test_without_workers_nothing_can_be_done(tmp_path, workers):
-    with (
-        Ledger(tmp_path / "ledger.sqlite") as ledger,
-        pytest.raises(InputError, match=f"workers is {workers}"),
-    ):
+@pytest.mark.parametrize(
+    "workers, says",
+    [
+        (0, "workers is 0"),
+        (-1, "workers is -1"),
+        (
+            100_000,
+            "100,000, the limit is 256 processes or threads of one command; raise it with CRS_MOST_WORKERS",
+        ),
+    ],
+)
+def test_without_workers_nothing_can_be_done_and_not_with_any_number(tmp_path, workers, says):
+    with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(InputError, match=says):
         batch.run(ledger, keys(1), Draws, (5,), workers=workers)
+
+
+def test_tasks_are_larger_where_there_are_thousands_of_them():
+    assert [batch.part_size(n) for n in (1, 10_000, 50_000, 100_000, 10**7)] == [10, 10, 50, 100, 100]
 
 
 def killed(process, path, beyond):

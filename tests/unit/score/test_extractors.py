@@ -211,6 +211,9 @@ def test_a_word_without_end_is_near_to_nothing():
     near = NearWords(["drama", "x" * 50], 0.88)
     assert near.of("x" * 1_000_000) == () and near.of("x" * 55) == ("x" * 50,) and near.of("drana") == ()
     assert NearWords([], 0.88).of("drama") == ()
+    endless = "x" * 100_000  # in the catalogue too: compared letter by letter it would take hours
+    near = NearWords(["drama", endless], 0.88)
+    assert near.of(endless[1:]) == () and near.of(endless) == (endless,) and near.of("dramas") == ("drama",)
 
 
 def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time():

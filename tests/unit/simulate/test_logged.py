@@ -47,6 +47,11 @@ SIMULATED = {
     "system": "moviebot", "users": "abus", "index": 4,
     "turns": [{"participant": "USER", "utterance": "Hi"}, {"participant": "AGENT", "utterance": "Kites."}],
 }  # fmt: skip
+# The user closes the talk: there is no reply to score.
+SILENT = SIMULATED | {
+    "index": 5,
+    "turns": [{"participant": "AGENT", "utterance": "Hello."}, {"participant": "USER", "utterance": "Bye."}],
+}
 
 
 @pytest.fixture
@@ -63,23 +68,26 @@ def lines(path, *records):
 @pytest.mark.slow
 def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
     lines(place / "a.jsonl", thesis(0), "{broken", thesis(1), {"what": 1})
-    lines(place / "b.jsonl", KIT, ARENA, CONCEPT, IEVALM, SIMULATED)
+    lines(place / "b.jsonl", KIT, ARENA, CONCEPT, IEVALM, SIMULATED, SILENT)
     assert main(["import", "--logs", str(place), "--run", "mixed"]) == 0
     out = capsys.readouterr().out
     assert "2 conversations could not be read" in out and "a.jsonl, line 2: not JSON" in out
     sessions = {(d.model_name, d.session_id) for d in simulate.iter_dialogues("mixed")}
     assert sessions == {
         ("alpha", "00000"), ("alpha", "00001"), ("kit", "kit-1"), ("arena", "arena_7"), ("barcor", "9_1"),
-        ("unnamed", "77_1"), ("moviebot", "abus-4"),
+        ("unnamed", "77_1"), ("moviebot", "abus-4"), ("moviebot", "abus-5"),
     }  # fmt: skip
     skipped = pd.read_csv(simulate.run_folder("mixed") / "skipped.csv")
     assert list(skipped["place"]) == ["a.jsonl, line 2", "a.jsonl, line 4"]
     counts = runs.read_manifest("movies", "mixed")["stages"]["simulate"]["counts"]
-    assert (counts["sessions"], counts["systems"], counts["skipped"]) == (7, 6, 2)
+    assert (counts["sessions"], counts["systems"], counts["skipped"]) == (8, 6, 2)
     evaluate.evaluate(evaluate.EvaluateConfig(run="mixed"))
     results = evaluate.read("mixed", "results")
-    assert len(results) == 7
+    assert len(results) == 8
     assert results["item_recovery_rate"].isna().all()  # no log tells of a shift: undefined, not 0
+    assert main(["trace", "--run", "mixed"]) == 0  # the session without a reply has no scored turn
+    assert main(["figures", "--run", "mixed", "--only", "table_pairwise"]) == 2  # no user met two systems
+    assert "in the same 2 scenarios; there is nothing to compare" in capsys.readouterr().err
 
 
 @pytest.mark.slow
