@@ -1,4 +1,4 @@
-from .figure_tables import draw, read, usage
+from .figure_tables import draw, draw_power, read, usage
 from .model_habits import against, call_costs, habits, worded_by
 from .movies import (
     batch_table,
@@ -25,7 +25,6 @@ from .statistics import (
     plan_for,
     plan_table,
     power_by_contrast,
-    power_table,
     recovery_ratios,
     recovery_tests,
     shift_model,
@@ -60,6 +59,7 @@ __all__ = [
     "detector_figure",
     "dose_figure",
     "draw",
+    "draw_power",
     "example_constraints",
     "explicitness_table",
     "failed",
@@ -76,7 +76,6 @@ __all__ = [
     "plan_for",
     "plan_table",
     "power_by_contrast",
-    "power_table",
     "query_table",
     "read",
     "recovery_ratios",

@@ -9,7 +9,7 @@ import pandas as pd
 from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError
 from crs_lib.figures.movies_time import at_risk
 from crs_lib.metrics import headlines
@@ -85,6 +85,14 @@ def draw(run: str, *names: str, convention: str = "", systems: Sequence[str] = (
             print(figures.why_not(name, run, error))
 
 
+def draw_power(scores: pd.DataFrame, plan: Plan) -> None:
+    """Draw the power of a plan's tests by number of scenarios, or print why the scores allow no estimate."""
+    try:
+        figures.draw("power_curve", statistics.power_table(scores, plan))
+    except NoDataError as error:
+        print(f"power_curve: {error}")
+
+
 def usage(run: str) -> pd.DataFrame:
     """Calls, tokens and seconds of a run's models, a row for each role and model; a note for none."""
     if not _call_log(run).exists():
@@ -100,10 +108,7 @@ def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFr
     name = evaluate.convention_of(run, convention)
     scores = statistics.stats_frame(evaluate.read(run, "results", name))
     declared = plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
-    try:
-        return statistics.power_table(scores, declared)
-    except InputError as error:
-        raise NoDataError(f"no power without a variance of paired differences: {error}") from error
+    return statistics.power_table(scores, declared)
 
 
 def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:

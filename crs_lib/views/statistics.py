@@ -9,7 +9,7 @@ import pandas as pd
 from crs_lib import metrics
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
-from crs_lib.figures.base import recovered_by
+from crs_lib.figures.base import NoDataError, recovered_by
 from crs_lib.figures.movies_pairs import PREFIX, with_judges
 from crs_lib.figures.movies_time import waiting
 from crs_lib.metrics import headlines
@@ -155,10 +155,13 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     half, once and twice the smallest that matters (``smallest``); ``error`` is the Monte Carlo error,
     ``target`` the plan's power, ``n_sessions`` the scenarios at hand.
     Scenarios go up to where the smallest effect is all but surely found.
-    Raises InputError where no deviation can be estimated.
+    Raises NoDataError where no deviation can be estimated.
     """
     outcome, at = plan.primary_outcome, {"system": plan.system, "scenario": plan.scenario}
-    pilot = variance_components(scores[scores[outcome].notna()], value=outcome, **at).iloc[0]
+    try:
+        pilot = variance_components(scores[scores[outcome].notna()], value=outcome, **at).iloc[0]
+    except InputError as error:
+        raise NoDataError(f"no power without a variance of paired differences: {error}") from error
     sd = float(pilot["sd_difference"])
     family = max(1, len(plan.contrasts))
     rows: list[pd.DataFrame] = []

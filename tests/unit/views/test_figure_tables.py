@@ -158,6 +158,16 @@ def test_power_is_that_of_the_plan_and_rises():
     pd.testing.assert_frame_equal(table, figure_tables.power("rules", plan=plan))
 
 
+def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the_power_curve(capsys):
+    scores = statistics.stats_frame(evaluate.read("rules", "results"))
+    plan = statistics.plan_for("movies", ["tracker", "random"])
+    apart = scores.assign(**{plan.scenario: scores[plan.scenario].astype(str) + scores[plan.system]})
+    figure_tables.draw_power(apart, plan)
+    assert capsys.readouterr().out.startswith(
+        "power_curve: no power without a variance of paired differences"
+    )
+
+
 def test_one_system_alone_has_neither_power_nor_a_ranking():
     simulate.simulate(SimulateConfig("one", systems=("random",), n_sessions=2, n_turns=3), progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig("one"))
