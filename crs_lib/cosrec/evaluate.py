@@ -14,6 +14,8 @@ from crs_lib.stats import cluster_bootstrap, cluster_bootstrap_differences, holm
 
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
 JUDGED_KINDS = ("search", "recommendation")
+POOL_FLOOR, COLLECTION_FLOOR = "random order of the pool", "random order of the collection"
+FLOORS = (POOL_FLOOR, COLLECTION_FLOOR)
 Routes = Mapping[tuple[str, int], Sequence[str]]
 
 
@@ -51,21 +53,31 @@ def score(
     return pd.concat(frames, ignore_index=True)
 
 
-def with_floor(
+def with_floors(
     partition: Partition,
     scores: pd.DataFrame,
     measures: Sequence[str] = MEASURES,
     *,
+    sizes: Mapping[str, int] | None = None,
     draws: int = 100,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The scores and, as the system ``random order of the pool``, what shuffling the judged pool scores.
+    """The scores and, as systems of their own, what chance scores.
 
-    The floor beside every number of a run that only re-ranks judged documents.
+    ``random order of the pool`` shuffles the judged documents: the floor of a run that only re-ranks them.
+    ``random order of the collection`` draws from all products or passages: the floor of a run that searches
+    the whole collection. It is there where ``sizes`` says by kind how many documents the collection has.
     """
-    floor = random_floor(partition.qrels, measures, draws=draws, seed=seed)
-    rows = topics(partition).join(floor, on="topic").assign(missing=False, system="random order of the pool")
-    return pd.concat([scores, rows], ignore_index=True)
+    known = topics(partition)
+    found = {POOL_FLOOR: random_floor(partition.qrels, measures, draws=draws, seed=seed)}
+    if sizes:
+        every = {row.topic: sizes[row.kind] for row in known.itertuples() if row.kind in sizes}
+        found[COLLECTION_FLOOR] = random_floor(partition.qrels, measures, draws=draws, seed=seed, sizes=every)
+    rows = [
+        known.join(floor, on="topic", how="inner").assign(missing=False, system=name)
+        for name, floor in found.items()
+    ]
+    return pd.concat([scores, *rows], ignore_index=True)
 
 
 def means(

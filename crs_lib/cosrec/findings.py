@@ -6,13 +6,12 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import stats
-from crs_lib.cosrec.evaluate import JUDGED_KINDS, reader
+from crs_lib.cosrec.evaluate import FLOORS, JUDGED_KINDS, POOL_FLOOR, reader
 from crs_lib.cosrec.intents import ROUTER
 from crs_lib.cosrec.records import Partition
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
 from crs_lib.stats import Estimate, Finding
 
-FLOOR = "random order of the pool"
 Record = Mapping[str, Any]
 _BY: dict[str, Any] = {"scenario": "conversation"}
 
@@ -131,17 +130,16 @@ def _right(rows: pd.DataFrame, kind: str) -> str:
 def systems(scores: pd.DataFrame, measure: str, kind: str = "recommendation") -> Finding:
     """The best system of a kind of topic, and what it is above the random order of the judged pool."""
     part = scores[scores["kind"] == kind]
-    means = part[part["system"] != FLOOR].groupby("system")[measure].mean()
+    means = part[~part["system"].isin(FLOORS)].groupby("system")[measure].mean()
     if means.empty:
         return stats.no_finding(f"no run has {kind} topics")
     best = str(means.idxmax())
-    above = stats.difference_of(part, best, FLOOR, measure, **_BY)
+    above = stats.difference_of(part, best, POOL_FLOOR, measure, **_BY)
     level = stats.mean_of(part[part["system"] == best], measure, **_BY)
-    doubt = "" if above.excludes_zero else ", an interval with 0 in it"
     return stats.finding(
         f"Of {len(means)} systems {best} ranks {kind} topics best, {measure} {level}; its difference to "
-        f"the {FLOOR} is "
-        f"{above}{doubt}."
+        f"the {POOL_FLOOR} is "
+        f"{above}{above.doubt}."
     )
 
 
@@ -149,7 +147,7 @@ def readers(partition: Partition, scores: pd.DataFrame, measure: str, mapping: s
     """Whether requests without a user are served better than those of users, by the best system."""
     recommended = reader(partition, scores[scores["kind"] == "recommendation"], mapping)
     rows = recommended[recommended["reader"].isin(["generic", "user"])]
-    means = rows[rows["system"] != FLOOR].groupby("system")[measure].mean()
+    means = rows[~rows["system"].isin(FLOORS)].groupby("system")[measure].mean()
     if means.empty or rows["reader"].nunique() < 2:
         return stats.no_finding("the topics stand for one kind of reader only under this mapping")
     best = str(means.idxmax())
@@ -189,11 +187,10 @@ def personal(table: pd.DataFrame) -> Finding:
         return stats.no_finding("no system was run with and without the user's keywords")
     row = table.loc[table["mean gain"].idxmax()]
     gain = _estimate(row, "mean gain")
-    doubt = "" if gain.excludes_zero else ", an interval with 0 in it"
     return stats.finding(
         f"The user's keywords help {row['system']} on {row['helped']} of {row['n']} topics and hurt on "
         f"{row['hurt']}; "
-        f"the mean gain is {gain}{doubt}."
+        f"the mean gain is {gain}{gain.doubt}."
     )
 
 
@@ -237,15 +234,19 @@ def rewrites(table: pd.DataFrame) -> Finding:
     )
 
 
+_PREDICTORS = {"model": "the learned prediction", "distinct words": "the share of distinct words"}
+
+
 def quality(predicted: pd.DataFrame, noise: pd.DataFrame) -> Finding:
-    """How far predicted quality follows the ratings of the curated conversations, and how far any could."""
-    row = predicted[(predicted["partition"] == "curated") & (predicted["predictor"] == "model")]
-    found = _row(row, "correlation")
-    doubt = "" if found.excludes_zero else ", an interval with 0 in it"
+    """How far both predictors follow the ratings of curated, the better one first, and how far any could."""
+    rows = predicted[predicted["partition"] == "curated"].sort_values("correlation", ascending=False)
+    found = {
+        _PREDICTORS[name]: _row(rows[rows["predictor"] == name], "correlation") for name in rows["predictor"]
+    }
+    told = ", and ".join(f"with {name} at {one}{one.doubt}" for name, one in found.items())
+    n, best = next(iter(found.values())).n, _row(noise.head(1), "correlation")
     return stats.finding(
-        f"The predicted quality correlates with the ratings of {found.n} curated conversations at "
-        f"{found}{doubt}; a "
-        f"perfect predictor would reach {_row(noise.head(1), 'correlation')}."
+        f"The ratings of {n} curated conversations correlate {told}; a perfect predictor would reach {best}."
     )
 
 

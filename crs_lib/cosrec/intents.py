@@ -214,9 +214,10 @@ class Tfidf(_Logistic):
                 ("system", 0.5, TfidfVectorizer(ngram_range=(1, 2), min_df=3, **shared)),
                 ("user", 0.7, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), min_df=3, **shared)),
             ]
-            for column, _, vectorizer in self._parts:
-                vectorizer.fit(frame[column])
-        blocks = [weight * vectorizer.transform(frame[column]) for column, weight, vectorizer in self._parts]
+        blocks = [
+            weight * (vectorizer.fit_transform if fit else vectorizer.transform)(frame[column])
+            for column, weight, vectorizer in self._parts
+        ]
         return sparse.hstack([*blocks, sparse.csr_array(position_features(frame))]).tocsr()
 
 

@@ -172,8 +172,15 @@ def retrieve(config: RetrieveConfig) -> Path:
                 routes.append(
                     {"system": slug, "conversation": conversation, "turn": turn, "modules": modules}
                 )
+        work.counts["collections"] = {"search": len(agent.passages), "recommendation": len(agent.products)}
         tables.write_jsonl(work.path("routes.jsonl"), routes)
     return work.folder
+
+
+def collection_sizes(run: str) -> dict[str, int]:
+    """How many documents a finished run searched, by kind; empty for a run that did not count them."""
+    counts = runs.read_manifest(STUDY, run)["stages"][STAGE]["counts"]
+    return dict(counts.get("collections", {}))
 
 
 def read_runs(folder: Path) -> dict[str, Run]:

@@ -94,7 +94,8 @@ def score(config: CosrecEvaluateConfig) -> Evaluation:
     found = retrieve.read_runs(place)
     names = list(dict.fromkeys([config.measure, *evaluate.MEASURES]))
     scores = evaluate.score(curated, found, names)
-    floored = evaluate.with_floor(curated, scores, names, seed=config.seed)
+    sizes = {} if config.runs else retrieve.collection_sizes(config.run)
+    floored = evaluate.with_floors(curated, scores, names, sizes=sizes, seed=config.seed)
     options: dict[str, Any] = {"resamples": config.resamples, "seed": config.seed}
     main, recommended = [config.measure], floored[floored["kind"] == "recommendation"]
     readers = evaluate.reader(curated, recommended, config.mapping)

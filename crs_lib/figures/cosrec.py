@@ -7,7 +7,7 @@ import pandas as pd
 from crs_lib.figures import style
 from crs_lib.figures.base import FIGURES, filled
 
-_FLOOR = style.Look(style.FAINT, "|", "-")  # what no system stands for: the random order of the pool
+_FLOOR = style.Look(style.FAINT, "|", "-")  # what no system stands for: random orders
 _BARS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7")
 _HATCHES = ("", "///", "...", "xx")
 
@@ -114,7 +114,7 @@ def cosrec_systems(systems: pd.DataFrame) -> Any:
     topics, talks = int(systems["n_topics"].max()), int(systems["n_conversations"].max())
     style.note(
         made,
-        "Grey: random order of the judged pool; lines: 95 % intervals; "
+        "Grey: random order of the judged pool or the whole collection; lines: 95 % intervals; "
         f"up to n = {topics} topics of {talks} conversations.",
     )
     return made

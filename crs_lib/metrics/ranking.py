@@ -180,20 +180,37 @@ def score_run(
 
 
 def random_floor(
-    qrels: Mapping[str, Mapping[str, int]], measures: Sequence[str], *, draws: int = 100, seed: int = 0
+    qrels: Mapping[str, Mapping[str, int]],
+    measures: Sequence[str],
+    *,
+    draws: int = 100,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+    depth: int = 100,
 ) -> pd.DataFrame:
     """Mean score of each topic's judged pool in random order: the floor under any re-ranking of the pool.
 
-    One row a topic. Judged pools are rich in relevant documents, so this floor is high.
+    One row a topic. Judged pools are rich in relevant documents, so this floor is high. With ``sizes``, the
+    number of documents in each topic's collection, it is the mean score of ``depth`` documents drawn from
+    the collection: the floor under a search of all of it; topics that ``sizes`` lacks are left out.
     """
     chosen = [measure(spec) for spec in measures]
     rows = {}
     for topic, grades in qrels.items():
+        if sizes is not None and topic not in sizes:
+            continue
         pool = np.array(list(grades.values()))
         rng = stream(seed, "metrics", "random floor", topic)
         scores = np.zeros(len(chosen))
         for _ in range(draws):
-            judged = Judged(rng.permutation(pool).tolist(), pool.tolist())
+            if sizes is None:
+                shown: list[int | None] = rng.permutation(pool).tolist()
+            else:
+                size = max(sizes[topic], len(pool))
+                drawn = rng.choice(size, min(depth, size), replace=False).tolist()
+                shown = [int(pool[i]) if i < len(pool) else None for i in drawn]
+            judged = Judged(shown, pool.tolist())
             scores += [m(judged) for m in chosen]
         rows[topic] = dict(zip((m.spec for m in chosen), (scores / draws).tolist(), strict=True))
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("topic")
+    columns = [m.spec for m in chosen]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("topic")

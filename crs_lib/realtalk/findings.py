@@ -254,10 +254,9 @@ def answers(answered: pd.DataFrame) -> Finding:
         return stats.no_finding("no question has an annotated answer")
     rows = answered.assign(gap=answered["token_f1"] - answered["baseline_f1"])
     found, won = (stats.mean_of(rows, name, scenario="question") for name in ("token_f1", "gap"))
-    doubt = "" if won.excludes_zero else ", an interval with 0 in it"
     return stats.finding(
         f"The answers reach a token F1 of {found}; their difference to the whole best message as answer is "
-        f"{won}{doubt}."
+        f"{won}{won.doubt}."
     )
 
 

@@ -59,6 +59,11 @@ class Estimate(NamedTuple):
         return bool(self.low > 0 or self.high < 0)
 
     @property
+    def doubt(self) -> str:
+        """What a sentence adds after the interval: nothing, or that the interval includes 0."""
+        return "" if self.excludes_zero else ", an interval that includes 0"
+
+    @property
     def turned(self) -> "Estimate":
         """The same estimate with the other sign: that of ``b - a`` instead of ``a - b``."""
         return Estimate(-self.value, -self.high, -self.low, self.n)
@@ -193,16 +198,13 @@ def compared(
             f"{a} and {b} share {counted(difference.n, 'scenario')}, too few for an interval of {what}"
         )
     if difference.excludes_zero:
-        size = Estimate(-difference.value, -difference.high, -difference.low, difference.n)
-        way, size = ("higher", difference) if difference.value > 0 else ("lower", size)
+        way, size = ("higher", difference) if difference.value > 0 else ("lower", difference.turned)
         small = smallest and difference.within(smallest)
         doubt = f", less than the smallest difference that matters ({smallest:g})" if small else ""
         return finding(f"The {what} of {a} is {way} than that of {b} by {size} {unit}".rstrip() + f"{doubt}.")
     if smallest and difference.within(smallest):
         return finding(f"{a} and {b} are equivalent in {what} within ±{smallest:g}: they differ by {shown}.")
-    return finding(
-        f"Whether {a} and {b} differ in {what} is not settled: {shown}, an interval that includes 0."
-    )
+    return finding(f"Whether {a} and {b} differ in {what} is not settled: {shown}{difference.doubt}.")
 
 
 def counted(n: int, noun: str, plural: str = "") -> str:

@@ -130,8 +130,7 @@ def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
     mark, quick, *others = order
     more = stats.difference_of(seen, quick, mark, "wait", **_AT)
     way = f"{more} replies more" if more.value >= 0 else f"{more.turned} replies fewer"
-    told = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
-    told += "" if more.excludes_zero else ", an interval that includes 0"
+    told = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint{more.doubt}"
     if others:
         slow = _ablest(shifts, others)
         lost = stats.share_of(seen[seen["model"] == slow], "lost", scenario="session_id")

@@ -1,5 +1,11 @@
-"""A small partition made in memory, whose scores can be worked out by hand."""
+"""A small partition made in memory, whose scores can be worked out by hand, and a part of the sample as files."""
 
+import gzip
+import json
+from itertools import islice
+from pathlib import Path
+
+from crs_lib.core import paths
 from crs_lib.cosrec.records import (
     AnnotatedTurn,
     Buyer,
@@ -59,3 +65,26 @@ CROWD = Partition(
         )
     },
 )
+
+
+def part_of_sample(
+    folder: Path, *, crowd: int = 0, curated: int = 0, products: int = 0, passages: int = 0
+) -> Path:
+    """Write the first so many conversations, products and passages of the sample as a corpus of their own."""
+    sample = paths.samples() / "cosrec"
+    for name, most in (("crowd", crowd), ("curated", curated)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        talks = (sample / name / "conversations.jsonl").read_text().splitlines()[:most]
+        kept = {next(iter(json.loads(line))) for line in talks}
+        for path in sorted((sample / name).iterdir()):
+            lines = path.read_text().splitlines(keepends=True)
+            (folder / name / path.name).write_text("".join(line for line in lines if _talk(line) in kept))
+    for name, most in (("products", products), ("passages", passages)):
+        with gzip.open(sample / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+            (folder / f"{name}.jsonl").write_text("".join(islice(file, most)), encoding="utf-8")
+    return folder
+
+
+def _talk(line: str) -> str:
+    """The conversation of a line of JSON or of judgments."""
+    return line.split('"')[1] if line[0] == "{" else line.split("\t")[0].rsplit("_", 2)[0]

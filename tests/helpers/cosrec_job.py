@@ -1,7 +1,8 @@
 """A generation by models as a job for a process that may be killed.
 
 ``python tests/helpers/cosrec_job.py`` writes 500 conversations against a server that fails in a fifth of its
-calls, once in one piece and once killed ten times, and says whether the files are equal and what was asked twice.
+calls, once in one piece and once killed ten times, and says whether the files are equal and what was asked twice:
+requests that were in flight at a kill, apart from requests whose answer the call log already held.
 ``--conversations 30 --faults 0.2`` makes it smaller.
 """
 
@@ -17,11 +18,14 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from crs_lib.cosrec.config import GenerateConfig
 from crs_lib.cosrec.generate import generate
+from crs_lib.llm import Recorder
+from crs_lib.llm.pool import LOG
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 MODELS = {"writer:1": "c" * 64, "asker:1": "d" * 64}
@@ -48,30 +52,52 @@ def answer(prompt, schema, seed):
     return f"U: I need something, number {seed}.\nS: What for?\n{turns}{end}"
 
 
-def work(folder, url, run, conversations, slots=8):
+def work(folder, url, run, conversations, source="sample"):
     """One start of the generation."""
     os.environ["CRS_RESULTS"] = str(folder)
     config = GenerateConfig(
-        run=run, conversations=conversations, writer="ollama:writer:1", query_writer="ollama:asker:1",
-        retries=9, llm={"host": url, "slots": slots},
+        run=run, source=str(source), conversations=conversations, writer="ollama:writer:1", query_writer="ollama:asker:1",
+        retries=9, llm={"host": url, "slots": 8},
     )  # fmt: skip
     return generate(config, progress=False)
 
 
+class Kills(NamedTuple):
+    """How often a job was killed, and how many requests came in again although their answer was recorded."""
+
+    times: int
+    asked_again: int
+
+
 def killed_until_done(server, job, targets):
-    """Start the job again and again, each time killed once so many requests came in; how often it was killed."""
-    kills = 0
+    """Start the job again and again, each time killed once so many requests came in."""
+    times, again = 0, 0
     for target in [*targets, None]:
+        recorded, before = _recorded(Path(job[0]) / "cosrec" / job[2]), server.chats
         process = CONTEXT.Process(target=work, args=job)
         process.start()
         while process.is_alive() and (target is None or server.chats < target):
             time.sleep(0.002)
         if process.is_alive():
             os.kill(process.pid, signal.SIGKILL)
-            kills += 1
+            times += 1
         process.join()
+        again += sum(_request(body) in recorded for body in server.bodies[before:])
     assert process.exitcode == 0, f"the last start ended with {process.exitcode}"
-    return kills
+    return Kills(times, again)
+
+
+def _recorded(folder):
+    """What the call log holds an answer to, as the server knows requests: model and seed."""
+    if not (folder / LOG).is_file():
+        return set()
+    rows = Recorder(folder / LOG).rows()
+    return {(row["model"].removeprefix("ollama:"), row["seed"]) for row in rows if not row["error"]}
+
+
+def _request(body):
+    """Model and seed; of a body that broke off at a kill, neither."""
+    return body.get("model"), body.get("options", {}).get("seed")
 
 
 def contents(folder):
@@ -111,8 +137,12 @@ def main():
             job = (folder, other.url, "killed", given.conversations)
             kills = killed_until_done(other, job, targets)
             found = Path(folder) / "cosrec" / "killed"
-            print(f"killed {kills} times: {other.chats} requests, {sum(other.given.values())} failed")
-            print(f"equal bytes: {contents(found) == whole}; answered twice: {answered_twice(found)}")
+            failed = sum(other.given.values())
+            print(f"killed {kills.times} times: {other.chats} requests, {failed} failed")
+            twice, answered = answered_twice(found)
+            print(f"equal bytes: {contents(found) == whole}; {answered} requests answered")
+            print(f"in flight at a kill, asked again: {other.chats - failed - answered}")
+            print(f"answered and recorded, asked again: {kills.asked_again}; recorded twice: {twice}")
 
 
 if __name__ == "__main__":

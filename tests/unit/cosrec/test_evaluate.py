@@ -79,11 +79,18 @@ def test_the_reader_of_an_index_under_both_mappings() -> None:
     assert found["as_documented"][2] is None or pd.isna(found["as_documented"][2])
 
 
-def test_the_floor_stands_beside() -> None:
-    frame = evaluate.with_floor(CURATED, evaluate.score(CURATED, {"ours": RUN}, ["P@1"]), ["P@1"], draws=2000)
-    floor = frame[frame["system"] == "random order of the pool"].set_index("topic")["P@1"]
-    assert floor["C_1_1_0"] == pytest.approx(1 / 2, abs=0.05)
-    assert floor["C_2_0_0#0"] == pytest.approx(2 / 3, abs=0.05)
+def test_the_floors_stand_beside() -> None:
+    sizes = {"search": 8}
+    scores = evaluate.score(CURATED, {"ours": RUN}, ["P@1"])
+    frame = evaluate.with_floors(CURATED, scores, ["P@1"], sizes=sizes, draws=2000)
+    by_system = {name: part.set_index("topic")["P@1"] for name, part in frame.groupby("system")}
+    pool = by_system["random order of the pool"]
+    assert pool["C_1_1_0"] == pytest.approx(1 / 2, abs=0.05)
+    assert pool["C_2_0_0#0"] == pytest.approx(2 / 3, abs=0.05)
+    drawn = by_system["random order of the collection"]
+    assert drawn.to_dict() == {"C_1_1_0": pytest.approx(1 / 8, abs=0.03)}  # one relevant of eight passages
+    without = evaluate.with_floors(CURATED, scores, ["P@1"], draws=1)
+    assert set(without["system"]) == {"ours", "random order of the pool"}
 
 
 def test_differences_are_paired_by_conversation() -> None:

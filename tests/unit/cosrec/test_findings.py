@@ -3,14 +3,14 @@
 import pandas as pd
 
 from crs_lib.cosrec import findings
-from crs_lib.cosrec.findings import FLOOR
+from crs_lib.cosrec.evaluate import POOL_FLOOR
 
 
 def scores(first: float, second: float) -> pd.DataFrame:
     """Two systems and the floor on ten conversations, give or take 0.02 and 0.01."""
     rows = [
         (name, f"c{i}", "recommendation", mean + off * (-1) ** i)
-        for name, mean, off in (("one", first, 0.02), ("two", second, 0.02), (FLOOR, 0.2, 0.01))
+        for name, mean, off in (("one", first, 0.02), ("two", second, 0.02), (POOL_FLOOR, 0.2, 0.01))
         for i in range(10)
     ]
     return pd.DataFrame(rows, columns=["system", "conversation", "kind", "nDCG@10"])
@@ -21,7 +21,7 @@ def test_the_best_system_is_named_with_its_distance_to_chance() -> None:
     assert told.startswith("Of 2 systems one ranks recommendation topics best, nDCG@10 0.50 [")
     assert "is 0.30 [0.29, 0.31]" in told
     assert findings.systems(scores(0.4, 0.5), "nDCG@10").startswith("Of 2 systems two ranks")
-    assert not findings.systems(scores(0.5, 0.4).query("system == @FLOOR"), "nDCG@10").borne
+    assert not findings.systems(scores(0.5, 0.4).query("system == @POOL_FLOOR"), "nDCG@10").borne
 
 
 def test_routing_is_told_with_its_price() -> None:
@@ -46,10 +46,22 @@ def test_differences_keywords_and_links() -> None:
     columns = ["system", "helped", "hurt", "same", "mean gain", "low", "high", "n"]
     gains = pd.DataFrame([("s", 5, 3, 2, 0.01, -0.01, 0.03, 10)], columns=columns)
     assert "help s on 5 of 10 topics and hurt on 3" in findings.personal(gains)
-    assert "with 0 in it" in findings.personal(gains)
-    assert "with 0 in it" not in findings.personal(gains.assign(low=0.001))
+    assert "an interval that includes 0" in findings.personal(gains)
+    assert "an interval that includes 0" not in findings.personal(gains.assign(low=0.001))
     links = pd.DataFrame([("s", 0.75, 8), ("t", 0.5, 8)], columns=["system", "P@1", "n"])
     assert findings.linked(links).startswith("s names the product of a question first in 75 % [")
+
+
+def test_the_better_predictor_of_quality_stands_first() -> None:
+    columns = ["partition", "predictor", "correlation", "low", "high", "n"]
+    made = [("curated", "model", -0.1, -0.5, 0.3, 20), ("curated", "distinct words", 0.4, 0.1, 0.6, 20)]
+    rows = pd.DataFrame([("crowd", "model", 0.9, 0.8, 0.95, 50), *made], columns=columns)
+    noise = pd.DataFrame([("a perfect predictor", 0.8, 0.7, 0.9)], columns=["ceiling", *columns[2:5]])
+    told = findings.quality(rows, noise)
+    assert told.index("share of distinct words at 0.40 [") < told.index("learned prediction at −0.10 [")
+    assert told.endswith(
+        "−0.10 [−0.50, 0.30], an interval that includes 0; a perfect predictor would reach 0.80 [0.70, 0.90]."
+    )
 
 
 def test_no_table_no_finding() -> None:

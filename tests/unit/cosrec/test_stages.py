@@ -12,6 +12,7 @@ from crs_lib.cosrec import corpus, generate, stages
 from crs_lib.cosrec.config import CorpusConfig, CosrecEvaluateConfig, RetrieveConfig
 from crs_lib.retrieval.hits import ranked
 from crs_lib.retrieval.trec import write_run
+from tests.helpers.cosrec_data import part_of_sample
 
 
 @pytest.fixture(autouse=True)
@@ -32,7 +33,8 @@ def test_the_audit_is_written() -> None:
 
 @pytest.mark.slow
 def test_runs_of_anybody_are_scored(results: Path) -> None:
-    curated = corpus.load(corpus.locate("sample"), "curated")
+    source = part_of_sample(results / "source", curated=8)
+    curated = corpus.load(source, "curated")
     best = {
         topic: ranked({d: float(g) for d, g in grades.items()}) for topic, grades in curated.qrels.items()
     }
@@ -41,7 +43,7 @@ def test_runs_of_anybody_are_scored(results: Path) -> None:
     }
     write_run(results / "mine" / "best.run", best, "best")
     write_run(results / "mine" / "worst.run", worst, "worst")
-    config = CosrecEvaluateConfig(run="b", runs=str(results / "mine"), resamples=50)
+    config = CosrecEvaluateConfig(run="b", source=str(source), runs=str(results / "mine"), resamples=50)
     found = stages.score(config)
     means = found.means[found.means["measure"] == "nDCG@10"].set_index(["kind", "system"])["mean"]
     assert means["search", "best"] == means["recommendation", "best"] == 1.0
@@ -54,10 +56,12 @@ def test_runs_of_anybody_are_scored(results: Path) -> None:
 
 @pytest.mark.slow
 def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
-    curated = corpus.load(corpus.locate("sample"), "curated")
+    source = part_of_sample(results / "source", curated=4)
+    curated = corpus.load(source, "curated")
     run = {topic: ranked(dict.fromkeys(grades, 1.0)) for topic, grades in curated.qrels.items()}
     write_run(results / "mine" / "one.run", run, "one")
-    found = stages.score(CosrecEvaluateConfig(run="c", runs=str(results / "mine"), resamples=20))
+    mine = str(results / "mine")
+    found = stages.score(CosrecEvaluateConfig(run="c", source=str(source), runs=mine, resamples=20))
     assert found.differences.empty
     assert set(found.by_reader["reader"]) == {"generic", "user"}
 
@@ -70,8 +74,9 @@ def test_the_order_of_stages_is_told() -> None:
 
 
 @pytest.mark.slow
-def test_people_on_the_sample() -> None:
-    found = stages.people(CosrecEvaluateConfig(run="e", resamples=20))
+def test_people_on_a_part_of_the_sample(results: Path) -> None:
+    source = part_of_sample(results / "source", crowd=10, curated=6)
+    found = stages.people(CosrecEvaluateConfig(run="e", source=str(source), resamples=20, vectors="none"))
     assert set(found.intents["model"]) == {"majority", "position", "tfidf", "views", "annotators"}
     assert found.rewriting["system"].iloc[-1] == "one annotator"
     assert (paths.run_folder("cosrec", "e") / "people_noise.csv").is_file()

@@ -94,6 +94,15 @@ def test_random_floor_is_the_expectation() -> None:
     assert floor["Judged@4"] == 1.0
 
 
+def test_a_draw_from_the_collection_finds_what_the_collection_holds() -> None:
+    # 1 relevant among 10: P@1 1/10, R@5 5/10, 4 of 10 judged; a topic without size is left out
+    qrels = {"a": {"w": 1, "x": 0, "y": 0, "z": 0}, "b": {"w": 1}}
+    floor = random_floor(qrels, ["P@1", "R@5", "Judged@5"], draws=4000, sizes={"a": 10}, depth=5)
+    assert floor.index.tolist() == ["a"]
+    assert floor.loc["a"].tolist() == pytest.approx([1 / 10, 5 / 10, 4 / 10], abs=0.03)
+    assert random_floor(qrels, ["P@1"], sizes={}).empty
+
+
 @pytest.mark.parametrize("spec", ["NDCG@10", "nDCG@0", "P(rel=0)", "nDCG@ten", ""])
 def test_unknown_measures(spec: str) -> None:
     with pytest.raises(InputError, match="unknown measure"):
