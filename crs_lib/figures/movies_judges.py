@@ -1,9 +1,11 @@
-"""Figures of the judges' scores: beside a metric, session by session, and by construct."""
+"""Figures of the judges' scores: beside a metric, session by session, and as radars of their constructs."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crs_lib.core import rng
 from crs_lib.figures import style
@@ -12,6 +14,7 @@ from crs_lib.figures.movies_pairs import PREFIX, signed, with_judges, within_cor
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import cluster_bootstrap_correlation
 
+STAR = "*"
 _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie beside one another
 
 
@@ -99,42 +102,88 @@ def _row(construct: str) -> Construct:
     return CONSTRUCTS.get(construct, Construct(construct, ""))
 
 
-_ENDS = ["mean", "low", "high"]
+_ENDS = ("mean", "low", "high")
 
 
 @FIGURES.register(
-    "judge_dots",
+    "judge_radar",
     title="Scores of judges",
     place=10,
     study="movies",
     tables=("judge_means",),
-    caption="Judges' mean scores of {systems} systems by construct, each on its own scale, with 95 % "
-    "intervals (n = {n_sessions} sessions per system, resampled).",
+    caption="Judges' mean scores of {systems} systems by construct, from 1 (centre) to 5 (rim), with 95 % "
+    "intervals along the spokes (n = {n_sessions} sessions per system, resampled).",
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
-def judge_dots(judge_means: pd.DataFrame) -> Any:
-    """A dot plot: the judges' constructs on their scale, a point with its interval for each system."""
+def judge_radar(judge_means: pd.DataFrame) -> Any:
+    """One small radar per system: the judges' constructs on their scale, outward is better."""
     require(judge_means, ["construct", *_ENDS, "n_sessions"])
     if judge_means["mean"].isna().all():
         raise NoDataError("no system has a score of a judge that can be read")
-    rows = [_row(str(name)) for name in dict.fromkeys(judge_means["construct"])]
-    order = systems_of(judge_means)
-    made, axes = style.figure(1.0 + len(rows) * (0.2 + 0.07 * len(order)))
-    panel = axes[0][0]
-    for place, row in enumerate(rows):
-        found = judge_means[judge_means["construct"] == row.name].set_index("model")[_ENDS]
-        style.dots(panel, place, order, {str(name): ends for name, *ends in found.itertuples()})
-        if place:
-            panel.axhline(place - 0.5, color=style.GRID, linewidth=0.6)
-    low, high = min(row.lowest for row in rows), max(row.highest for row in rows)
-    panel.set_yticks(range(len(rows)), [f"{row.name}, {row.lowest} to {row.highest}" for row in rows])
-    panel.set(xlabel="judges' mean score ↑", ylabel="construct", ylim=(len(rows) - 0.5, -0.5))
-    panel.set(xlim=(low - 0.1, high + 0.1), xticks=range(low, high + 1))
-    panel.tick_params(axis="y", length=0)
-    panel.grid(axis="x")
+    spokes = [_row(str(name)) for name in dict.fromkeys(judge_means["construct"])]
+    lowest = np.array([[row.lowest] for row in spokes])
+    levels = np.array([[row.highest - row.lowest] for row in spokes])
+    names = [row.name for row in spokes]
+    ends = {
+        name: (part.set_index("construct").reindex(names)[[*_ENDS]].to_numpy(dtype=float) - lowest) / levels
+        for name, part in judge_means.groupby("model", sort=False)
+    }
     own = set(judge_means.loc[judge_means["own_family"], "model"]) if "own_family" in judge_means else set()
-    style.legend(made, order, lines=False)
-    marked = f"; only a judge of its own family: {', '.join(sorted(map(str, own)))}" if own else ""
+    starred = {name: f" {STAR}" if name in own else "" for name in systems_of(judge_means)}
+    made = _radars(
+        {name: ends[name] for name in systems_of(judge_means)},
+        [row.label or row.name for row in spokes],
+        starred,
+    )
+    scales = sorted({f"centre {row.lowest}, rim {row.highest}" for row in spokes})
+    words = (
+        f"{' or '.join(scales).capitalize()}, rings between are whole scores; "
+        "thick, along the spokes: 95 % interval"
+    )
     n = f"n = {int(judge_means['n_sessions'].max())} sessions per system"
-    style.note(made, f"Lines: 95 % intervals; no mark: no score that can be read{marked}; {n}.")
+    marked = f"; {STAR}: only a judge of the system's own family" if own else ""
+    style.note(made, f"{words}{marked}; {n}.")
     return made
+
+
+def _radars(
+    ends: dict[str, NDArray[np.float64]], spokes: Sequence[str], behind: Mapping[str, str] | None = None
+) -> Any:
+    """A figure of small radars; ``ends`` are mean, low and high of each spoke in [0, 1], by system.
+
+    ``behind`` is what stands behind a system's name.
+    """
+    order = list(ends)
+    columns = min(3, len(order))
+    rows = -(-len(order) // columns)
+    polar = {"projection": "polar"}
+    made, axes = style.figure(0.4 + 1.72 * rows, rows, columns, subplot_kw=polar)
+    names = dict(zip(order, style.labels(order, 18), strict=True))
+    angles = np.linspace(0, 2 * np.pi, len(spokes), endpoint=False)
+    for panel, (name, look) in zip(axes.flat, style.looks(order).items(), strict=False):
+        _radar(panel, angles, ends[name], look, spokes)
+        panel.set_title(names[name] + (behind or {}).get(name, ""), pad=6, fontweight="bold", loc="left")
+    for panel in axes.flat[len(order) :]:
+        panel.set_visible(False)
+    return made
+
+
+def _radar(panel: Any, angles: Any, ends: Any, look: style.Look, labels: Sequence[str]) -> None:
+    panel.set_theta_zero_location("N")
+    panel.set_theta_direction(-1)
+    mean = ends[:, 0]
+    closed = np.append(angles, angles[0]), np.append(mean, mean[0])
+    panel.plot(*closed, color=look.colour, linewidth=1.1)
+    if not np.isnan(mean).any():
+        panel.fill(*closed, color=look.colour, alpha=0.15, linewidth=0)
+    for angle, (middle, low, high) in zip(angles, ends, strict=True):
+        panel.plot([angle, angle], [low, high], color=look.colour, linewidth=3, alpha=0.6)
+        panel.plot(angle, middle, look.marker, color=look.colour, markersize=0.8 * look.size)
+    panel.set_ylim(0, 1.02)
+    panel.set_yticks([0.25, 0.5, 0.75], ["", "", ""])
+    panel.set_xticks(angles, labels)
+    panel.tick_params(axis="x", pad=-3)
+    for text, angle in zip(panel.get_xticklabels(), angles, strict=True):
+        side = round(float(np.sin(angle)), 6)
+        text.set_horizontalalignment("center" if abs(side) < 0.2 else "left" if side > 0 else "right")
+    panel.spines["polar"].set_color(style.GRID)

@@ -11,13 +11,14 @@ class Construct:
     """A quality of a dialogue that judges score on a scale of whole numbers, higher is better.
 
     ``prompt`` names the prompt file with its question and a description of every level. ``lowest`` and
-    ``highest`` are the ends of the scale.
+    ``highest`` are the ends of the scale. ``label`` is the name in figures, broken where a line may end.
     """
 
     name: str
     prompt: str
     lowest: int = 1
     highest: int = 5
+    label: str = ""
 
     @property
     def scale(self) -> tuple[int, int]:
@@ -63,7 +64,7 @@ def unjudged() -> dict[str, None]:
 
 
 declare(
-    Construct("proactiveness", "movies/judge_proactiveness"),
+    Construct("proactiveness", "movies/judge_proactiveness", label="proactive-\nness"),
     Construct("coherence", "movies/judge_coherence"),
-    Construct("personalization", "movies/judge_personalization"),
+    Construct("personalization", "movies/judge_personalization", label="personal-\nization"),
 )

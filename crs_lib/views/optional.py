@@ -26,7 +26,7 @@ def judge_figures(run: str, convention: str = "") -> None:
     """The judges' scores by system and against the metric; nothing for a run without judges."""
     if judging.scores_of(run):
         _show("**Judges.** Their scores by system, and against the metric session by session.")
-        draw(run, "judge_dots", "judge_scatter", convention=convention)
+        draw(run, "judge_radar", "judge_scatter", convention=convention)
 
 
 def model_calls(run: str, figure: bool = False) -> None:

@@ -36,7 +36,7 @@ def warmth(tmp_path, monkeypatch):
     (folder / "movies" / "judge_warmth.txt").write_text(CRITERION + "\n", encoding="utf-8")
     monkeypatch.setattr(templates, "_FOLDER", folder)
     before = prompt.digest()
-    constructs.declare(Construct("warmth", "movies/judge_warmth", lowest=0, highest=4))
+    constructs.declare(Construct("warmth", "movies/judge_warmth", lowest=0, highest=4, label="warm-\nth"))
     yield before
     del constructs.CONSTRUCTS["warmth"]
     templates.source.cache_clear()
@@ -95,16 +95,16 @@ def test_it_is_in_the_results_and_null_where_nobody_judged(run, warmth):
     assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
 
 
-def test_it_is_a_row_of_the_table_and_of_the_figure_on_its_own_scale(run):
+def test_it_is_a_row_of_the_table_and_a_spoke_of_the_radar_on_its_own_scale(run):
     means = figure_tables.read(run, "judge_means")
     assert {*means["construct"]} == {*SCORES}
-    panel = figures.make("judge_dots", means).axes[0]
-    labels = [text.get_text() for text in panel.get_yticklabels()]
-    assert len(labels) == 4 and {"warmth, 0 to 4", "coherence, 1 to 5"} <= {*labels}
-    marks = [line for line in panel.lines if line.get_marker() not in ("None", None, "")]
-    shown = {labels[round(line.get_ydata()[0])]: line.get_xdata()[0] for line in marks}
-    assert shown["warmth, 0 to 4"] == 0 and shown["coherence, 1 to 5"] == 4
-    assert panel.get_xlim()[0] < 0 and panel.get_xlim()[1] > 5
+    made = figures.make("judge_radar", means)
+    panel = next(axes for axes in made.axes if axes.get_visible())
+    labels = [text.get_text() for text in panel.get_xticklabels()]
+    assert len(labels) == 4 and "warm-\nth" in labels
+    heights = dict(zip(labels, panel.lines[0].get_ydata(), strict=False))
+    assert heights["warm-\nth"] == 0.0  # 0 is the lowest level of 0 to 4
+    assert heights["coherence"] == pytest.approx((4 - 1) / 4)
     results = evaluate.read(run, "results")
     scatter = figures.make("judge_scatter", results)
     assert any("warmth ↑" in axes.get_title() for axes in scatter.axes)

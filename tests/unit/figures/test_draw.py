@@ -97,7 +97,7 @@ def test_the_command_draws_a_finished_run(folders, capsys):
 
 LARGE = {
     "exploitability",
-    "judge_dots",
+    "judge_radar",
     "judge_scatter",
     "sensitivity_catalogue",
     "tokens_and_time",

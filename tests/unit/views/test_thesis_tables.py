@@ -76,7 +76,7 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
         "dataset_attributes",
         "experimental_design",
         "metric_bars",
-        "judge_dots",
+        "judge_radar",
     ):
         assert (drawn / f"{name}.png").stat().st_size > 2000, name
     best = pd.read_csv(scores / "headline.csv")
