@@ -172,10 +172,13 @@ def _n(table: pd.DataFrame) -> str:
 
 
 _COLUMNS = (
-    "effect", "sessions", "power", "error", "outcome", "smallest", "target", "sd_difference", "alpha",
+    "a", "b", "effect", "sessions", "power", "outcome", "smallest", "target", "n", "sd_difference", "alpha",
     "n_sessions", "n_systems", "n_contrasts",
 )  # fmt: skip
-_LOOKS = (("#56B4E9", "o", (0, (1, 1))), ("#0072B2", "s", "-"), ("#222222", "^", (0, (4, 1.5))))
+_LOOKS = (("#56B4E9", (0, (1, 1))), ("#0072B2", "-"), ("#222222", (0, (4, 1.5))))
+_TICKS = (5, 20, 100, 500, 2000)
+MOST_CONTRASTS = 16
+_ONE_LINE, _LONG = 20, 16  # letters: of two names in one line of a title; of a name that takes a wider panel
 
 
 @FIGURES.register(
@@ -184,44 +187,54 @@ _LOOKS = (("#56B4E9", "o", (0, (1, 1))), ("#0072B2", "s", "-"), ("#222222", "^",
     place=12,
     study="movies",
     tables=("power",),
-    caption="Power of one of {n_contrasts} declared contrasts by number of scenarios and size of the "
-    "difference: simulated paired Wilcoxon tests at Holm's strictest level with 95 % Monte Carlo bands, "
-    "variance from this run (n = {n_sessions} scenarios, {n_systems} systems).",
+    caption="Power of each of {n_contrasts} contrasts by number of scenarios and size of the difference: "
+    "paired Wilcoxon tests at Holm's strictest level, each contrast by the standard deviation of its own "
+    "paired differences (n = {n_sessions} scenarios, {n_systems} systems).",
 )
 def power_curve(power: pd.DataFrame) -> Any:
-    """Power by number of scenarios, a line for each size of the difference."""
+    """Power by number of scenarios, a panel for each contrast, a line for each size of the difference.
+
+    At most :data:`MOST_CONTRASTS` panels: the first contrasts, in the table's order.
+    """
     filled(power, _COLUMNS)
     facts = power.iloc[0]
-    metric = base.get(str(facts["outcome"]))
-    made, axes = style.figure(3.0)
-    panel = axes[0][0]
-    handles = []
-    for (effect, part), (colour, marker, dashes) in zip(power.groupby("effect"), _LOOKS * 3, strict=False):
-        at = part["sessions"]
-        low, high = (part["power"] + sign * 1.96 * part["error"] for sign in (-1, 1))
-        panel.fill_between(at, low.clip(0, 1), high.clip(0, 1), color=colour, alpha=0.2, linewidth=0)
-        name = f"difference {effect:g}" + (
-            ", the smallest that matters" if effect == facts["smallest"] else ""
-        )
-        handles += panel.plot(
-            at, part["power"], marker, color=colour, linestyle=dashes, label=name, clip_on=False
-        )
-    panel.axhline(facts["target"], color=style.FAINT, linewidth=0.8, linestyle=(0, (2, 2)))
-    panel.axvline(facts["n_sessions"], color=style.FAINT, linewidth=0.8, linestyle=(0, (2, 2)))
-    panel.annotate(
-        f"this run: {int(facts['n_sessions'])}", (facts["n_sessions"], 1.0), (0, 4), ha="center",
-        textcoords="offset points", fontsize=style.SMALL, color=style.FAINT,
-    )  # fmt: skip
-    panel.set_xscale("log")
-    ticks = [n for n in (5, 10, 20, 50, 100, 200, 500, 1000, 2000) if n <= power["sessions"].max()]
-    panel.set_xticks(ticks, [f"{n:,}" for n in ticks])
-    panel.set_xticks([], minor=True)
-    panel.set(xlabel="scenarios", ylabel=f"power, {metric.short}", ylim=(0, 1.0))
-    panel.grid(axis="y")
-    made.legend(handles=handles, loc="outside upper center", ncols=3)
-    words = f"Level {facts['alpha']:.3g}; SD of paired differences {facts['sd_difference']:.2g}"
-    pilot = f"n = {int(facts['n_sessions'])} scenarios, {int(facts['n_systems'])} systems"
-    style.note(made, f"{words} ({pilot}); dotted: this run's scenarios and the planned power.")
+    contrasts = list(power.groupby(["a", "b"], sort=False))[:MOST_CONTRASTS]
+    systems = list(dict.fromkeys(name for pair, _ in contrasts for name in pair))
+    names = dict(zip(systems, style.labels(systems, 20), strict=True))
+    wide = min(4 if max(map(len, names.values())) < _LONG else 3, len(contrasts))
+    high = -(-len(contrasts) // wide)
+    made, axes = style.figure(1.0 + 1.3 * high, high, wide, sharex=True, sharey=True)
+    for panel, ((a, b), part) in zip(axes.flat, contrasts, strict=False):
+        apart = " " if len(names[a] + names[b]) <= _ONE_LINE else "\n"
+        spread = f"SD {part['sd_difference'].iloc[0]:.2g}"
+        panel.set_title(f"{names[a]}{apart}− {names[b]}\n{spread}", fontsize=style.SMALL)
+        for (effect, mine), (colour, dashes) in zip(part.groupby("effect"), _LOOKS * 3, strict=False):
+            name = f"difference {effect:g}" + (
+                ", the smallest that matters" if effect == facts["smallest"] else ""
+            )
+            panel.plot(
+                mine["sessions"], mine["power"], color=colour, linestyle=dashes, label=name, clip_on=False
+            )
+        for draw, at in ((panel.axhline, facts["target"]), (panel.axvline, part["n"].iloc[0])):
+            draw(at, color=style.FAINT, linewidth=0.8, linestyle=(0, (2, 2)))
+        panel.set(xscale="log", ylim=(0, 1.0))
+        panel.set_xticks([n for n in _TICKS if n <= power["sessions"].max()])
+        panel.xaxis.set_major_formatter("{x:,.0f}")
+        panel.set_xticks([], minor=True)
+        panel.grid(axis="y")
+    for panel in axes.flat[len(contrasts) :]:
+        panel.set_visible(False)
+    for column in range(wide):
+        lowest = axes.flat[max(i for i in range(len(contrasts)) if i % wide == column)]
+        lowest.xaxis.set_tick_params(labelbottom=True)
+        lowest.set_xlabel("scenarios")
+    for row in axes:
+        row[0].set_ylabel(f"power, {base.get(str(facts['outcome'])).short}")
+    made.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
+    left = len(power[["a", "b"]].drop_duplicates()) - len(contrasts)
+    n = int(facts["n_sessions"])
+    words = f"Level {facts['alpha']:.3g}; dotted: the {n} scenarios of this run and the planned power."
+    style.note(made, words + (f" {left} further contrasts: see the table." if left else ""))
     return made
 
 

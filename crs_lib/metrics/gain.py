@@ -411,27 +411,35 @@ def hit_by_chance(turn: TurnRecord) -> float:
 
     A reply without films counts as one film long; NaN without constraints.
     """
-    if not turn.constraints:
-        return math.nan
+    return _by_chance(turn, max(1, len(turn.items))) if turn.constraints else math.nan
+
+
+def _by_chance(turn: TurnRecord, k: int) -> float:
+    """The probability that ``k`` films drawn from the catalogue hold one that meets everything."""
     levels = turn.background.once(_levels)[turn.constraints, turn.exclusions]
-    return met_by_chance(levels.perfect, sum(levels.counts), max(1, len(turn.items)))
+    return met_by_chance(levels.perfect, sum(levels.counts), k)
+
+
+_USUAL, _LIKELY = 3, 0.5  # films of a usual list; above this chance of a hit, recovery says nothing
 
 
 @metric(
-    "recovery_at_0", "recovery at 0", SHIFT, -math.inf, 1, HIGHER, source=_AT_A_SHIFT, gate=True, place=8,
+    "recovery_at_0", "recovery at 0", SHIFT, -1, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True, place=8,
     headline=3,
 )  # fmt: skip
 def recovery_at_0(shift: ShiftRecord) -> float:
-    """Whether the reply to the shift shows a film that meets everything, corrected for chance, at most 1.
+    """Whether the reply to the shift shows a film that meets everything, corrected for chance, in [-1, 1].
 
     (x − p)/(1 − p) with x 0 or 1, and p the probability that as many films drawn from the catalogue hold
-    such a film. NaN where no film meets everything, or no list can miss.
+    such a film; a reply without films counts as three that miss. NaN where no film meets everything, and
+    where a list of three films, or of as many as the reply shows, holds one by chance more often than not:
+    a hit there says nothing about adaptation, and a miss would weigh −p/(1 − p), without any bound.
     """
     if not shift.replies or not shift.replies[0].constraints:
         return math.nan
     turn = shift.replies[0]
-    p = turn.once(hit_by_chance)
-    if p <= 0 or p >= 1:
+    p = _by_chance(turn, len(turn.items) or _USUAL)
+    if p <= 0 or max(p, _by_chance(turn, _USUAL)) > _LIKELY:
         return math.nan
     return (float(any(_perfect(turn, item) for item in turn.items)) - p) / (1 - p)
 

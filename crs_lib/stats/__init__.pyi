@@ -38,6 +38,7 @@ from .outcomes import anova_table, tukey_table
 from .paired import friedman, mean_differences, rm_anova, sign_flip_pairs, tost_pairs, wilcoxon_pairs
 from .plan import Plan, read_plan
 from .power import (
+    contrast_curves,
     contrast_power,
     design_effect,
     minimum_detectable_effect,
@@ -74,6 +75,7 @@ __all__ = [
     "compared",
     "conclusions",
     "conclusions_by_subject",
+    "contrast_curves",
     "contrast_power",
     "counted",
     "design_effect",

@@ -1,6 +1,6 @@
 """How much the scenarios tell: clustering, effective sample size, power and detectable effects."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -229,14 +229,9 @@ def contrast_power(
     check_level("alpha", alpha)
     if not effect > 0 or tests < 1:
         raise InputError(f"effect={effect}, tests={tests}: give an effect above 0 and at least one test")
-    paired = paired_values(frame, system=system, scenario=scenario, value=value)
-    rows = []
-    for i, j in check_pairs(paired.systems, pairs):
-        gaps = paired.values[:, i] - paired.values[:, j]
-        gaps = gaps[~np.isnan(gaps)]
-        n = len(gaps)
-        sd = float(gaps.std(ddof=1)) if n > 1 else np.nan
-        row = {"a": paired.systems[i], "b": paired.systems[j], "n": n, "sd_difference": sd}
+    rows: list[dict[str, Any]] = []
+    for row in _spreads(frame, pairs, system=system, scenario=scenario, value=value):
+        n, sd = row["n"], row["sd_difference"]
         row |= dict.fromkeys(("power_now", "detectable_effect", "sessions_needed"), np.nan)
         if sd > 0:
             level = alpha / tests
@@ -247,6 +242,50 @@ def contrast_power(
             row |= {"power_now": 1.0, "detectable_effect": 0.0, "sessions_needed": 2.0}
         rows.append(row)
     return table(rows)
+
+
+def contrast_curves(
+    frame: pd.DataFrame,
+    effects: Sequence[float],
+    sessions: Sequence[int],
+    *,
+    pairs: Pairs | None = None,
+    alpha: float = 0.05,
+    tests: int = 1,
+    system: str = "system",
+    scenario: str = "scenario",
+    value: str = "value",
+) -> pd.DataFrame:
+    """Power in [0, 1] of every contrast by effect and number of scenarios, a row each.
+
+    See :func:`contrast_power`. A contrast without any spread finds every effect; contrasts with fewer than 2
+    common scenarios have no rows. Raises InputError for an effect that is not above 0, or a single scenario.
+    """
+    check_level("alpha", alpha)
+    if not min(effects, default=0) > 0 or min(sessions, default=0) < 2 or tests < 1:
+        raise InputError(
+            f"effects={list(effects)}, sessions={list(sessions)}, tests={tests}: expected effects above 0, "
+            "at least 2 sessions and 1 test"
+        )
+    rows = [
+        row | {"effect": float(effect), "sessions": int(n), "alpha": alpha / tests}
+        | {"power": _found(effect / sd, n, alpha / tests) if (sd := row["sd_difference"]) > 0 else 1.0}
+        for row in _spreads(frame, pairs, system=system, scenario=scenario, value=value)
+        if row["n"] > 1
+        for n in sessions
+        for effect in effects
+    ]  # fmt: skip
+    return table(rows)
+
+
+def _spreads(frame: pd.DataFrame, pairs: Pairs | None, **at: str) -> Iterator[dict[str, Any]]:
+    """Every contrast with its common scenarios and the deviation of its differences; NaN for fewer than 2."""
+    paired = paired_values(frame, **at)
+    for i, j in check_pairs(paired.systems, pairs):
+        gaps = paired.values[:, i] - paired.values[:, j]
+        gaps = gaps[~np.isnan(gaps)]
+        sd = float(gaps.std(ddof=1)) if len(gaps) > 1 else np.nan
+        yield {"a": paired.systems[i], "b": paired.systems[j], "n": len(gaps), "sd_difference": sd}
 
 
 def _found(effect: float, n: int, alpha: float) -> float:

@@ -101,7 +101,7 @@ def usage(run: str) -> pd.DataFrame:
 
 
 def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
-    """The power of the declared tests by number of scenarios, from the variance that the run shows.
+    """The power of each declared contrast by number of scenarios, from its own differences in the run.
 
     ``plan`` is the movies' own where none is given. Raises NoDataError where the scores allow no estimate.
     """

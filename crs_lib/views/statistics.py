@@ -15,20 +15,14 @@ from crs_lib.figures.movies_time import waiting
 from crs_lib.metrics import headlines
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import (
-    hazard_ratios,
-    logrank,
-    mixed_model,
-    power_curve,
-    restricted_mean,
-    variance_components,
-)
+from crs_lib.stats import contrast_curves, hazard_ratios, logrank, mixed_model, restricted_mean
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.words import p_in_words
 
-# Where power is simulated: numbers of scenarios, and effects as multiples of the smallest that matters.
+# Where power is computed: numbers of scenarios, and effects as multiples of the smallest that matters.
 SCENARIOS = (5, 10, 15, 20, 30, 40, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 1500, 2000)
 TIMES = (0.5, 1.0, 2.0)
+_NO_SPREAD = "no contrast has a difference that varies over scenarios"
 
 
 def stats_frame(results: pd.DataFrame) -> pd.DataFrame:
@@ -148,32 +142,33 @@ def assumption_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
-    """Power in [0, 1] of a declared contrast by effect and number of scenarios, a row each.
+    """Power in [0, 1] of every declared contrast by effect and number of scenarios, a row each.
 
-    Paired Wilcoxon tests at the level that Holm gives the first of the plan's contrasts, simulated with the
-    deviation of paired differences that the scores show, pooled over systems (``sd_difference``). Effects are
-    half, once and twice the smallest that matters (``smallest``); ``error`` is the Monte Carlo error,
-    ``target`` the plan's power, ``n_sessions`` the scenarios at hand.
-    Scenarios go up to where the smallest effect is all but surely found.
-    Raises NoDataError where no deviation can be estimated.
+    Paired Wilcoxon tests at the level that Holm gives the first of the plan's contrasts, each by the
+    deviation of its own paired differences (``sd_difference``); all pairs where the plan declares none.
+    Effects are half, once and twice the smallest that matters (``smallest``); ``target`` is the plan's power,
+    ``n`` the scenarios at hand. Scenarios go up to where every contrast all but surely finds the smallest
+    effect.
+    Raises NoDataError where no contrast varies over scenarios.
     """
     outcome, at = plan.primary_outcome, {"system": plan.system, "scenario": plan.scenario}
+    known = scores[scores[outcome].notna()]
+    pairs = [pair for pair in plan.contrasts if set(pair) <= set(known[plan.system])]
     try:
-        pilot = variance_components(scores[scores[outcome].notna()], value=outcome, **at).iloc[0]
+        curves = contrast_curves(
+            known, [times * plan.smallest_effect for times in TIMES], SCENARIOS, pairs=pairs or None,
+            alpha=plan.alpha, tests=max(1, len(plan.contrasts)), value=outcome, **at,
+        )  # fmt: skip
     except InputError as error:
         raise NoDataError(f"no power without a variance of paired differences: {error}") from error
-    sd = float(pilot["sd_difference"])
-    family = max(1, len(plan.contrasts))
-    rows: list[pd.DataFrame] = []
-    for n in SCENARIOS:
-        effects = [times * plan.smallest_effect for times in TIMES]
-        rows.append(power_curve(sd, effects, [n], alpha=plan.alpha, tests=family, seed=plan.seed))
-        if n > pilot["n"] and rows[-1]["power"].iloc[1] > 0.99:
-            break
+    if curves.empty or not (curves["sd_difference"] > 0).any():
+        raise NoDataError(f"no power without a variance of paired differences: {_NO_SPREAD}")
+    worst = curves[curves["effect"] == plan.smallest_effect].groupby("sessions")["power"].min()
+    enough = worst.index[(worst > 0.99) & (worst.index > curves["n"].max())]
+    shown = curves[curves["sessions"] <= enough.min()] if len(enough) else curves
     facts: dict[str, Any] = {"outcome": outcome, "smallest": plan.smallest_effect, "target": plan.power}
-    facts |= {"sd_difference": sd, "n_sessions": int(pilot["n"]), "n_contrasts": family}
-    facts["n_systems"] = scores[plan.system].nunique()
-    return pd.concat(rows, ignore_index=True).assign(**facts)
+    facts |= {"n_sessions": int(curves["n"].max()), "n_systems": scores[plan.system].nunique()}
+    return shown.assign(**facts, n_contrasts=len(curves[["a", "b"]].drop_duplicates()))
 
 
 def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import re
 from functools import cache
-from itertools import combinations, product
+from itertools import combinations, pairwise, product
 
 import matplotlib
 import numpy as np
@@ -177,15 +177,17 @@ def sensitivity(systems):
     ]
     effects = pd.DataFrame(pairs).assign(outcome="item_tas", declared=False, smallest=0.05, **n)
     facts = {
-        "error": 0.01,
         "outcome": "item_tas",
         "smallest": 0.05,
         "target": 0.8,
+        "n": N_SESSIONS,
         "sd_difference": 0.14,
         **n,
     }
     power = [
         {
+            "a": a,
+            "b": b,
             "effect": effect,
             "sessions": k,
             "power": min(1.0, effect * k / 4),
@@ -193,6 +195,7 @@ def sensitivity(systems):
             "n_contrasts": 7,
             **facts,
         }
+        for a, b in pairwise(systems)
         for effect in (0.025, 0.05, 0.1)
         for k in (5, 20, 50, 200)
     ]

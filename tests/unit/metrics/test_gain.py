@@ -210,18 +210,32 @@ def test_what_happens_at_a_shift_is_undefined_where_nothing_of_the_kind_happens(
         assert math.isnan(last(metric, say(QUILL, [0]), added, *later))
 
 
-def test_recovery_at_the_first_reply_is_corrected_for_chance():
-    def recovery(*films):
-        return gain.recovery_at_0(session(say(DRAMA, [0]), say(QUILL, films, shift=True)).shifts[0])
+def recovery(wishes, *films):
+    """Recovery at 0 of a reply with these films, to a shift from dramas to these wishes."""
+    return gain.recovery_at_0(session(say(DRAMA, [0]), say(wishes, films, shift=True)).shifts[0])
 
-    assert recovery(0) == 1
-    # one film drawn of nine is one of the two with 2/9
-    assert recovery(2) == pytest.approx(-(2 / 9) / (7 / 9))
-    # three films miss with 7/9 · 6/8 · 5/7 = 5/12
-    assert recovery(2, 3, 4) == pytest.approx(-(7 / 12) / (5 / 12))
-    assert recovery() == recovery(2)
-    nobody = say({"genre": "War", "actor": "Ada Quill"}, [0], shift=True)
-    assert math.isnan(gain.recovery_at_0(session(say(DRAMA, [0]), nobody).shifts[0]))
+
+def test_recovery_at_the_first_reply_is_corrected_for_chance():
+    one = {"genre": "War", "actor": "Cy Hale"}  # Iron Valley alone, number 5
+    assert recovery(one, 5) == 1
+    assert recovery(one, 2) == pytest.approx(-(1 / 9) / (8 / 9))
+    assert recovery(one, 2, 3, 4) == pytest.approx(-(3 / 9) / (6 / 9))  # three of nine hold it with 3/9
+    assert recovery(one) == recovery(one, 2, 3, 4)  # silence is worth three misses
+    assert math.isnan(recovery({"genre": "War", "actor": "Ada Quill"}, 0))  # no such film
+
+
+def test_recovery_is_undefined_where_a_drawn_list_holds_such_a_film_more_often_than_not():
+    """So it never falls below -1, and systems of all lengths up to three films are compared on the same shifts."""
+    one = {"genre": "War", "actor": "Cy Hale"}
+    assert recovery(one, 1, 2, 3, 4) == pytest.approx(-(4 / 9) / (5 / 9))
+    assert math.isnan(recovery(one, 1, 2, 3, 4, 6))  # five of nine hold it with 5/9
+    # two of nine meet this: a list of three holds one with 1 - 7/9 · 6/8 · 5/7 = 7/12
+    assert math.isnan(recovery(QUILL, 0))
+    assert math.isnan(recovery(QUILL, 2))
+    everyone = [
+        recovery({"genre": genre}, *films) for genre in ("Drama", "War", "Comedy") for films in ((), (0,))
+    ]
+    assert all(math.isnan(value) for value in everyone)
 
 
 # ── claims ─────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
 from crs_lib import simulate
@@ -76,7 +77,9 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(templates):
     assert found["oracle", "implicit"] == found["tracker", "implicit"]
     hit = {spec: [row["recovery_at_0"] for row in rows if (row["model"], row["explicitness"]) == (spec, "implicit")]
            for spec in config.systems}  # fmt: skip
-    assert sum(hit["oracle"]) > sum(hit["tracker"])  # rules that look for values hear no situation
+    assert np.nanmean(hit["oracle"]) > np.nanmean(
+        hit["tracker"]
+    )  # rules that look for values hear no situation
     for talk in talks:
         for pair in talk.pairs():
             event = pair.user.user_meta["shift_event_obj"]

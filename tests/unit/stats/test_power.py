@@ -147,10 +147,30 @@ def test_power_of_a_contrast_is_that_of_its_own_differences():
     assert found["sessions_needed"][0] == pytest.approx(simulated, abs=3)
 
 
+def test_curves_of_contrasts_are_the_power_of_each_by_scenarios():
+    draw = np.random.default_rng(6)
+    base, noise = draw.normal(size=40), draw.normal(size=40)
+    frame = matrix_frame(
+        np.column_stack([base, base + 0.1 * noise, base + 0.4 * noise]), names=["a", "b", "c"]
+    )
+    pairs = [("b", "a"), ("c", "a")]
+    curves = stats.contrast_curves(frame, [0.05, 0.2], [10, 40], pairs=pairs, tests=2)
+    assert len(curves) == 2 * 2 * 2
+    power = curves.set_index(["a", "effect", "sessions"])["power"]
+    now = stats.contrast_power(frame, 0.05, pairs=pairs, tests=2).set_index("a")["power_now"]
+    assert power["b", 0.05, 40] == pytest.approx(now["b"])  # 40 scenarios are those of the run
+    assert power["c", 0.2, 40] == pytest.approx(power["b", 0.05, 40])  # four times the spread and the effect
+    assert power["b", 0.05, 10] < power["b", 0.05, 40] > power["c", 0.05, 40]
+    with pytest.raises(ValueError, match=r"effects=\[0\].*effects above 0"):
+        stats.contrast_curves(frame, [0], [10])
+
+
 def test_a_contrast_without_spread_or_scenarios():
     frame = matrix_frame(np.array([[1.0, 2.0, 3.0], [2.0, 3.0, np.nan]]), names=["a", "b", "c"])
     found = stats.contrast_power(frame, 0.05, pairs=[("b", "a"), ("c", "a")])
     assert found.loc[0, ["power_now", "detectable_effect", "sessions_needed"]].tolist() == [1, 0, 2]
     assert found.loc[1, ["power_now", "detectable_effect", "sessions_needed"]].isna().all()
+    curves = stats.contrast_curves(frame, [0.05], [5], pairs=[("b", "a"), ("c", "a")])
+    assert curves[["a", "b", "power"]].to_numpy().tolist() == [["b", "a", 1.0]]
     with pytest.raises(ValueError, match="effect above 0"):
         stats.contrast_power(frame, 0)

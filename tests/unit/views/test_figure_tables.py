@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -145,16 +146,36 @@ def test_sensitivity_settings_are_checked(given, message):
         SensitivityConfig(**given)
 
 
-def test_power_is_that_of_the_plan_and_rises():
+def test_power_is_that_of_each_contrast_and_rises():
+    """Every declared contrast by the deviation of its own differences, none by a pooled one."""
+    draw = np.random.default_rng(3)
+    noise = draw.normal(size=(12, 3)) * (0.01, 0.2, 0.4)
+    scores = pd.DataFrame([
+        {"system": name, "scenario": f"{i:05d}", "normalised_gain": 0.5 + noise[i, k]}
+        for i in range(12) for k, name in enumerate(("oracle", "tracker", "amnesiac"))
+    ])  # fmt: skip
+    plan = statistics.plan_for("movies", ["oracle", "tracker", "amnesiac"])
+    table = statistics.power_table(scores, plan)
+    assert sorted(table["effect"].unique()) == pytest.approx([0.025, 0.05, 0.1])
+    shown = table.groupby(["a", "b"], sort=False)["sd_difference"].first()
+    assert list(shown.index) == [("oracle", "tracker"), ("tracker", "amnesiac")]
+    own = [np.std(noise[:, k] - noise[:, k + 1], ddof=1) for k in (0, 1)]
+    assert shown.tolist() == pytest.approx(own)
+    assert own[1] > 1.5 * own[0]
+    rising = table.pivot_table(index=["a", "b", "sessions"], columns="effect", values="power")
+    assert (rising.groupby(["a", "b"]).diff().dropna() > -1e-9).all(axis=None)
+    assert (rising.diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
+    last = rising.xs(table["sessions"].max(), level="sessions")[0.05]
+    assert last.min() > 0.99
+    assert rising[0.05]["oracle", "tracker", 100] > 2 * rising[0.05]["tracker", "amnesiac", 100]
+
+
+def test_power_of_a_run_is_that_of_its_scores():
     scores = statistics.stats_frame(evaluate.read("rules", "results"))
     plan = statistics.plan_for("movies", ["tracker", "random"])._replace(smallest_effect=0.2)
     table = statistics.power_table(scores, plan)
-    assert sorted(table["effect"].unique()) == pytest.approx([0.1, 0.2, 0.4])
-    assert set(table["n_sessions"]) == {3}
-    rising = table.pivot_table(index="sessions", columns="effect", values="power")
-    assert (rising.diff().dropna() >= -0.05).all(axis=None)
-    assert (rising.diff(axis=1).iloc[:, 1:] >= 0).all(axis=None)
-    assert rising.iloc[-1, 1] > 0.99
+    assert table[["a", "b"]].drop_duplicates().to_numpy().tolist() == [["tracker", "random"]]
+    assert set(table["n"]) == {3}
     pd.testing.assert_frame_equal(table, figure_tables.power("rules", plan=plan))
 
 
