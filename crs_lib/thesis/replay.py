@@ -65,7 +65,7 @@ class ReplayedLda:
                 f"{NAME} replays the thesis's own topic model, and {str(place)!r} holds another; "
                 "set CRS_MIRROR to a folder with thesis/lda, or take topics lda"
             )
-        self._cut, self._lemma = _tokeniser(), wordnet.NounLemmas(wordnet.folder())
+        self._cut, self._lemma = _tokeniser(), wordnet.NounLemmas.load(wordnet.folder())
         self._draws = generator_after_training(self._model.n_topics, len(self._model.words))
         self._known: dict[str, tuple[str, ...]] = {}
         self.name = f"lda replayed, {self._model.n_topics} topics, {len(self._model.words)} words"

@@ -40,12 +40,19 @@ def folder() -> Path:
 class NounLemmas:
     """The noun lemma of a word, by WordNet 3.0."""
 
+    def __init__(self, nouns: set[str], irregular: dict[str, tuple[str, ...]]) -> None:
+        self._nouns, self._irregular = nouns, irregular
+
+    @classmethod
     @outside.reader("WordNet")
-    def __init__(self, place: Path) -> None:
-        lines = (place / "index.noun").read_text(encoding="utf-8").splitlines()
-        self._nouns = {line.partition(" ")[0] for line in lines if not line.startswith(" ")}
-        pairs = (line.split() for line in (place / "noun.exc").read_text(encoding="utf-8").splitlines())
-        self._irregular = {words[0]: tuple(words[1:]) for words in pairs if words}
+    def load(cls, place: str | Path) -> "NounLemmas":
+        """Read ``index.noun`` and ``noun.exc`` of a folder."""
+        nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
+        pairs = (line.split() for line in plurals)
+        return cls(
+            {line.partition(" ")[0] for line in nouns if not line.startswith(" ")},
+            {words[0]: tuple(words[1:]) for words in pairs if words},
+        )
 
     @lru_cache(maxsize=100_000)  # noqa: B019 - one instance a process
     def __call__(self, word: str) -> str:

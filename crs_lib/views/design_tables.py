@@ -58,9 +58,9 @@ def _judges(stage: dict[str, Any]) -> list[str]:
     if stage.get("status") != "finished":
         return ["none"]
     given = stage["parameters"]
-    return (
-        [f"{given['adopted']}, made elsewhere"] if "adopted" in given else [str(n) for n in given["judges"]]
-    )
+    if "adopted" in given:
+        return [f"{given['adopted']}, made elsewhere"]
+    return [str(name) for name in given.get("judges", [])] or ["not recorded"]
 
 
 def _wrapped(words: list[str], width: int = 26) -> list[str]:

@@ -96,6 +96,11 @@ def topics(place, read):
     return read(place.parent)
 
 
+def nouns(place, read):
+    (place.parent / "noun.exc").write_bytes(place.read_bytes())
+    return read(place.parent)
+
+
 def of_run(place, read):
     """A run whose dialogues, or failures, are the damaged thing; the manifest fits what is there."""
     folder = paths.run_folder("movies", "fuzz")
@@ -159,6 +164,7 @@ SAMPLES = [
     ("simulate.finished.failed_sessions", "failed.csv", "model,session_id,error\nm,00001,gone\n", str, of_run),
     ("stats.plan.read_plan", "plan.yaml", PLAN, yaml.safe_dump, lambda place, read: read(outside.read_yaml(place))),
     ("thesis.topic_model.TopicModel.load", "dictionary.tsv", "0\tfilm\t1\n1\tplot\t2\n2\tstar\t1\n", str, topics),
+    ("thesis.wordnet.NounLemmas.load", "index.noun", "dog n 1 0\nmice mouse\n", str, nouns),
 ]  # fmt: skip
 ODD = (
     None, True, False, 0, -1, 2**63, 10**40, 1e308, float("nan"), float("inf"), "", "x", "\ud800", "a\0b", "²", "\x1b[31m",

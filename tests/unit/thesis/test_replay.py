@@ -29,7 +29,7 @@ def nouns(tmp_path, monkeypatch):
 
 
 def test_lemmas_are_wordnets_shortest_noun(nouns):
-    lemma = wordnet.NounLemmas(nouns)
+    lemma = wordnet.NounLemmas.load(nouns)
     words = ["dogs", "uses", "men", "stories", "children", "mice", "boss", "survives", "leaves", "dog"]
     assert [lemma(word) for word in words] == [
         "dog", "us", "man", "story", "child", "mouse", "boss", "survives", "leaf", "dog",
