@@ -50,10 +50,10 @@ def plain_score(results: pd.DataFrame, plain: str = "topic_adaptation_score") ->
     if first == best:
         return finding(f"{_short(plain)} and {_short(gain)} put the same system first, {best}.")
     gap = stats.difference_of(results, first, best, plain, **_AT)
-    place = f"{by_gain.index(first) + 1} of {len(by_gain)} by {_short(gain)}" if first in by_gain else ""
-    return finding(
-        f"{_short(plain)} puts {first} first, {gap} above {best}; the same system has place {place}."
-    )
+    told = f"the same system has no {_short(gain)}"
+    if first in by_gain:
+        told = f"the same system's rank by {_short(gain)} is {by_gain.index(first) + 1} of {len(by_gain)}"
+    return finding(f"{_short(plain)} puts {first} first, {gap} above {best}; {told}.")
 
 
 def adaptation(shifts: pd.DataFrame) -> Finding:

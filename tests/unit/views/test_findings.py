@@ -68,7 +68,7 @@ def test_who_leads_changes_with_the_scores():
 def test_the_plain_score_is_praised_only_where_it_agrees():
     apart = results(oracle=(1, 0.1), tracker=(0.8, 0.2), sticky=(0.4, 0.9))
     told = findings_scores.plain_score(apart)
-    assert told.startswith("TAS puts sticky first, 0.80 [") and told.endswith("has place 3 of 3 by gain.")
+    assert told.startswith("TAS puts sticky first, 0.80 [") and told.endswith("rank by gain is 3 of 3.")
     alike = results(oracle=(1, 0.9), tracker=(0.8, 0.2), sticky=(0.4, 0.1))
     assert findings_scores.plain_score(alike) == "TAS and gain put the same system first, oracle."
     assert not findings_scores.plain_score(apart.drop(columns="normalised_gain")).borne
