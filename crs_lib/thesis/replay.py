@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 NAME = "lda_replayed"
 _SEED, _PASSES, _CHUNKS = 42, 15, (2000, 164)  # the thesis trained on 2,164 plots, 2,000 at a time
 _SHAPE, _RATE = 100.0, 0.01  # of the gamma draws
-_LEAST, _STEPS = 0.1, 50
+_LEAST = 0.1
 
 
 def generator_after_training(n_topics: int, n_words: int) -> np.random.RandomState:
@@ -98,27 +98,11 @@ class ReplayedLda:
         lemmas = (self._lemma(word) for word in words if word not in FUNCTION_WORDS)
         return Counter(number[word] for word in lemmas if word in number)
 
-    def _inferred(self, bag: Counter[int], gamma: Any) -> Any:
-        """γ of a text, from a start: gensim's E-step for one document, in its order of operations."""
+    def _inferred(self, bag: Counter[int], start: Any) -> Any:
+        """γ of a text, from a start."""
         words = sorted(bag)
-        counts = np.array([bag[word] for word in words], dtype=np.float32)
-        beta, alpha = self._model.beta[words], np.float32(self._model.alpha)
-        for _ in range(_STEPS):
-            theta = _exp_elog(gamma)
-            before, gamma = gamma, alpha + theta * ((counts / (beta @ theta + _SMALL)) @ beta)
-            if np.abs(gamma - before).mean() < 0.001:
-                break
-        return gamma
-
-
-_SMALL = np.finfo(np.float32).eps
-
-
-def _exp_elog(gamma: Any) -> Any:
-    """exp(E[log θ]) of one γ, as float32."""
-    from scipy.special import psi
-
-    return np.exp(psi(gamma) - psi(gamma.sum())).astype(np.float32)
+        counts = np.array([[bag[word] for word in words]], dtype=np.float32)
+        return self._model.infer(np.array([words]), counts, start[None])[0]
 
 
 def _tokeniser() -> Any:

@@ -115,7 +115,7 @@ class TopicModel:
                 part = rows[start : start + size]
                 both = np.array([bags[row] for row in part], dtype=np.int64)
                 begin = self._starts[[starts[row] for row in part]]
-                gamma = self._infer(both[:, :, 0], both[:, :, 1].astype(np.float32), begin, steps)
+                gamma = self.infer(both[:, :, 0], both[:, :, 1].astype(np.float32), begin, steps)
                 out[part] = gamma / gamma.sum(axis=1, keepdims=True)
         return out
 
@@ -125,8 +125,11 @@ class TopicModel:
         starts: Floats = draws.astype(np.float32)
         return starts
 
-    def _infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats, steps: int) -> Floats:
-        """γ of bags of equal length: (bags, words) numbers and counts to (bags, topics)."""
+    def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats, steps: int = 50) -> Floats:
+        """γ of bags of equal length from their starts: (bags, words) numbers and counts to (bags, topics).
+
+        ``gamma`` holds the starts, one row a bag, and is overwritten.
+        """
         beta = self.beta[words]
         active = np.arange(len(words))
         theta = _exp_elog(gamma)
