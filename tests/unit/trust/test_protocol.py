@@ -103,7 +103,7 @@ def test_the_protocol_of_the_package_names_what_exists():
     own = protocol.read()
     assert systems.check(own.content["systems"]) == own.content["systems"]
     assert own.seeds("development") == [1, 2, 3, 4, 5]
-    assert own.seeds("confirmation") == list(range(101, 111))
+    assert own.seeds("confirmation") == list(range(201, 211))
     assert len({(one.metric, one.text) for one in own.demands}) == len(own.demands)
 
 
