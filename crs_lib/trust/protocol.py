@@ -136,8 +136,8 @@ def values(config: ProtocolConfig, protocol: Protocol, part: str, *, progress: b
 def test(frame: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
     """One row a demand: mean, 95 % interval, one-sided p, p adjusted within the metric (Holm), verdict.
 
-    ``diff`` is mean(a − b), or mean(a) − value; for metrics where lower is better a − b is turned, the
-    values held against a number are not. Equivalence is two one-sided t tests at alpha. A demand with fewer
+    ``estimate`` is mean(a − b), or mean(a) where a is held against a value; for metrics where lower is better
+    a − b is turned, the values held against a number are not. Equivalence is two one-sided t tests at alpha. A demand with fewer
     than two scenarios fails.
     """
     alpha = float(protocol.content["alpha"])
@@ -160,18 +160,18 @@ def _row(one: Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]
     row: dict[str, Any] = {"metric": one.metric, "demand": one.text}
     if one.relation == UNDEFINED:
         n = int(plain[one.metric].notna().sum())
-        return row | dict.fromkeys(("diff", "low", "high"), math.nan) | {"n": n, "p": float(n > 0)}
+        return row | dict.fromkeys(("estimate", "low", "high"), math.nan) | {"n": n, "p": float(n > 0)}
     sign = -1.0 if one.b and base.get(one.metric).direction == base.LOWER else 1.0
     if one.b:
         known = (sign * (wide[one.a] - wide[one.b])).dropna().to_numpy()
     else:
-        known = wide[one.a].dropna().to_numpy() - one.value
+        known = wide[one.a].dropna().to_numpy()
     if len(known) < 2:
-        return row | dict.fromkeys(("diff", "low", "high"), math.nan) | {"n": len(known), "p": 1.0}
+        return row | dict.fromkeys(("estimate", "low", "high"), math.nan) | {"n": len(known), "p": 1.0}
     mean, half = float(known.mean()), _half(known)
-    low, high = _p_above(known, -one.margin), _p_above(-known, -one.margin)
+    low, high = _p_above(known, one.value - one.margin), _p_above(-known, -one.value - one.margin)
     p = max(low, high) if one.relation in (EQUAL, NEAR) else low
-    return row | {"diff": mean, "low": mean - half, "high": mean + half, "n": len(known), "p": p}
+    return row | {"estimate": mean, "low": mean - half, "high": mean + half, "n": len(known), "p": p}
 
 
 def _half(known: "np.ndarray[Any, np.dtype[np.float64]]") -> float:

@@ -57,7 +57,8 @@ def test_each_demand_is_one_test_and_the_demands_of_a_metric_are_adjusted_togeth
     found = outcome(tmp_path, demands, frame(oracle=NONE, sticky=CLING, random=NONE))
     assert found["verdict"].tolist() == ["pass"] * 4
     difference = np.array(CLING) - np.array(NONE)
-    assert found["diff"][0] == pytest.approx(difference.mean())
+    assert found["estimate"][0] == pytest.approx(difference.mean())
+    assert found["estimate"][2] == pytest.approx(np.mean(CLING))  # the cost itself, not what lies beyond 0.1
     p = stats.ttest_1samp(difference, 0, alternative="greater").pvalue
     assert found["p"][0] == pytest.approx(p)
     low = stats.ttest_1samp(NONE, -0.03, alternative="greater").pvalue
