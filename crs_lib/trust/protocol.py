@@ -137,8 +137,8 @@ def test(frame: pd.DataFrame, protocol: Protocol) -> pd.DataFrame:
     """One row a demand: mean, 95 % interval, one-sided p, p adjusted within the metric (Holm), verdict.
 
     ``estimate`` is mean(a − b), or mean(a) where a is held against a value; for metrics where lower is better
-    a − b is turned, the values held against a number are not. Equivalence is two one-sided t tests at alpha. A demand with fewer
-    than two scenarios fails.
+    a − b is turned, the values held against a number are not. Equivalence is two one-sided t tests at alpha.
+    A demand with fewer than two scenarios fails.
     """
     alpha = float(protocol.content["alpha"])
     shifting, plain = (frame[frame["arm"] == arm] for arm in (SHIFT, NO_SHIFT))
