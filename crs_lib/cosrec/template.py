@@ -86,14 +86,21 @@ def conversation(
     wish: str,
     rng: np.random.Generator,
 ) -> str:
-    """A conversation of six to eight user turns about the target, in lines of ``U:`` and ``S:``."""
+    """A conversation of six to eight user turns about the target, in lines of ``U:`` and ``S:``.
+
+    It asks about the first three passages; of those with one title the first counts, so that no question
+    comes twice.
+    """
     budget = int(target.price // 10 * 10 + 20)
     lines = [
         "U: " + _pick(rng, _OPENINGS).format(query=wish),
         "S: " + _pick(rng, _WISHES),
         "U: " + _pick(rng, _BUDGETS).format(budget=budget),
     ]
-    known = list(passages[:3])
+    by_title: dict[str, Passage] = {}
+    for passage in passages:
+        by_title.setdefault(passage.title, passage)
+    known = list(by_title.values())[:3]
     if not known:
         lines.append("S: Thank you, that helps me to choose.")
         lines.append("U: Please take your time.")

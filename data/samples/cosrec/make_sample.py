@@ -8,12 +8,14 @@ Everything follows from the seed and from ``sample_words.py``; both are ours and
 are complete within its pool. Difficulty is built in: near-duplicates that differ in one attribute, accessories
 that share all words with the product they belong to, two wordings of each value of which the shopper uses
 neither, words that a description only denies, passages on the same topic about other kinds, questions that
-say "it", annotators who disagree.
+say "it", annotators who disagree. Passages and questions share stems and hardly a word: authors write of
+"cleaning" kinds in the plural, some with compounds spelt the other way, where shoppers ask how one is "cleaned".
 """
 
 import argparse
 import gzip
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +101,20 @@ def kinds() -> list[Kind]:
 
 def article(noun: str) -> str:
     return "an" if noun[0] in "aeio" else "a"
+
+
+def plural(noun: str) -> str:
+    """Several of a kind: the last word of its name, or the one before "for" and the like, in the plural."""
+    head, *rest = re.split(r"(?= (?:for|to|over|against)\b)", noun, maxsplit=1)
+    for one, many in words.PLURALS.items():
+        if head.endswith(one):
+            return "".join([head.removesuffix(one) + many, *rest])
+    return "".join([f"{head}s", *rest])
+
+
+def spelt(noun: str) -> str:
+    """The other spelling of a compound: two words as one, or one word as two where it can be split."""
+    return words.SPLIT.get(noun) or noun.replace(" ", "")
 
 
 def user_ids(rng: np.random.Generator, n: int) -> list[str]:
@@ -238,14 +254,16 @@ class Library:
             said.append(pick(rng, unused))
         said.append(pick(rng, words.FILLER))
         rng.shuffle(said)
-        text = " ".join(s.format(a=article(name), kind=name) for s in said)
+        if name == kind.name and rng.random() < words.SPELT:
+            name = spelt(name)
+        text = " ".join(s.format(kind=name, kinds=plural(name)) for s in said)
         head = (
             topics[topic if core != 1 else pick(rng, others)][0]
             if rng.random() < 0.85
-            else "About the {kind}"
+            else "Facts on {kinds}"
         )
         shares = {one: about.count(one) / 4 for one in about}
-        title = head.format(a=article(kind.name), kind=kind.name)
+        title = head.format(kind=kind.name, kinds=plural(kind.name))
         number = len(self.texts) + 1
         self.texts.append(
             Text(
@@ -361,14 +379,16 @@ class Talk:
         spoken = question.format(a=article(call), kind=call, it="it")
         lead = pick(rng, phrases(words.LEADS, self.curated))
         self._user(
-            lead.format(question=spoken, Question=spoken[0].lower() + spoken[1:], topic=topic, kind=call)
+            lead.format(
+                question=spoken, Question=spoken[0].lower() + spoken[1:], topic=topic, kinds=plural(call)
+            )
         )
         plain = named.split("|")[0].format(a=article(kind.name), kind=kind.name, it=f"the {kind.name}")
         full = question.format(a=article(kind.name), kind=kind.name, it=f"the {kind.name}")
         self._ask(
             "search", [f"{topic} of a {kind.name}", plain.rstrip("?").lower(), full.lower()], topic=topic
         )
-        fact = pick(rng, sentences.split("|")).format(a=article(kind.name), kind=kind.name)
+        fact = pick(rng, sentences.split("|")).format(kind=kind.name, kinds=plural(kind.name))
         self._system(pick(rng, words.ANSWERS.split("|")).format(fact=fact))
 
     def _fits(self, thing: Thing) -> int:

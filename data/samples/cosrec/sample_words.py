@@ -144,81 +144,95 @@ PAIRS = (  # what a description says to keep shoppers of the other trait away: t
     ("durable", "Delicate; others are more durable."), ("stylish", "More useful than stylish."),
 )  # fmt: skip
 
-# Topic -> title | sentences of knowledge | questions that name it | questions that only hint at it.
+# Topic -> title | sentences of knowledge | questions that name it | questions that only hint at it. Shoppers and
+# authors share stems and hardly a word: "cleaned" here is "cleaning", "cleaners" or "uncleaned" there.
 TOPICS = {
     "cleaning": (
-        "Cleaning {a} {kind}",
-        "Wash {a} {kind} by hand in lukewarm water.|Dish soap leaves a film on {a} {kind}; use mild soap flakes.|Let the {kind} dry in the shade before it is put away.|Stains go with a paste of baking soda and water.|Never use bleach on {a} {kind}, it weakens the surface.|A soft brush reaches seams and corners where dirt collects.",
-        "How do I clean {a} {kind} properly?|What should I wash {it} with?|Is there a good way of cleaning {it}?",
-        "What do I do once {it} gets dirty?|Mine always end up grimy, how is that avoided?",
+        "Cleaning {kinds}",
+        "Cleaning {kinds} takes lukewarm water and a soft brush.|Washing up liquid leaves a film on the {kind}; mild soap flakes do not.|Cleansers with bleach weaken the surface of {kinds}.|Dirt in seams and corners calls for a brush before cleaning the {kind}.|Stains on uncleaned {kinds} go with a paste of baking soda.|Cleanliness of the {kind} also means drying in the shade after washing.",
+        "How should {a} {kind} be cleaned properly?|How often must {it} be washed or cleaned?|Which soap cleans {it} best?",
+        "What do I do once {it} gets dirty?|Mine always end up stained, how is that avoided?",
     ),
     "storage": (
-        "Storing {a} {kind} over winter",
-        "Store {a} {kind} dry and loosely, away from sunlight.|A cotton sack lets air through while the {kind} rests.|Cellars are damp; an attic shelf is the better place.|Mice like warm corners, so hang the {kind} up.|Check the {kind} for moisture every two months.|Folding along the same lines makes creases that crack.",
-        "How should {a} {kind} be stored?|What is the best way of storing {it}?|Where do people store {it} over winter?",
+        "Storage of {kinds}",
+        "Storing {kinds} dry and loose keeps mould away.|A storage sack of cotton lets air at the {kind}.|Storerooms in cellars are too damp for {kinds}; an attic shelf is better.|Overwintering {kinds} hang where mice do not climb.|Months of storage need a look at the {kind} for moisture.|Folds along the same lines crack when storing {kinds}.",
+        "How should {a} {kind} be stored?|Where is {it} stored best?|Must {it} be stored flat or hung up?",
         "I will not use {it} for months, does that matter?|Where should {it} spend the winter?",
     ),
     "size": (
-        "Which size of {kind} is right",
-        "Measure first: most people choose {a} {kind} one size too large.|The stated size of {a} {kind} is the outer measure.|Add a hand's width to your own measure for {a} {kind}.|Makers use two charts, so compare centimetres, not letters.|A {kind} that is too small wears out at the edges.|Try the {kind} with the clothes that you will wear.",
-        "How do I find the right size of {kind}?|Which size do I need?|How is the size measured?",
+        "Sizes of {kinds}",
+        "Measurements of {kinds} are taken outside, not inside.|Measuring before buying the {kind} takes two minutes.|Oversized {kinds} are what most people choose.|Undersized {kinds} wear out at the edges.|Fitting sessions in your own clothes tell more than the label of the {kind}.|Remeasure in centimetres, since makers of {kinds} use two charts.",
+        "How do I measure for {a} {kind}?|How are sizes measured?|What should I measure before I choose the size?",
         "I am rather tall, does that change anything?|Will {it} fit me, how can I tell?",
     ),
     "materials": (
-        "What {a} {kind} is made of",
-        "Cheaper materials make {a} {kind} heavier.|Natural materials age well in {a} {kind} but need care.|Coatings on {a} {kind} last about five years.|Composite materials combine a strong core with a soft surface.|The material decides how {a} {kind} feels in the cold.|Recycled material is as strong as new in independent tests.",
-        "Which material is best for {a} {kind}?|What materials are used and how do they differ?|Does the material make a difference?",
+        "Materials for {kinds}",
+        "Cheaper materials add weight to {kinds}.|Natural materials age well in the {kind} but need care.|Coated materials keep water off {kinds} for about five years.|Composite materials give the {kind} a strong core and a soft surface.|Dissimilar materials decide how {kinds} feel in the cold.|Flimsiness of the {kind} comes from thin materials.",
+        "Which material is best for {a} {kind}?|What material is used and how does it differ?|Does the material make a difference?",
         "Why do some feel so flimsy?|What is the stuff they are made of worth?",
     ),
     "safety": (
-        "Using {a} {kind} safely",
-        "Look for the test mark before you buy {a} {kind}.|Keep children away while the {kind} is in use.|Most accidents with {a} {kind} happen in a hurry.|Replace {a} {kind} that shows cracks.|Never leave the {kind} unattended near heat.|Gloves prevent nine of ten injuries in the statistics.",
-        "Is {a} {kind} safe to use?|What safety rules apply?|How is {it} used safely with children around?",
+        "Dangers of {kinds}",
+        "Dangers of {kinds} grow when people are in a hurry.|Endangered are children who reach the {kind} alone.|Dangerously worn {kinds} show cracks; replace them.|Dangers of heat end where the {kind} stands apart.|Endangering others with {kinds} costs a fine.|Gloves prevent nine of ten dangers of the {kind}.",
+        "How dangerous is {a} {kind}?|Is {it} dangerous for children?|What makes {it} dangerous?",
         "I have small children, should I worry?|What can go wrong with {it}?",
     ),
     "lifetime": (
-        "How long {a} {kind} lasts",
-        "With care {a} {kind} lasts eight to twelve years.|Heavy use halves the life of {a} {kind}.|The first part to fail on {a} {kind} is the moving one.|Guarantees rarely cover wear.|Daily cleaning adds years, so testers report.|After a decade replacement costs less than repair.",
-        "How long does {a} {kind} last?|What is the lifetime of such a thing?|After how many years does {it} need replacing?",
+        "Lifespans of {kinds}",
+        "Lifespans of {kinds} run from eight to twelve years.|Heavy use halves the lifetime of the {kind}.|Lifelong {kinds} have few moving parts.|Lifetimes under guarantee rarely cover wear of the {kind}.|Prolonging lifespans of {kinds} takes daily care.|Expectations of a lifelong {kind} end after a decade.",
+        "What lifespan does {a} {kind} have?|Which lifespan can I expect?|What prolongs the lifespan?",
         "When will I have to buy the next one?|Will I still have {it} when I am old?",
     ),
     "repair": (
-        "Repairing {a} {kind}",
-        "A small tear in {a} {kind} is closed with tape from both sides.|Spare parts for {a} {kind} are sold for ten years.|Loose screws are the most common fault of {a} {kind}.|Glue needs a day to harden.|Repair cafés mend {a} {kind} for a donation.|Take a photo before you take the {kind} apart.",
-        "How can {a} {kind} be repaired?|Can I repair {it} myself?|What do I need for repairs?",
+        "Repairing {kinds}",
+        "Repairing {kinds} begins with tape on both sides of a tear.|Repairers keep parts of the {kind} for ten years.|Repairs of {kinds} mostly end with a screw that was loose.|Repairable is every {kind} that has screws and no glue.|Unrepaired {kinds} find help in mending cafés for a donation.|Repairing is easier after a photo of the opened {kind}.",
+        "How is {a} {kind} repaired?|Can I repair {it} myself?|What do I need to repair {it}?",
         "What if something on {it} breaks?|Mine snapped last time, is it lost then?",
     ),
     "environment": (
-        "{a} {kind} and the environment",
-        "Most of the footprint of {a} {kind} comes from making it.|Using {a} {kind} twice as long halves its footprint.|Packaging adds three percent to the emissions.|Look for {a} {kind} without fluorinated chemicals.|Second hand saves nine tenths of the emissions.|Return the old {kind} at a recycling yard.",
-        "How bad is {a} {kind} for the environment?|Which is the more ecological choice?|What about emissions when {it} is made?",
+        "{kinds} and environmental damage",
+        "Environmental damage by {kinds} comes mostly from making them.|Environmentally it is best to use the {kind} twice as long.|Environmentalists count three percent for the packaging of {kinds}.|Environmental labels rule out fluorinated chemicals in the {kind}.|Second hand {kinds} save nine tenths of the environmental load.|Recycling yards take the old {kind} for environmental reasons.",
+        "How bad is {a} {kind} for the environment?|Which choice protects the environment?|What does the environment bear when {it} is made?",
         "I would like to be green about it, is that possible?|What happens to {it} when it is thrown away?",
     ),
     "price": (
-        "What {a} {kind} costs and why",
-        "A good {kind} costs three times as much as a poor one.|Half of the price of {a} {kind} pays for the brand.|Prices of {a} {kind} fall in late autumn.|Below a certain price {a} {kind} cannot be made fairly.|The running costs exceed the price after four years.|Renting {a} {kind} pays for up to six days a year.",
-        "Why do prices of {kind} differ so much?|What should {a} {kind} cost?|Is a high price worth paying?",
+        "The expense of {kinds}",
+        "Half of the expense of {kinds} pays for the brand.|Expenses for running the {kind} exceed its price after four years.|Inexpensive {kinds} cannot be made fairly.|Less expense for the {kind} is due in late autumn.|Expensively made {kinds} cost three times as much as poor ones.|Renting saves the expense of the {kind} for six days a year.",
+        "Why is {a} {kind} so expensive?|How expensive should {it} be?|Is an expensive one worth paying for?",
         "Do I pay for the name there?|Is the dear one really better?",
     ),
     "beginners": (
-        "{a} {kind} for beginners",
-        "Beginners do best with a simple {kind}.|The first {kind} should forgive mistakes.|Practise with the {kind} at home before you need it.|Many beginners buy too many extras with {a} {kind}.|A short course saves a year of errors.|Ask to borrow {a} {kind} before you choose.",
-        "What should beginners know about {a} {kind}?|Which features matter to a beginner?|What mistakes do beginners make?",
+        "{kinds} for beginners",
+        "Beginners do best with the simplest {kind}.|Beginnings with {kinds} need a product that forgives errors.|Beginners practise with the {kind} at home.|Beginners buy too many extras for their {kinds}.|Beginning with a short course on the {kind} saves a year.|Borrowed {kinds} make a good beginning.",
+        "What should a beginner know about {a} {kind}?|Which features matter to a beginner?|Which error does every beginner make?",
         "I have never owned one, where do I start?|What would you tell somebody who is new to this?",
     ),
     "weather": (
-        "{a} {kind} in cold, heat and rain",
-        "Cold makes the joints of {a} {kind} stiff.|Heat above forty degrees softens the seals of {a} {kind}.|Wipe rain off the {kind} the same evening.|Salt air corrodes the metal parts within two summers.|Humidity shortens the life of {a} {kind} more than frost.|Let the {kind} warm up slowly after a night outdoors.",
-        "How does {a} {kind} behave in cold and rain?|What does heat do to {it}?|Does weather harm {it}?",
+        "{kinds} and weathering",
+        "Weathering stiffens the joints of {kinds} in the cold.|Weatherproofed seals of the {kind} soften above forty degrees.|Weathered {kinds} should be wiped the same evening.|Salt air is weathering the metal of the {kind} within two summers.|Weatherproofing helps {kinds} against humidity more than against frost.|Slow warming after a night outdoors keeps weathering from the {kind}.",
+        "How does {a} {kind} stand the weather?|Does bad weather harm {it}?|Is {it} made for any weather?",
         "It is usually freezing or pouring where I live, is that a problem?|Could {it} stay outside?",
     ),
     "history": (
-        "Where the {kind} comes from",
-        "The first {kind} was made in a village workshop.|In the nineteenth century {a} {kind} was a luxury.|The modern {kind} goes back to an army order.|Its name comes from a word for shelter or tool.|Factories made the {kind} affordable after the war.|Collectors pay high prices for an early {kind}.",
-        "Who invented the {kind}?|What is the history of the {kind}?|Since when does the {kind} exist?",
+        "Inventors of {kinds}",
+        "Inventors of {kinds} worked in a village workshop.|Inventions like the {kind} were a luxury in the nineteenth century.|Inventing {kinds} as they are today took an army order.|Inventors named the {kind} after a word for shelter or tool.|Reinvention in factories made {kinds} affordable after the war.|Collectors pay high prices for the {kind} of its inventor.",
+        "Who invented the {kind}?|When was the {kind} invented?|Was {it} invented long ago?",
         "Did my grandparents have such a thing?|How did people manage before?",
     ),
 }  # fmt: skip
+PLURALS = {
+    "knife": "knives",
+    "torch": "torches",
+    "bedding": "bedding",
+    "s": "s",
+}  # endings that take no plain s
+SPLIT = {
+    "backpack": "back pack",
+    "headlamp": "head lamp",
+    "keyboard": "key board",
+    "headphones": "head phones",
+}
+SPELT = 1 / 3  # of the authors write a compound the other way
 FILLER = (
     "Opinions differ, and both sides have good reasons.", "A magazine compared twelve models over a summer.",
     "Ask a shop for a demonstration.", "The manual says more about it.", "Readers have sent us many letters about this.",
@@ -231,7 +245,7 @@ OPENINGS = "Hi, I am looking for {call}, {wish}. What would you recommend?|Hello
 REFINES = "It should also be {wish}. Which one would you take?|And {wish} would be good. Can you suggest something?|{Wish}, please. What fits?|I forgot: {wish}. Do you have that, too?|I usually want it {wish}.||{Wish} matters to me most of all.|If there is one {wish}, I would rather see that.|Hm, how about {wish}?"  # fmt: skip
 MORE = "Do you have something else, perhaps {wish}?|What other ones are there {wish}?|Show me another, {wish}.||That is not quite it. {Wish} maybe?|And what if I want {wish}?"
 DETAILS = "How heavy is the {title}?|What does the {title} cost?|Does the {title} come with a guarantee?|Tell me more about the {title}.|Is the first one available in green?|What is special about it?||And how about that {title}, what do its buyers say?|Could you say a little more on the first?|Which materials does the {title} have?"  # fmt: skip
-LEADS = "{question}|{question}|One question first. {question}|Before I decide: {Question}|By the way, {Question}||Could you find something on {topic}?|I would like to read about {topic} for {kind}s.|And {topic}, can you say a little more on that?|Hm, {topic} matters to me. What is there to know?"  # fmt: skip
+LEADS = "{question}|{question}|One question first. {question}|Before I decide: {Question}|By the way, {Question}|I would like to read about {topic} for {kinds}.||Could you find something on {topic}?|And {topic}, can you say a little more on that?|Hm, {topic} matters to me. What is there to know?"  # fmt: skip
 CLOSINGS = "That convinces me, I will take it. Thank you!|Perfect, thanks for your help!|Great, I will order it. Bye!|Thank you, that was all.||Lovely. Then my search is over!|Good, that settles it for me."  # fmt: skip
 CHAT = "I mostly use it at weekends.|We go out a few times a year.|About {budget} dollars.|No brand in particular.|Mostly alone, sometimes with a friend.||Hard to say, it depends.|Somewhere around {budget} I suppose."
 ASKS = "Of course. How will you use it?|Gladly. What is your budget?|Sure. Who is it for?|Happy to help. Do you have a brand in mind?"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import corpus, evaluate, retrieve
+from crs_lib.cosrec import corpus, evaluate, index, retrieve
 from crs_lib.cosrec import evaluate as linking
 from crs_lib.cosrec.config import RetrieveConfig
 from crs_lib.cosrec.intents import MODELS, training
@@ -51,6 +51,22 @@ def test_the_agent_answers_what_was_asked(config: RetrieveConfig) -> None:
     assert agent.products[both.found["product_details"][0].id].title == title
     assert "You could look at" in both.text
     assert agent.answer(["Thanks"], "", []).text == "You are welcome."
+
+
+@pytest.mark.slow
+def test_the_sample_tells_bm25_dense_and_fusion_apart() -> None:
+    folder = corpus.locate("sample")
+    curated, stock = corpus.load(folder, "curated"), index.opened(folder, "", 1.2, 0.75)
+    runs = {}
+    for specs in (("bm25",), ("dense:hashing",), ("bm25", "dense:hashing")):
+        searches = stock.product_search(specs, "stratum"), stock.passage_search(specs, "stratum")
+        agent = retrieve.RoutingAgent(MODELS.create("majority"), stock, *searches)
+        runs["+".join(specs)] = agent.run(curated, 10)
+    gaps = evaluate.differences(evaluate.score(curated, runs, ["nDCG@10"]), resamples=500)
+    assert len(gaps) == 6
+    assert ((gaps["low"] > 0) | (gaps["high"] < 0)).all()
+    better = gaps.set_index(["kind", "a", "b"])["diff"]
+    assert better["recommendation", "bm25", "dense:hashing"] > 0 > better["search", "bm25", "dense:hashing"]
 
 
 @pytest.mark.slow

@@ -293,6 +293,19 @@ def test_template_keeps_its_rules_without_passages() -> None:
     assert drafts.judge(text, target.title, 1, 8).problems == ()
 
 
+def test_template_asks_about_each_title_once() -> None:
+    target = product("B1", 3)
+    found = [
+        Passage(f"p{n}", title, f"Fact {n} is known.")
+        for n, title in enumerate(("Oil", "Wicks", "Wicks", "Soot"))
+    ]
+    text = template.conversation(target, [], found, "a lamp", stream(1, "test"))
+    assert drafts.judge(text, target.title, 1, 8).problems == ()
+    places = [text.index(word) for word in ("oil", "wicks", "soot")]
+    assert places == sorted(places)
+    assert "Fact 1" in text and "Fact 2" not in text
+
+
 @pytest.mark.parametrize(
     "settings", [{"conversations": 0}, {"fewest_turns": 9}, {"fusion": "sum"}, {"seed": -1}]
 )
