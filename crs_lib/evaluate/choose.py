@@ -111,7 +111,11 @@ class ScoringConfig(Config):
     @property
     def in_order(self) -> bool:
         """Whether a dialogue's scores depend on the dialogues before it, so that one process scores all."""
-        return self.rule.topics == "lda_replayed"
+        if not self.rule.topics:
+            return False
+        from crs_lib.thesis.topics import TOPICS
+
+        return bool(TOPICS.get(self.rule.topics).facts.get("in_order"))
 
     @cached_property
     def rule(self) -> Convention:

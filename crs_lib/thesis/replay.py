@@ -48,7 +48,7 @@ def generator_after_training(n_topics: int, n_words: int) -> np.random.RandomSta
     return state
 
 
-@TOPICS.register(NAME, filtered=False)
+@TOPICS.register(NAME, filtered=False, in_order=True)
 class ReplayedLda:
     """LDA topics with the draws that the thesis made: its own numbers, for its own logs in its own order.
 
