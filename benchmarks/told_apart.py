@@ -1,9 +1,10 @@
 """Can a stranger tell relaxing, retracting and starting over apart? Readers that nobody fitted to templates.
 
 Prints the share of utterances that each reader takes for what they mean, by template set, and the templates
-that it misreads. The cues of both readers were written before any template was read
-(tests/helpers/blind_reader.py): one looks for their words, the other for their meaning, by sentence vectors
-(encoder minilm, extra "embed"). Run: PYTHONPATH=. python -m benchmarks.told_apart
+that it misreads. Two readings are kept beside the tests (tests/helpers/shift_readings.tsv). The cues of two
+further readers were written before any template was read (tests/helpers/blind_reader.py): one looks for their
+words, the other for their meaning, by sentence vectors (encoder minilm, extra "embed").
+Run: PYTHONPATH=. python -m benchmarks.told_apart
 """
 
 import itertools
@@ -15,10 +16,7 @@ import pandas as pd
 from crs_lib.prompts import wording
 from crs_lib.retrieval import dense
 from tests.helpers import blind_reader
-from tests.helpers.wordings import expansions
-
-KINDS = ("relax", "contradict", "switch")
-FILLED = "westerns"  # what every slot holds: a reader of meanings needs a word that means something
+from tests.helpers.wordings import KINDS, readings, shifts
 
 
 def phrases(pattern):
@@ -39,11 +37,7 @@ def phrases(pattern):
 
 def utterances():
     """Every utterance of the three kinds: set, kind, number of its template, text."""
-    rows = []
-    for letter, name in wording.USER_SETS.items():
-        for kind in KINDS:
-            for number, line in enumerate(wording.sections(name)[f"shift_{kind}"]):
-                rows += [(letter, kind, number, text) for text in expansions(line, FILLED)]
+    rows = [(letter, *one) for letter, name in wording.USER_SETS.items() for one in shifts(name)]
     return pd.DataFrame(rows, columns=["set", "kind", "template", "text"])
 
 
@@ -68,6 +62,9 @@ def by_meaning(texts, struck=()):
 def main():
     table = utterances()
     texts, struck = table["text"], blind_reader.STRUCK
+    read = readings()
+    for place, reader in enumerate(("first reading", "second reading")):
+        table[reader] = [read[text][place] if text in read else "none" for text in texts]
     table["words"], table["meaning"] = by_words(texts), by_meaning(texts)
     table["both agree"] = table["words"].where(table["words"] == table["meaning"], "none")
     table["words, six cues struck out"] = by_words(texts, struck)

@@ -1,9 +1,34 @@
 """Every text that a wording file, or the templates in the rows of the fields, can say."""
 
+import csv
 import itertools
+from pathlib import Path
 
 from crs_lib.catalog import fields
 from crs_lib.prompts import wording
+
+KINDS = ("relax", "contradict", "switch")
+FILLED = "westerns"  # what every slot holds where meanings are read: a word that means something
+
+
+def shifts(name):
+    """Every utterance of a wording file that relaxes, retracts or starts over: kind, number of its template, text."""
+    return [
+        (kind, number, text)
+        for kind in KINDS
+        for number, line in enumerate(wording.sections(name)[f"shift_{kind}"])
+        for text in expansions(line, FILLED)
+    ]
+
+
+def readings():
+    """What each of two readers took an utterance for, by its text.
+
+    The readers are two conversations with a large language model that held the definitions of the three kinds
+    and the utterances in random order, and nothing else; "unclear" was allowed. No person has read them.
+    """
+    with Path(__file__).with_name("shift_readings.tsv").open(encoding="utf-8", newline="") as file:
+        return {row["text"]: (row["first"], row["second"]) for row in csv.DictReader(file, delimiter="\t")}
 
 
 def expansions(template, slot):

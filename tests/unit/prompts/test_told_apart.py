@@ -8,7 +8,7 @@ from crs_lib.core.rng import stream
 from crs_lib.prompts import wording
 from crs_lib.systems import tracker
 from tests.helpers import blind_reader
-from tests.helpers.wordings import every_text
+from tests.helpers.wordings import every_text, readings, shifts
 
 # The reader's own cues, by meaning: all that was asked for goes; a thing is unwanted; a thing is optional.
 ALL_GOES = re.compile(
@@ -51,6 +51,17 @@ def test_relaxing_retracting_and_starting_over_cannot_be_confused(templates):
     assert len(told) > 60
     assert len(confused) <= 0.02 * len(told), confused[:5]
     assert {kind for kind, _, _ in told} == {found for kind, _, found in told if kind == found}
+
+
+@pytest.mark.parametrize("templates", wording.USER_SETS)
+def test_two_readers_who_knew_nothing_but_the_sentences_read_what_is_meant(templates):
+    """A new template has to be read anew: tests/helpers/shift_readings.tsv."""
+    known, said = readings(), shifts(wording.USER_SETS[templates])
+    read = [(kind, number, known[text]) for kind, number, text in said if text in known]
+    assert {(kind, number) for kind, number, _ in said} == {(kind, number) for kind, number, _ in read}
+    for reader in (0, 1):
+        right = [kind == found[reader] for kind, _, found in read]
+        assert sum(right) >= 0.98 * len(right)
 
 
 def test_the_reader_is_not_the_tracker():
