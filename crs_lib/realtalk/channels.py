@@ -34,7 +34,11 @@ CHANNELS = {
     "weakest token": "the worst of the best token matches: is everything there that was asked?",
     "caption": "sentence vector of the photo's caption, question as it stands",
     **{
-        f"beside {name}": f"{told}, by the encoder beside the main one"
+        f"{prefix} {name}": f"{told}, {by}"
+        for prefix, by in (
+            ("beside", "by the encoder beside the main one"),
+            ("tuned", "by MiniLM as tuned to evidence in chats"),
+        )
         for name, told in (
             ("raw", "sentence vectors, question as it stands"),
             ("first", "sentence vectors, first person"),
@@ -74,11 +78,21 @@ def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -
     """The raw score of every message in every channel of ``CHANNELS`` for each planned question.
 
     Each is (messages,) float32; without an encoder beside the main one, its channels are 0. What is scored
-    once is kept on disk (:mod:`crs_lib.realtalk.kept`); the others are encoded together.
+    once is kept on disk (:mod:`crs_lib.realtalk.kept`); the others are encoded together. The tuned channels
+    are 0 as well where there is no tuned encoder for this chat.
     """
     made_by = kept.code(sys.modules[__name__], indexes, segments, wording, dense, bm25)
     names = [
-        kept.name(made_by, index.chat.digest, index.encoder, t, p.terms, p.first_person, p.second_person)
+        kept.name(
+            made_by,
+            index.chat.digest,
+            index.encoder,
+            index.tuned,
+            t,
+            p.terms,
+            p.first_person,
+            p.second_person,
+        )
         for t, p in zip(texts, plans, strict=True)
     ]
     asked = dict(zip(names, zip(texts, plans, strict=True), strict=True))
@@ -94,16 +108,26 @@ def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) 
     """Scores of questions that were not kept, each (messages, channels)."""
     asked = (list(texts), [plan.first_person for plan in plans], [plan.second_person for plan in plans])
     main = AskedVectors(*(index.encode(form) for form in asked))
-    found = [made for form in asked if (made := index.encode_beside(form))]
-    beside = AskedVectors(*found) if found else None
+    others = []
+    for prefix, vectors, encode in (
+        ("beside", index.second, index.encode_beside),
+        ("tuned", index.third, index.encode_tuned),
+    ):
+        found = [made for form in asked if (made := encode(form))]
+        if vectors is not None and found:
+            others.append((prefix, vectors, AskedVectors(*found)))
     return [
-        np.stack(list(_by_channel(index, plan, main, beside, row).values()), axis=1)
+        np.stack(list(_by_channel(index, plan, main, others, row).values()), axis=1)
         for row, plan in enumerate(plans)
     ]
 
 
 def _by_channel(
-    index: ChatIndex, plan: QueryPlan, main: AskedVectors, beside: AskedVectors | None, row: int
+    index: ChatIndex,
+    plan: QueryPlan,
+    main: AskedVectors,
+    others: Sequence[tuple[str, dense.Encoded, AskedVectors]],
+    row: int,
 ) -> dict[str, Floats]:
     terms = plan.terms
     raw, first = main.raw.sentences[row], main.first.sentences[row]
@@ -117,9 +141,9 @@ def _by_channel(
         "caption": np.where(captioned, index.captions.sentences @ raw, 0),
         **_by_vectors(index.vectors, main, row, index.before),
     }
-    if index.second is not None and beside is not None:
-        near = _by_vectors(index.second, beside, row, index.before)
-        found |= {f"beside {name}": values for name, values in near.items()}
+    for prefix, vectors, asked in others:
+        near = _by_vectors(vectors, asked, row, index.before)
+        found |= {f"{prefix} {name}": values for name, values in near.items()}
     nothing = np.zeros(index.size)
     return {name: np.asarray(found.get(name, nothing), dtype=np.float32) for name in CHANNELS}
 

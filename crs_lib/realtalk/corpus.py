@@ -158,6 +158,18 @@ def split_of(chat: Chat) -> str:
     return TRAIN if 1 <= n <= 7 else (TEST if 8 <= n <= 10 else OTHER)
 
 
+def sketch(texts: Sequence[str]) -> list[int]:
+    """24 bits of a hash of every text of more than 20 characters, sorted: enough to know a chat again."""
+    found = {int(hashlib.sha256(t.encode()).hexdigest()[:6], 16) for t in texts if len(t) > 20}
+    return sorted(found)
+
+
+def resembles(one: Sequence[int], two: Sequence[int]) -> bool:
+    """Whether two sketches are of the same talk: they share a fifth of the shorter one."""
+    least = min(len(set(one)), len(set(two)))
+    return bool(least) and len(set(one) & set(two)) >= 0.2 * least
+
+
 def _whole(value: Any, where: str, quirks: list[FileQuirk]) -> Any:
     """A parsed value whose texts can be written as UTF-8; each one that could not is a quirk."""
     if isinstance(value, Mapping):

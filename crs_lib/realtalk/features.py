@@ -17,7 +17,7 @@ from crs_lib.retrieval import dense
 
 Floats = NDArray[np.float32]
 _TOP = 3  # how many of the first stage's best stand for "what an answer looks like"
-_AROUND = ("fused", "tokens", "words", "second", "beside tokens")
+_AROUND = ("fused", "tokens", "words", "second", "beside tokens", "tuned tokens")
 NAMES = (
     *(f"z {name}" for name in CHANNELS),
     *(f"gap {name}" for name in CHANNELS),

@@ -4,18 +4,23 @@ import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.realtalk import segments, signals, wording
+from crs_lib.core.errors import InputError
+from crs_lib.realtalk import corpus, segments, signals, wording
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
-from crs_lib.retrieval import dense
+from crs_lib.retrieval import dense, lowrank, minilm
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
 BOTH = "minilm+gte-small"
+TUNED = "tuned"  # MiniLM with the low-rank update that comes with this study
+STUDIED = ("minilm", BOTH, f"minilm+{TUNED}", f"{BOTH}+{TUNED}")
+UPDATES = Path(__file__).with_name("updates.npz")
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,12 @@ class ChatIndex:
     @property
     def beside(self) -> str:
         """The encoder beside the main one, or an empty string."""
-        return self.encoder.partition("+")[2]
+        return next((name for name in self.encoder.split("+")[1:] if name != TUNED), "")
+
+    @cached_property
+    def tuned(self) -> str:
+        """The name of MiniLM with an update that this chat did not teach, or an empty string."""
+        return tuned_for(self.chat) if TUNED in self.encoder.split("+") else ""
 
     @property
     def size(self) -> int:
@@ -88,6 +98,11 @@ class ChatIndex:
         """The same by the encoder beside it; None where there is none."""
         return self._encoded(self.beside) if self.beside else None
 
+    @cached_property
+    def third(self) -> dense.Encoded | None:
+        """The same by the tuned encoder; None where there is none."""
+        return self._encoded(self.tuned) if self.tuned else None
+
     def _encoded(self, encoder: str) -> dense.Encoded:
         return dense.widened(self._cached(encoder, [m.text for m in self.chat.messages]))
 
@@ -135,26 +150,60 @@ class ChatIndex:
         """The same by the encoder beside it; None where there is none."""
         return self._cached(self.beside, texts) if self.beside else None
 
+    def encode_tuned(self, texts: Sequence[str]) -> dense.Encoded | None:
+        """The same by the tuned encoder; None where there is none."""
+        return self._cached(self.tuned, texts) if self.tuned else None
+
     def _cached(self, encoder: str, texts: Sequence[str]) -> dense.Encoded:
         return dense.cached(encoder, texts, lambda: self.make(encoder))
 
 
 def build(chat: Chat, encoder: str = "minilm") -> ChatIndex:
-    """The index of a chat with an encoder by name, or two joined by a plus; parts are made when used."""
+    """The index of a chat with an encoder by name, or several joined by a plus; parts are made when used."""
     for name in encoder.split("+"):
-        dense.ENCODERS.get(name)
+        if name != TUNED:
+            dense.ENCODERS.get(name)
     return ChatIndex(chat, encoder, _encoder)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _encoder(name: str) -> dense.Encoder:
-    """An encoder, loaded once in a process."""
-    return dense.ENCODERS.create(name)
+    """An encoder, loaded once in a process; ``tuned UPDATE DIGEST`` is MiniLM with that update."""
+    kind, _, rest = name.partition(" ")
+    found = lowrank.read(UPDATES) if kind == TUNED else None
+    if found is None:
+        return dense.ENCODERS.create(name)
+    return dense.UpdatedMiniLM(name, found.factors(rest.partition(" ")[0]))
+
+
+def tuned_for(chat: Chat) -> str:
+    """The name of the tuned encoder for a chat: of the updates that it did not teach, the most widely taught.
+
+    A chat is known again by hashes of its messages, also where some were changed. The name holds 8 digits of
+    the update's digest; an empty string where every update was taught by this chat. InputError where the
+    package has no updates.
+    """
+    found = lowrank.read(UPDATES)
+    if found is None:
+        raise InputError(f"the low-rank updates are not here ({UPDATES.name}); leave +{TUNED} out")
+    own = corpus.sketch([m.text for m in chat.messages])
+    free = {
+        name: told
+        for name, told in found.record["updates"].items()
+        if not any(corpus.resembles(own, found.record["chats"][taught]) for taught in told["taught by"])
+    }
+    best = max(free, key=lambda name: (len(free[name]["taught by"]), name), default="")
+    return f"{TUNED} {best} {free[best]['digest'][:8]}" if best else ""
+
+
+def with_updates(encoder: str) -> str:
+    """The encoder with the tuned one beside it, where the package's updates and MiniLM's weights are here."""
+    return f"{encoder}+{TUNED}" if UPDATES.is_file() and minilm.installed() else encoder
 
 
 def encoders() -> list[str]:
-    """What an index can be made with: each encoder alone, and MiniLM with gte-small beside it."""
-    return [*dense.ENCODERS.names(), BOTH]
+    """What an index can be made with: each alone, MiniLM with gte-small, and either with the tuned one."""
+    return [*dense.ENCODERS.names(), *STUDIED[1:]]
 
 
 def grams(stems: Sequence[str]) -> list[str]:

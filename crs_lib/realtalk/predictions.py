@@ -6,8 +6,8 @@ from typing import Any
 
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
+from crs_lib.realtalk import corpus, query, training
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk import query, training
 from crs_lib.realtalk import ranker as rankers
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
@@ -95,14 +95,14 @@ def read(path: Path, chats: Iterable[Chat]) -> list[dict[str, Any]]:
 
 
 def choose_encoder(name: str) -> str:
-    """``auto`` is MiniLM with gte-small beside it, MiniLM alone, or hashing: the best that is here."""
+    """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing."""
     if name != "auto":
         return name
     from crs_lib.retrieval import minilm, onnx
 
     if not (minilm.installed() or onnx.available("minilm-onnx")):
         return "hashing"
-    return indexes.BOTH if onnx.available("gte-small") else "minilm"
+    return indexes.with_updates(indexes.BOTH if onnx.available("gte-small") else "minilm")
 
 
 def choose_ranker(
@@ -122,8 +122,8 @@ def choose_ranker(
         rankers.need_trees()
     if name == "auto" and folder is None and teachers == training.OWN:
         ready = rankers.shipped(index.encoder)
-        own = rankers.sketch([m.text for m in index.chat.messages])
-        if ready and not any(rankers.resembles(own, taught) for taught in ready[1]):
+        own = corpus.sketch([m.text for m in index.chat.messages])
+        if ready and not any(corpus.resembles(own, taught) for taught in ready[1]):
             return ready[0]
     own_chats, foreign = training.train_chats(folder, teachers)
     found = training.for_chat(index.chat, own_chats, foreign, lambda c: indexes.build(c, index.encoder))

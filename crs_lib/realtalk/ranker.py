@@ -142,18 +142,6 @@ def features_key() -> str:
     return hashlib.sha256("\n".join(NAMES).encode()).hexdigest()[:16]
 
 
-def sketch(texts: Sequence[str]) -> list[int]:
-    """24 bits of a hash of every text of more than 20 characters, sorted: enough to know a chat again."""
-    found = {int(hashlib.sha256(t.encode()).hexdigest()[:6], 16) for t in texts if len(t) > 20}
-    return sorted(found)
-
-
-def resembles(one: Sequence[int], two: Sequence[int]) -> bool:
-    """Whether two sketches are of the same talk: they share a fifth of the shorter one."""
-    least = min(len(set(one)), len(set(two)))
-    return bool(least) and len(set(one) & set(two)) >= 0.2 * least
-
-
 def available() -> bool:
     """Whether LightGBM is installed."""
     from importlib.util import find_spec

@@ -77,7 +77,7 @@ def _key(index: ChatIndex, plans: Sequence[plan.QueryPlan], gold: Sequence[list[
     """32 hex digits of the chat, the questions, the encoder and the code that makes the features."""
     code = kept.code(channels, dates, features, indexes, plan, segments, signals, wording)
     asked = [made.to_json() for made in plans]
-    facts = [ranker.VERSION, index.encoder, index.chat.digest, asked, list(gold), SHARE, code]
+    facts = [ranker.VERSION, index.encoder, index.tuned, index.chat.digest, asked, list(gold), SHARE, code]
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -138,5 +138,5 @@ def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, s
         for name in encoders
     }
     origin = f"comes with the package; taught by {', '.join(chat.name for chat in own)}"
-    ranker.write_shipped(made, origin, [ranker.sketch([m.text for m in chat.messages]) for chat in own])
+    ranker.write_shipped(made, origin, [corpus.sketch([m.text for m in chat.messages]) for chat in own])
     return origin

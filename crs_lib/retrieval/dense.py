@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from crs_lib.core.registry import Registry
 from crs_lib.core.text import words
 from crs_lib.core.threads import one_thread
-from crs_lib.retrieval import minilm, onnx, vector_cache
+from crs_lib.retrieval import lowrank, minilm, onnx, vector_cache
 
 Floats = NDArray[np.float32]
 
@@ -60,6 +60,22 @@ class MiniLM:
     def __init__(self) -> None:
         fast = onnx.available("minilm-onnx")
         self._model: onnx.OnnxModel | minilm.Model = onnx.OnnxModel("minilm-onnx") if fast else minilm.Model()
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
+        return pooled(texts, self._model)
+
+
+class UpdatedMiniLM:
+    """all-MiniLM-L6-v2 with a low-rank update added to its weights, in numpy; otherwise as :class:`MiniLM`.
+
+    Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
+    """
+
+    def __init__(self, name: str, update: lowrank.Factors) -> None:
+        """``name`` is unique to the update: vectors are cached under it."""
+        self.name = name
+        self._model = minilm.Model(update)
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""

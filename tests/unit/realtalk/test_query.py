@@ -365,9 +365,9 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monk
     assert ranker.shipped("hashing") is None
     groups = list(made_up_groups(np.random.default_rng(0)))
     texts = [m.text for m in sample.messages]
-    ranker.write_shipped({"hashing": ranker.fit(groups, (0,))}, "made up", [ranker.sketch(texts)])
+    ranker.write_shipped({"hashing": ranker.fit(groups, (0,))}, "made up", [corpus.sketch(texts)])
     before = ranker.SHIPPED.read_bytes()
-    ranker.write_shipped({"hashing": ranker.fit(groups, (0,))}, "made up", [ranker.sketch(texts)])
+    ranker.write_shipped({"hashing": ranker.fit(groups, (0,))}, "made up", [corpus.sketch(texts)])
     assert ranker.SHIPPED.read_bytes() == before
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     chat = type(sample)("new", sample.schema, sample.speakers, sample.messages[:10], (), ())
@@ -386,7 +386,7 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monk
 def test_what_ships_fits_the_features_and_holds_no_text():
     import gzip
 
-    for encoder in ("minilm", index.BOTH):
+    for encoder in index.STUDIED:
         found = ranker.shipped(encoder)
         assert found is not None and len(found[1]) == 7
         rows = np.zeros((3, len(ranker.NAMES)), np.float32)
@@ -425,4 +425,4 @@ def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypat
     origin = training.teach([sample], ["hashing"], index.build)
     found = ranker.shipped("hashing")
     assert found is not None and found[0].origin == origin and sample.name in origin
-    assert ranker.resembles(ranker.sketch([m.text for m in sample.messages[:40]]), found[1][0])
+    assert corpus.resembles(corpus.sketch([m.text for m in sample.messages[:40]]), found[1][0])
