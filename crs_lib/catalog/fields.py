@@ -21,7 +21,8 @@ class FilmQuestion:
     """One question about a film; the values of a field, or the plot, answer it.
 
     ``act`` is the user's act in the logs and ``asks`` its templates, which name $title; both are empty where
-    users ask for the field within another question. ``asks_b`` are the templates of set B. ``cues`` are the
+    users ask for the field within another question. ``asks_b`` and ``asks_c`` are the templates of sets B and
+    C; those of C may leave the title out ("who is in it?"), as people do. ``cues`` are the
     words by which a reply recognises the question; ``answers`` are the reply's templates with $title and
     $values, the first ``most`` values (0: all). ``instead`` names the field that answers for a film without
     value; if empty, the plot answers. ``rank`` orders the questions: users draw in ascending order, replies
@@ -34,12 +35,13 @@ class FilmQuestion:
     act: str = ""
     asks: tuple[str, ...] = ()
     asks_b: tuple[str, ...] = ()
+    asks_c: tuple[str, ...] = ()
     most: int = 0
     instead: str = ""
 
     def asks_of(self, templates: str) -> tuple[str, ...]:
-        """The templates of a set ("A" or "B"); where B has none, those of set A serve both."""
-        return self.asks_b if templates == "B" and self.asks_b else self.asks
+        """The templates of a set ("A", "B" or "C"); where a set has none, those of set A serve it, too."""
+        return {"B": self.asks_b, "C": self.asks_c}.get(templates) or self.asks
 
 
 PLOT = "plot"  # stands for a field where questions are listed by field
@@ -57,6 +59,14 @@ PLOT_QUESTION = FilmQuestion(
         "{Got a short summary of|Mind giving me the gist of} $title?",
         "$title? {Never came across it|New to me}, what goes on in it?",
         "{How does|Where does} the plot of $title {start|begin}?",
+    ),
+    asks_c=(
+        "{What is it about|What is that about|What's it about|What are they about}{?|}",
+        "What is $title about?",
+        "{Tell me|Can you tell me} {more|more about it|more about that one|about it}{?|}",
+        "Tell me {about|more about} $title",
+        "{What is the plot|What's the plot|And the plot|Whats the story}{?|}",
+        "{Can you describe it|Give me some details|What happens in it|Can you give me more details about it}",
     ),
     cues=(
         "about", "happens", "premise", "describe", "sum", "sketch", "expect", "bit", "more", "idea", "like",
@@ -95,7 +105,8 @@ class Field:
         ``phrases`` put a value behind the noun ("directed by $value"), in the order of the rows; with
         ``before_noun`` the value itself stands before the noun, in small letters. ``bridges`` name in
         passing a value that leads to another constraint; without any the field is no bridge.
-        ``phrases_b`` and ``bridges_b`` are those of template set B; where empty, those of set A serve both.
+        ``phrases_b`` and ``bridges_b``, ``phrases_c`` and ``bridges_c`` are those of template sets B and C;
+        where empty, those of set A serve them, too.
         ``in_asides``: users mention values that they do not want. ``question`` asks for the field of a film.
     System's words:
         ``in_reply`` names the values of a recommended film in a reply, ``in_prompt`` those of a film on
@@ -126,6 +137,8 @@ class Field:
     bridges: tuple[str, ...] = ()
     phrases_b: tuple[str, ...] = ()
     bridges_b: tuple[str, ...] = ()
+    phrases_c: tuple[str, ...] = ()
+    bridges_c: tuple[str, ...] = ()
     in_asides: bool = False
     question: FilmQuestion | None = None
     in_reply: Clause | None = None
@@ -142,7 +155,8 @@ class Field:
             )
         if not (self.before_noun or self.phrases):
             raise InputError(f"field {self.name!r} has no phrases; give one such as 'from $value'")
-        for text in (*self.phrases, *self.bridges, *self.phrases_b, *self.bridges_b):
+        others = (*self.phrases_b, *self.bridges_b, *self.phrases_c, *self.bridges_c)
+        for text in (*self.phrases, *self.bridges, *others):
             if "$value" not in text:
                 raise InputError(f"field {self.name!r}: the template {text!r} does not name $value")
 
@@ -152,12 +166,12 @@ class Field:
         return self.key or self.name
 
     def phrases_of(self, templates: str) -> tuple[str, ...]:
-        """The phrases of a template set ("A" or "B")."""
-        return self.phrases_b if templates == "B" and self.phrases_b else self.phrases
+        """The phrases of a template set ("A", "B" or "C")."""
+        return {"B": self.phrases_b, "C": self.phrases_c}.get(templates) or self.phrases
 
     def bridges_of(self, templates: str) -> tuple[str, ...]:
-        """The bridge phrases of a template set ("A" or "B")."""
-        return self.bridges_b if templates == "B" and self.bridges_b else self.bridges
+        """The bridge phrases of a template set ("A", "B" or "C")."""
+        return {"B": self.bridges_b, "C": self.bridges_c}.get(templates) or self.bridges
 
     def forms(self, value: str) -> tuple[str, ...]:
         """The folded spellings under which a clean value is found in text, its own first."""
@@ -190,6 +204,14 @@ FIELDS: dict[str, Field] = {
                     "{Which label fits|How would a shop label} $title?",
                     "{From what year is|How old is} $title?",
                 ),
+                asks_c=(
+                    "{What kind of movie|What genre} is {it|that|this}{?|}",
+                    "{What kind of movie|What genre} is $title?",
+                    "{Is it|Is that} {serious|scary|funny|sad|for kids}{?|}",
+                    "Is $title {more serious or more funny|an old one}?",
+                    "{Is it|Is this} {a new movie|an old movie|recent}{?|}",
+                    "{When was it made|What year is it from|How old is that}{?|}", "When was $title made?",
+                ),
                 cues=(
                     "mood", "tone", "light", "slow", "gentle", "kind", "sort", "shelf", "file", "cheerful",
                     "calm", "label", "genre", "serious",
@@ -204,6 +226,8 @@ FIELDS: dict[str, Field] = {
             bridges=("$value", "{the actor|} $value"),
             phrases_b=("{in which|where} $value {appears|acts|has a part}", "that have $value on screen"),
             bridges_b=("$value", "$value as a performer"),
+            phrases_c=("$value", "$value", "with $value", "with $value", "{starring|with the actor} $value"),
+            bridges_c=("$value",),
             in_asides=True, in_reply=Clause("with $values"), in_prompt=Clause("with $values", 3),
             question=FilmQuestion(
                 act="question_cast", rank=1, most=3, instead="director",
@@ -218,6 +242,10 @@ FIELDS: dict[str, Field] = {
                     "Anybody famous in $title?",
                     "{Would I recognise|Do I know} any of the faces in $title?",
                     "$title, {who's in that one|who has the main part there}?",
+                ),
+                asks_c=(
+                    "{Who is in it|Who are the actors|Who is the main actor|Any famous actors}{?|}",
+                    "{Who is in|Who plays in} $title?",
                 ),
                 cues=("who", "actors", "cast", "plays", "anybody", "anyone", "faces"),
                 answers=(
@@ -237,6 +265,10 @@ FIELDS: dict[str, Field] = {
                 "that $value {directed|shot}", "with $value {behind the camera|in the director's chair}",
             ),
             bridges_b=("$value", "$value as a filmmaker"),
+            phrases_c=(
+                "$value", "by $value", "from $value", "{from|of} director $value", "directed by $value",
+            ),
+            bridges_c=("$value",),
             in_asides=True, in_reply=Clause("{directed|made} by $values"),
             in_prompt=Clause("directed by $values"),
             question=FilmQuestion(
@@ -253,6 +285,10 @@ FIELDS: dict[str, Field] = {
                     "And $title, {who was in charge of it|who was in the director's chair}?",
                     "{Who put $title on paper|Who came up with the script of $title}?",
                 ),
+                asks_c=(
+                    "{Who is the director|Who made it|Who directed it|Who wrote it|Who made that movie}{?|}",
+                    "Who {made|directed} $title?",
+                ),
                 cues=("directed", "behind", "made", "whose", "shot", "charge", "director"),
                 answers=("$title was directed by $values.", "$values {made|directed} $title."),
             ),
@@ -264,6 +300,7 @@ FIELDS: dict[str, Field] = {
             bridges=("$value", "{the writer|} $value"),
             phrases_b=("that $value {wrote|scripted}", "with a {script|screenplay} from the pen of $value"),
             bridges_b=("$value", "$value as an author"),
+            phrases_c=("written by $value", "{by the writer|with a script by} $value"), bridges_c=("$value",),
             question=FilmQuestion(
                 rank=3, instead="director", cues=("wrote", "script", "paper"),
                 answers=("$title was written by $values.", "The script of $title is by $values."),
@@ -277,12 +314,15 @@ FIELDS: dict[str, Field] = {
             bridges=("the sound of $value", "{spoken|the sound of} $value"),
             phrases_b=("{where|in which} people {speak|talk} $value", "with $value on the soundtrack"),
             bridges_b=("the $value tongue", "a bit of spoken $value"),
+            phrases_c=("in $value",), bridges_c=("$value",),
             in_prompt=Clause("in $values"),
         ),
         Field(
             name=YEAR_FIELD, clean=labels.clean_year, rule="plain", pattern=r"(?:19|20)\d\d", keep=1,
             many=False, phrases=("{from|made in|released in} $value",),
-            phrases_b=("of the year $value", "that {came out|opened} in $value"), people_say_values=False,
+            phrases_b=("of the year $value", "that {came out|opened} in $value"),
+            phrases_c=("$value", "from $value", "{made in|from the year|that came out in} $value"),
+            people_say_values=False,
             question=FilmQuestion(
                 rank=6, instead="genre", cues=("long", "when", "year", "old"),
                 answers=("$title {is from|was made in|came out in} $values.",),
@@ -300,6 +340,7 @@ OPTIONAL_FIELDS: dict[str, Field] = {
         bridges=("the theme of $value", "stories about $value"),
         phrases_b=("whose {plot|story} {deals with|turns on} $value", "on the theme of $value"),
         bridges_b=("$value as a theme", "plots about $value"),
+        phrases_c=("about $value", "based on stories about $value"), bridges_c=("movies about $value",),
         in_reply=Clause("about $values"), in_prompt=Clause("about $values", 3),
         cues=("about", "plot", "plots", "story", "stories", "theme", "themes", "deals", "turns"),
         people_ask=("plot", "story"),

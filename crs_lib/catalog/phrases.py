@@ -5,27 +5,44 @@ from collections.abc import Mapping
 import numpy as np
 
 from crs_lib.catalog import fields
-from crs_lib.catalog.fields import ALL_FIELDS
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.fields import ALL_FIELDS, PERSON_FIELDS, Field
+from crs_lib.core.text import words
 from crs_lib.prompts import wording
 
+_ALONE = "$value"
+ONE = "noun_one"  # the section with the noun for a single film, where a set has one
 
-def noun_phrase(constraints: Mapping[str, str], draw: np.random.Generator, templates: str = "A") -> str:
+
+def noun_phrase(
+    constraints: Mapping[str, str],
+    draw: np.random.Generator,
+    templates: str = "A",
+    noun: str = "noun",
+    catalog: Catalog | None = None,
+) -> str:
     """Constraints as one noun phrase: "comedy films with Buster Keaton in English".
 
     The values follow the order of ``ALL_FIELDS``, some before the noun, the others behind it. An empty
-    mapping gives "good films". ``templates`` is the set, "A" or "B".
+    mapping gives "good films". ``templates`` is the set, "A", "B" or "C"; ``noun`` is the section with the
+    noun, ``ONE`` for a single film. A value whose phrase is the value alone stands before the noun ("1984
+    movies"); that of a person only where ``catalog`` has the person in one role ("Ada Quill movies").
     """
-    noun = wording.phrase(wording.USER_SETS[templates], "noun", draw)
+    named = wording.phrase(wording.USER_SETS[templates], noun, draw)
     if not constraints:
-        return f"good {noun}"
+        return f"good {named}"
     given = [row for name, row in ALL_FIELDS.items() if name in constraints]
     before = [row.in_words(constraints[row.name]) for row in given if row.before_noun]
-    behind = [
-        _fill(row.name, "phrases", row.phrases_of(templates), constraints[row.name], draw)
-        for row in given
-        if not row.before_noun
-    ]
-    return " ".join([*before, noun, *behind])
+    behind = []
+    for row in given:
+        if not row.before_noun:
+            value = constraints[row.name]
+            lines = row.phrases_of(templates)
+            if _ALONE in lines and not (len(given) == 1 and _says_itself(row, value, catalog)):
+                lines = tuple(line for line in lines if line != _ALONE)
+            said = _fill(row.name, "phrases", lines, value, draw)
+            (before if said == value else behind).append(said)
+    return " ".join([*before, named, *behind])
 
 
 def bridge_phrase(field: str, value: str, draw: np.random.Generator, templates: str = "A") -> str:
@@ -33,10 +50,25 @@ def bridge_phrase(field: str, value: str, draw: np.random.Generator, templates: 
     return _fill(field, "bridges", fields.get(field).bridges_of(templates), value, draw)
 
 
-def question(act: str, title: str, draw: np.random.Generator, templates: str = "A") -> str:
-    """A sentence that asks about a film; ``act`` is one of ``fields.QUESTION_ACTS``."""
+def question(
+    act: str, title: str, draw: np.random.Generator, templates: str = "A", *, small: bool = False
+) -> str:
+    """A sentence that asks about a film; ``act`` is one of ``fields.QUESTION_ACTS``.
+
+    With ``small`` only the title has capitals.
+    """
     lines = wording.compiled(fields.QUESTION_ACTS[act].asks_of(templates))
+    if small:
+        return wording.fill(wording.lowered(lines), draw, f"question {act!r}", title=title)
     return wording.sentence(wording.fill(lines, draw, f"question {act!r}", title=title))
+
+
+def _says_itself(row: Field, value: str, catalog: Catalog | None) -> bool:
+    """Whether a value before the noun tells its field: not a person of several roles, nor a single name."""
+    if row.name not in PERSON_FIELDS:
+        return True
+    roles = [name for name in PERSON_FIELDS if catalog and catalog.code(name, value) is not None]
+    return roles == [row.name] and len(words(value)) > 1
 
 
 def _fill(field: str, what: str, lines: tuple[str, ...], value: str, draw: np.random.Generator) -> str:

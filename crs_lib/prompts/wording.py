@@ -15,7 +15,8 @@ from crs_lib.core.errors import InputError
 
 _PART = re.compile(r"\{([^{}]*)\}|\$([a-z][a-z_]*)")
 
-USER_SETS = {"A": "user", "B": "user_b"}  # the wording files of the simulated user, by template set
+# The wording files of the simulated user, by template set.
+USER_SETS = {"A": "user", "B": "user_b", "C": "user_c"}
 _STOPS, _SENTENCE_ENDS = frozenset(".!?"), frozenset((". ", "! ", "? "))
 TITLE = "title"  # the slot whose value is written as it is, at the beginning of a sentence, too
 
@@ -91,12 +92,35 @@ def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, *
 def phrase(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
     """:func:`fill` for a section of a wording file; InputError for an unknown section, too.
 
-    A section that "user_b" lacks is that of "user".
+    A section that another set of the user's words lacks is that of "user".
     """
-    lines = sections(name).get(section) or (sections("user").get(section) if name == "user_b" else None)
+    return fill(_lines(name, section), draw, f"{name}.wording, [{section}]", **slots)
+
+
+def _lines(name: str, section: str) -> tuple[Template, ...]:
+    usual = sections("user") if name in USER_SETS.values() else {}
+    lines = sections(name).get(section) or usual.get(section)
     if not lines:
         raise InputError(f"{name}.wording has no templates under [{section}]")
-    return fill(lines, draw, f"{name}.wording, [{section}]", **slots)
+    return lines
+
+
+def has(name: str, section: str) -> bool:
+    """Whether a wording file has templates of its own under a section."""
+    return section in sections(name)
+
+
+@cache
+def lowered(templates: tuple[Template, ...]) -> tuple[Template, ...]:
+    """Templates whose own words are in small letters; values keep their capitals."""
+    return tuple(_lowered(template) for template in templates)
+
+
+def _lowered(template: Template) -> Template:
+    return tuple(
+        lowered(part) if isinstance(part, tuple) else part if part.__class__ is Slot else part.lower()
+        for part in template
+    )
 
 
 def sentence(text: str) -> str:
@@ -115,6 +139,11 @@ def _fill(template: Template, random: Callable[[], float], slots: Mapping[str, s
         else:
             doubled = part[0] == "." and out and out[-1][-1:] in _STOPS
             out.append(part[1:] if doubled else part)
+
+
+def say_small(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:
+    """:func:`phrase` in small letters; values keep their capitals."""
+    return fill(lowered(_lines(name, section)), draw, f"{name}.wording, [{section}]", **slots)
 
 
 def say(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:

@@ -20,7 +20,8 @@ from crs_lib.catalog.fields import GOAL_FIELD, QUESTION_ACTS
 from crs_lib.core import rng
 from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
-from crs_lib.simulate import situations
+from crs_lib.simulate import manners, situations
+from crs_lib.simulate.manners import MANNERS
 from crs_lib.simulate.shifts import (
     SHIFTS,
     PlannedShift,
@@ -115,6 +116,7 @@ FRESH_TURNS = 3  # turns of a fresh user, or until the next shift
 ALL_TYPES = tuple(SHIFTS.names())
 QUESTIONS = tuple(QUESTION_ACTS)
 OPENING, REFINEMENT = "initial", "refine"  # acts of the first turns; the act of a shift begins with "shift_"
+FOLLOW_UP = "follow_up"  # asks for further films
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -156,7 +158,7 @@ class PlanStep:
 class Scenario:
     """The plan of one session; ``arm`` is "shift", "none" (its twin without any shift) or "calm".
 
-    ``templates`` is the template set of the user's words, "A" or "B"; ``insist`` says whether the user
+    ``templates`` is the template set of the user's words, "A", "B" or "C"; ``insist`` says whether the user
     insists where a reply misses the constraints. ``lines`` are the words of acts that no reply changes, by
     turn and section: the user's first session fills them, and the sessions with other systems say the same.
     """
@@ -179,6 +181,12 @@ class Scenario:
     def moods(self) -> tuple[float, ...]:
         """A number in [0, 1) for each turn: users insist where it is small."""
         return tuple(self.draws[step.turn].random() for step in self.steps)
+
+    @cached_property
+    def small_letters(self) -> bool:
+        """Whether this user types no capitals but those of names."""
+        share = MANNERS[self.templates].small_letters
+        return share > 0 and rng.stream(self.seed, "movies", self.session, "typing").random() < share
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
@@ -205,7 +213,9 @@ def plan(
     Turn 1 asks for a genre, the next turns refine it to two or three constraints; shifts come at random
     turns, their types balanced over every block of sessions (:func:`type_order`); between them
     the user asks about films, asks for more, hesitates, or contradicts in words only. Every state has an
-    answer in the catalogue, and the number of answers is logged. ``explicitness`` says whether a shift's new
+    answer in the catalogue, and the number of answers is logged. Where the manner of the template set has
+    first words and small talk (:mod:`manners`), they take the place of turns that change nothing; states,
+    shifts and their turns are those of every set. ``explicitness`` says whether a shift's new
     constraint is named or implied by a situation (:mod:`situations`); the constraints are the same. The twin
     of arm "none" equals its session up to the first shift and never shifts; the user of arm "calm" never
     insists.
@@ -246,10 +256,44 @@ def plan(
             state = finer
             steps.append(_step(catalog, turn, REFINEMENT, state))
             continue
-        act = "follow_up" if after_shift else _ordinary(draw, rates)
+        act = FOLLOW_UP if after_shift else _ordinary(draw, rates)
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
+    if MANNERS[templates] != manners.PLAIN:
+        steps = _first_words(
+            catalog, _small_talk(steps, seed, session, templates), seed, session, templates, pace
+        )
     return Scenario(seed, session, arm, genre, tuple(steps), templates, insist and arm != CALM)
+
+
+def _small_talk(steps: Sequence[PlanStep], seed: int, session: int, templates: str) -> list[PlanStep]:
+    """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
+    draws = rng.Streams(seed, "movies", session, "small-talk")
+    shares, found = MANNERS[templates].small_talk, list(steps[:1])
+    for before, step in itertools.pairwise(steps):
+        free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
+        act = manners.picked(shares, draws[step.turn].random()) if free else ""
+        found.append(replace(step, act=act) if act else step)
+    return found
+
+
+def _first_words(
+    catalog: Catalog, steps: list[PlanStep], seed: int, session: int, templates: str, pace: Pace
+) -> list[PlanStep]:
+    """The steps with a first turn that states nothing, where the manner has one and a turn can be spared.
+
+    The opening and the refinements then come a turn later, and the ordinary turn behind them gives way; from
+    there on the plan is the same. The twin without shifts begins like its session.
+    """
+    draw = rng.stream(seed, "movies", session, "first-words")
+    act = manners.picked(MANNERS[templates].first_words, draw.random())
+    opening = 1 + refinements(seed, session)
+    first_shift = shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)[0]
+    if not act or first_shift <= opening + 1 or len(steps) <= opening:
+        return steps
+    nothing = replace(steps[0].state, constraints={})
+    later = [replace(step, turn=step.turn + 1) for step in steps[:opening]]
+    return [_step(catalog, 1, act, nothing), *later, *steps[opening + 1 :]]
 
 
 class Window(NamedTuple):
@@ -330,7 +374,7 @@ def _ordinary(draw: np.random.Generator, rates: Rates) -> str:
         return "contradiction"
     if draw.random() < rates.question:
         return QUESTIONS[int(draw.integers(len(QUESTIONS)))]
-    return "follow_up"
+    return FOLLOW_UP
 
 
 def _step(catalog: Catalog, turn: int, act: str, state: UserState, planned: str = "") -> PlanStep:

@@ -1,7 +1,7 @@
 """Situations that entail a value without naming it: "The kids have just come home" for a family film.
 
-The table is ``prompts/movies/situations.tsv``; half of it is for development (template set A), half for
-confirmation (set B).
+The table is ``prompts/movies/situations.tsv``; half of it is for development (template sets A and C),
+half for confirmation (set B).
 """
 
 import csv
@@ -17,7 +17,7 @@ from crs_lib.simulate.shifts import PlannedShift
 EXPLICIT, IMPLICIT, MIXED = "explicit", "implicit", "mixed"
 DEGREES: Final = (EXPLICIT, IMPLICIT, MIXED)
 SECTIONS = frozenset({"refine", "replace", "switch", "contradict_new"})  # shifts that bring a new constraint
-_USES = {"A": "development", "B": "confirmation"}  # by template set
+_USES = {"A": "development", "B": "confirmation", "C": "development"}  # by template set
 
 
 class Situation(NamedTuple):

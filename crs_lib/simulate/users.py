@@ -19,7 +19,16 @@ from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
 from crs_lib.grounding.grounder import Grounder
 from crs_lib.prompts import wording
-from crs_lib.simulate.scenarios import OPENING, QUESTIONS, REFINEMENT, PlanStep, Scenario, stratum
+from crs_lib.simulate import manners
+from crs_lib.simulate.scenarios import (
+    FOLLOW_UP,
+    OPENING,
+    QUESTIONS,
+    REFINEMENT,
+    PlanStep,
+    Scenario,
+    stratum,
+)
 from crs_lib.simulate.shifts import SHIFTS
 
 SITUATION = "situation"  # stands for the field where an utterance must hold a situation's text
@@ -64,8 +73,9 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
 
 _INSISTS = 0.6  # how often an unserved user insists instead of going on
 _PRAISES = 0.4  # how often a user who was served says so when asking for more
-_FOLLOW_UP = "follow_up"
-_ASKS = frozenset({OPENING, REFINEMENT, _FOLLOW_UP, "insist", "nothing_named"})
+_ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *manners.SMALL_TALK})  # acts that leave room for a reaction
+_ABOUT_A_REPLY = frozenset({*QUESTIONS, *manners.SMALL_TALK})  # acts whose words may name a film just shown
+_ASKS = frozenset({OPENING, REFINEMENT, FOLLOW_UP, manners.ANY_FILM, "insist", "nothing_named"})
 
 
 class UserUtterance(NamedTuple):
@@ -119,7 +129,7 @@ class User:
         act, section = self._act(step)
         lines = self.scenario.lines
         text = lines.get((turn, section)) or self._words(step, act, section)
-        if act not in QUESTIONS:
+        if act not in _ABOUT_A_REPLY:
             lines[turn, section] = text
         log = self._log(step, act)
         self.memory.asked = log["asks"]
@@ -130,7 +140,9 @@ class User:
 
     def _act(self, step: PlanStep) -> tuple[str, str]:
         """The planned act, or a reaction where an ordinary turn leaves room for one; and its section."""
-        if step.turn == 1 or step.shift is not None or step.act not in (*QUESTIONS, _FOLLOW_UP):
+        if step.act == OPENING and self._greeted(step):
+            return OPENING, "initial_next"
+        if step.turn == 1 or step.shift is not None or step.act not in _ORDINARY:
             return step.act, f"{step.act}_implicit" if step.situation else step.act
         last, mood = self.memory.last, self.scenario.moods[step.turn - 1]
         best = max((self._met(item, step) for item in last), default=0.0)
@@ -140,13 +152,27 @@ class User:
                 return "insist", "insist"
             if self.memory.asked:
                 return "nothing_named", "nothing_named"
-        if step.act != _FOLLOW_UP:
+        if step.act in manners.SMALL_TALK:
+            return step.act, self._small_talk(step.act, best, mood)
+        if step.act != FOLLOW_UP:
             return step.act, step.act
         if ends:
-            return _FOLLOW_UP, "follow_up_near"
+            return FOLLOW_UP, "follow_up_near"
         if best == 1 and mood < _PRAISES:
-            return _FOLLOW_UP, "follow_up_met"
-        return _FOLLOW_UP, _FOLLOW_UP if self.memory.heard else "follow_up_first"
+            return FOLLOW_UP, "follow_up_met"
+        return FOLLOW_UP, FOLLOW_UP if self.memory.heard else "follow_up_first"
+
+    def _small_talk(self, act: str, best: float, mood: float) -> str:
+        """The section of a turn of small talk, given how well the best film of the last reply fits."""
+        if not self.memory.last:
+            return "reaction_first"
+        if act == manners.REACTION and best == 1 and mood < _PRAISES:
+            return "reaction_met"
+        return "reaction_missed" if act == manners.REACTION and best < 1 else act
+
+    def _greeted(self, step: PlanStep) -> bool:
+        """Whether the turn before an opening stated nothing, so that the conversation has begun."""
+        return step.turn > 1 and self.scenario.steps[step.turn - 2].act in manners.FIRST_WORDS
 
     def _exhausted(self, step: PlanStep) -> bool:
         """Whether every film that fits has been recommended in this session."""
@@ -173,7 +199,7 @@ class User:
         return self.catalog.items[item].title
 
     def _words(self, step: PlanStep, act: str, section: str) -> str:
-        templates = self.scenario.templates
+        templates, small = self.scenario.templates, self.scenario.small_letters
         draw = self.scenario.draws[step.turn]
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
@@ -185,7 +211,7 @@ class User:
             if step.situation:
                 voiced.pop(step.situation.field)
                 slots["situation"] = step.situation.text
-            slots["old"] = phrases.noun_phrase(step.shift.dropped, draw, templates)
+            slots["old"] = self._noun_phrase(step.shift.dropped, draw)
             slots["title"] = self.catalog.items[self._before(step)].title
             if step.shift.bridge:
                 slots["bridge"] = phrases.bridge_phrase(*step.shift.bridge, draw, templates)
@@ -193,16 +219,30 @@ class User:
             name = list(voiced)[int(draw.integers(len(voiced)))]
             voiced = {name: voiced[name]}
         elif act == "aside":
-            slots["aside"] = phrases.noun_phrase(self._aside(voiced, draw), draw, templates)
+            slots["aside"] = self._noun_phrase(self._aside(voiced, draw), draw)
+        elif act in manners.SMALL_TALK and self.memory.last:
+            shown = self.memory.last[int(draw.integers(len(self.memory.last)))]
+            slots["title"] = self.catalog.items[shown].title
         title = self._title(step, draw) if act in QUESTIONS else ""
-        wish = phrases.noun_phrase(voiced, draw, templates)
+        wish = self._noun_phrase(voiced, draw)
         if title:
-            return phrases.question(act, title, draw, templates)
-        said = wording.say(wording.USER_SETS[templates], section, draw, wish=wish, **slots)
+            return phrases.question(act, title, draw, templates, small=small)
+        if wording.has(wording.USER_SETS[templates], phrases.ONE):
+            slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
+            if step.shift is not None:
+                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
+        say = wording.say_small if small else wording.say
+        said = say(wording.USER_SETS[templates], section, draw, wish=wish, **slots)
         if act != OPENING or not step.state.avoid:
             return said
-        slots["old"] = phrases.noun_phrase(step.state.avoid, draw, templates)
-        return f"{said} {wording.say(wording.USER_SETS[templates], 'exclusion', draw, **slots)}"
+        slots["old"] = self._noun_phrase(step.state.avoid, draw)
+        stop = "" if said[-1] in ".?!" else "."
+        return f"{said}{stop} {say(wording.USER_SETS[templates], 'exclusion', draw, **slots)}"
+
+    def _noun_phrase(
+        self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"
+    ) -> str:
+        return phrases.noun_phrase(constraints, draw, self.scenario.templates, noun, self.catalog)
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""

@@ -49,6 +49,10 @@ class PrecisionConfig(Config):
     seeds: Annotated[Sequence[Seed], Field(min_length=1, description="seeds of the users")] = (1, 2, 3)
     n_sessions: Annotated[int, Field(ge=2, description="scenarios of each catalogue and seed")] = 8
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
+    templates: Annotated[
+        Sequence[Annotated[str, OneOf(wording.USER_SETS)]],
+        Field(min_length=1, description="template sets of the user's words"),
+    ] = ("A", "B")
     metric: Annotated[
         str, Field(description="the session metric, such as normalised_gain or history_cost")
     ] = "normalised_gain"
@@ -80,7 +84,7 @@ def scores(config: PrecisionConfig) -> pd.DataFrame:
         world = World(loaded, Grounder(loaded))
         rule = conventions.get("default")
         scorer, plain = ItemsScorer(world.grounder, rule), Scorer(world.grounder, rule)
-        for templates, seed in product(wording.USER_SETS, config.seeds):
+        for templates, seed in product(config.templates, config.seeds):
             batch = config.batch(catalog, templates, seed)
             talks, fresh = [], []
             for number in range(config.n_sessions):

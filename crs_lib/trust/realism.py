@@ -30,10 +30,12 @@ from crs_lib.grounding.grounder import Grounder
 from crs_lib.prompts import wording
 from crs_lib.retrieval.dense import ENCODERS, sentence_vectors
 from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.manners import MANNERS
 from crs_lib.systems.base import World
 
 TFIDF = "tfidf"
 SYSTEM = "tracker"  # the system that the simulated users talk to
+SMALL_TALK_ONLY = "small talk only"
 _FOLDS, _RESAMPLES, _LEAST = 5, 300, 10
 _A_FILM = " this film "
 _DATED = re.compile(r'"[^"]{1,60}\(\d{4}\)\.?"?|"[^"]{1,60}"|[A-Z][\w:\'’ ,.-]{1,50}\(\d{4}\)')
@@ -46,6 +48,7 @@ class RealismConfig(Config):
     dialogues: Annotated[str, Field(description="a log of people with systems; without one, no AUC")] = ""
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     n_sessions: Annotated[int, Field(ge=_LEAST, le=1_000, description="simulated sessions")] = 60
+    n_turns: Annotated[int, Field(ge=1, le=1_000, description="turns of a simulated session")] = 20
     seed: Annotated[Seed, Field(description="seed of the simulated users and of the resamples")] = 1
     encoder: Annotated[
         str, OneOf([TFIDF, *ENCODERS.names()]), Field(description="vectors of the turns: tfidf or an encoder")
@@ -70,6 +73,28 @@ def user_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> list[UserTu
             if text.strip():
                 found.append(UserTurn(f"{talk.model_name}/{talk.session_id}", " ".join(text.split())))
     return found
+
+
+def small_talk(templates: str, n_sessions: int, n_turns: int, seed: int = 1) -> list[UserTurn]:
+    """The turns of a trivial generator: drawn from the first words and the small talk of a set, at random.
+
+    They state no constraint and follow no reply: an AUC that this generator reaches says nothing of use.
+    """
+    manner, name = MANNERS[templates], wording.USER_SETS[templates]
+    found = []
+    for session in range(n_sessions):
+        draw = rng.stream(seed, "realism", "small talk", templates, session)
+        for turn in range(n_turns):
+            acts = list(manner.small_talk if turn else manner.first_words)
+            said = wording.say(name, acts[int(draw.integers(len(acts)))], draw, title=_A_FILM.strip())
+            found.append(UserTurn(f"{SMALL_TALK_ONLY}/{session}", said))
+    return found
+
+
+def constraint_share(turns: Sequence[UserTurn], grounder: Grounder) -> float:
+    """The share of turns whose words name a value of a field as systems read them, in [0, 1]."""
+    named = [any(not match.rejected for match in grounder.audit(turn.text)) for turn in turns]
+    return float(np.mean(named)) if named else float("nan")
 
 
 def joint_accuracy(dialogues: Sequence[Dialogue]) -> float:
@@ -131,20 +156,40 @@ def telling_words(
 
 
 def run(config: RealismConfig) -> pd.DataFrame:
-    """One row a template set: joint accuracy of the tracker; AUC, interval and telling words where asked."""
+    """One row a template set: the tracker's joint accuracy and the share of turns that name a value.
+
+    With conversations of people: AUC, interval and telling words, too, and a row for the trivial generator of
+    each set that has small talk (:func:`small_talk`).
+    """
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
     real = user_turns(logs.read(config.dialogues), world.grounder) if config.dialogues else []
     rows = []
     for name in wording.USER_SETS:
-        batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, templates=name)
+        batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, templates=name, n_turns=config.n_turns)
         talks = [simulate.session(world, SYSTEM, number, batch) for number in range(config.n_sessions)]
-        row: dict[str, Any] = {"templates": name, "joint_accuracy": joint_accuracy(talks)}
-        if real:
-            mine = user_turns(talks, world.grounder)
-            ours, theirs = telling_words(real, mine)
-            row |= two_sample(real, mine, config.encoder, config.seed)
-            row |= {"real": len(real), "simulated": len(mine)}
-            row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
-        rows.append(row)
+        mine = user_turns(talks, world.grounder)
+        row = {"templates": name, "joint_accuracy": joint_accuracy(talks)}
+        rows.append(row | _compared(real, mine, world.grounder, config))
+        if real and MANNERS[name].small_talk:
+            chat = small_talk(name, config.n_sessions, config.n_turns, config.seed)
+            row = {"templates": f"{name}, {SMALL_TALK_ONLY}"}
+            rows.append(row | _compared(real, chat, world.grounder, config))
     return pd.DataFrame(rows)
+
+
+def _compared(
+    real: Sequence[UserTurn], mine: Sequence[UserTurn], grounder: Grounder, config: RealismConfig
+) -> dict[str, Any]:
+    """What a template set's turns are like, beside those of people where there are some."""
+    row: dict[str, Any] = {"constraints": constraint_share(mine, grounder)}
+    if real:
+        ours, theirs = telling_words(real, mine)
+        row |= two_sample(real, mine, config.encoder, config.seed)
+        row |= {
+            "real": len(real),
+            "simulated": len(mine),
+            "real_constraints": constraint_share(real, grounder),
+        }
+        row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
+    return row

@@ -82,6 +82,7 @@ def test_every_template_of_a_type_voices_what_the_type_promises(kind):
         slots["wish"] = " and ".join(shift.added.values())
         slots["old"] = " and ".join(shift.dropped.values())
         slots["bridge"] = shift.bridge[1] if shift.bridge else ""
+        slots |= {"one": slots["wish"], "old_one": slots["old"]}
         section = f"shift_{shift.section}"
         lines = [
             line for name in wording.USER_SETS.values() for line in wording.sections(name).get(section, ())

@@ -18,7 +18,7 @@ ALL_GOES = re.compile(
 )
 KEEPS = re.compile(r"\b(stays?|hold|holds|same conditions|conditions apply|else)\b")
 DROPS = re.compile(r"\b(no longer counts?|set aside|off|leave|done|void|none of|nothing|clear|wipe|scrap|throw|ditch"
-                   r"|cancel|gone|bin|entirely|slate)\b")  # fmt: skip
+                   r"|cancel|gone|bin|entirely|slate|forget)\b")  # fmt: skip
 UNWANTED = re.compile(
     r"\b(avoid|off the list|leave (all of )?(those|these) out|leave those|none of|spare|mistake|take it back|misspoke"
     r"|take that back|opposite|reverse|account|any qzvx|but qzvx|stand them|bear them|hate|ban|block|exclude|never|circumstances"
@@ -90,7 +90,7 @@ def test_a_reader_written_blind_is_right_wherever_it_knows_a_cue(templates, stru
 @pytest.mark.parametrize("templates", wording.USER_SETS)
 def test_sentences_begin_with_a_capital_and_end_once(templates):
     slots = {"wish": "drama films by Ring Lardner Jr.", "old": "films in Polish", "bridge": "the director Ed Jr.",
-             "title": "Iron Valley", "aside": "war films",
+             "one": "drama movie by Ring Lardner Jr.", "old_one": "movie in Polish", "title": "Iron Valley", "aside": "war films",
              "situation": "The kids are home."}  # fmt: skip
     name = wording.USER_SETS[templates]
     for section in wording.sections(name).keys() - {"noun"}:

@@ -1,5 +1,7 @@
 """Template files: alternatives, slots, and enough variety that users do not sound alike."""
 
+import re
+
 import pytest
 
 from crs_lib.catalog import fields, phrases, sources
@@ -11,7 +13,7 @@ from crs_lib.simulate import scenarios
 from tests.helpers.films import grounder
 from tests.helpers.wordings import every_text, expansions
 
-FILES = ("user", "user_b", "system", "fields")
+FILES = (*wording.USER_SETS.values(), "system", "fields")
 
 
 def test_a_line_is_compiled_into_text_choices_and_slots():
@@ -69,6 +71,25 @@ def test_a_wish_in_words():
     draw = stream(1, "wording")
     assert phrases.noun_phrase({}, draw).startswith("good ")
     assert phrases.noun_phrase({"genre": "Drama"}, draw).startswith("drama ")
+
+
+def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
+    catalog = grounder().catalog
+    said = {
+        one: {phrases.noun_phrase(dict([one]), stream(i, "alone"), "C", catalog=catalog) for i in range(40)}
+        for one in (("actor", "Ada Quill"), ("actor", "Stig"), ("director", "Zoe Tarn"), ("year", "1988"))
+    }
+    alone = [one[1] for one, texts in said.items() if f"{one[1]} movies" in texts]
+    assert alone == ["Ada Quill", "1988"]  # a single name, and a person of two roles, need a cue
+    assert "Ada Quill movies" not in {
+        phrases.noun_phrase({"actor": "Ada Quill"}, stream(i, "alone"), "C") for i in range(40)
+    }
+
+
+def test_small_letters_leave_values_as_they_are():
+    said = {wording.say_small("user_c", "refine", stream(i, "small"), wish="W", one="X") for i in range(80)}
+    assert all(set(re.findall("[A-Z]", text)) <= {"W", "X"} for text in said)
+    assert any("i like W" in text for text in said)
 
 
 def test_openings_are_many():

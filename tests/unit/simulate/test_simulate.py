@@ -173,7 +173,7 @@ def test_a_failed_export_is_made_good_by_the_next_start(results, do):
         ({"rates": {"question": 2}}, r"rates: question is 2; give a number from 0 to 1"),
         ({"rates": 0.2}, "rates is 0.2"),
         ({"insist": "no"}, "insist is 'no'; give true"),
-        ({"templates": "C"}, r"templates is 'C'"),
+        ({"templates": "D"}, r"templates is 'D'"),
         ({"shift_types": ["swich"]}, r"unknown shift type 'swich'; did you mean 'switch'\?"),
         ({"run": "../away"}, "run name '../away' cannot be a folder"),
         ({"run": ""}, "run name '' cannot be a folder"),

@@ -1,13 +1,21 @@
 """The simulated user: plan in words, reactions to the system, and a log that tells the truth."""
 
+import math
 import re
 
 import pytest
 
-from crs_lib.catalog import sources
-from crs_lib.simulate import scenarios
+from crs_lib import simulate
+from crs_lib.catalog import fields, sources
+from crs_lib.grounding.grounder import Grounder
+from crs_lib.metrics import conventions
+from crs_lib.score.scorer import ItemsScorer
+from crs_lib.simulate import manners, scenarios
+from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.users import User
+from crs_lib.systems.base import World
+from crs_lib.trust import checks
 
 SAMPLE = sources.load()
 CALM = Rates(hesitation=0, contradiction=0, question=0.5)
@@ -190,3 +198,103 @@ def test_the_template_sets_say_the_same_plan_in_other_words():
     a, b = (talk(plan(3, templates=name), good) for name in ("A", "B"))
     assert [one.meta for one in a] == [one.meta for one in b]
     assert sum(one.text == other.text for one, other in zip(a, b, strict=True)) == 0
+
+
+GROUNDER = Grounder(SAMPLE)
+CASUAL = [plan(session, templates="C") for session in range(24)]
+
+
+def test_casual_users_meet_the_same_shifts_in_the_same_states():
+    """The manner of a set replaces turns that change nothing: goals, shifts and their turns are those of A."""
+    chats = 0
+    for casual in CASUAL:
+        usual = plan(casual.session)
+        assert casual.events == usual.events
+        first = usual.events[0]["turn"]
+        assert [s.state for s in casual.steps[first - 1 :]] == [s.state for s in usual.steps[first - 1 :]]
+        assert [s.turn for s in casual.steps] == [s.turn for s in usual.steps]
+        changed = [(a.act, c.act) for a, c in zip(usual.steps, casual.steps, strict=True) if a.act != c.act]
+        later = [pair for pair in changed if pair[1] in manners.SMALL_TALK]
+        assert {old for old, _ in later} <= {*scenarios.QUESTIONS, "follow_up"}
+        chats += len(later)
+    assert chats > 60
+    begun = [casual.steps[0].act for casual in CASUAL]
+    assert {*manners.FIRST_WORDS, "initial"} == set(begun)
+
+
+def test_a_first_word_puts_the_opening_off_by_a_turn_in_the_twin_as_well():
+    greeted = [casual for casual in CASUAL if casual.steps[0].act in manners.FIRST_WORDS]
+    for casual in greeted:
+        usual, twin = plan(casual.session), plan(casual.session, templates="C", arm="none")
+        opening = scenarios.refinements(7, casual.session) + 1
+        assert [s.state for s in casual.steps[1 : opening + 1]] == [s.state for s in usual.steps[:opening]]
+        assert casual.steps[: opening + 1] == twin.steps[: opening + 1]
+        assert [said.text for said in talk(casual, good)][: opening + 1] == [
+            said.text for said in talk(twin, good)
+        ][: opening + 1]
+    assert len(greeted) > 12
+
+
+def test_first_words_and_small_talk_state_nothing():
+    seen = set()
+    for casual in CASUAL:
+        for heard in (good, bad, lambda step: ()):
+            for step, said in zip(casual.steps, talk(casual, heard), strict=True):
+                if said.act not in (*manners.FIRST_WORDS, *manners.SMALL_TALK):
+                    continue
+                seen.add(said.act)
+                assert said.meta["asks"] == (said.act == manners.ANY_FILM)
+                assert said.meta["constraints"] == dict(step.state.constraints)
+                if said.act in manners.FIRST_WORDS:
+                    assert not said.meta["constraints"] and not said.meta["avoid"]
+                titles = GROUNDER.titles(said.text)
+                named = [m for m in GROUNDER.audit(said.text) if not m.rejected]
+                assert all(any(t.start <= m.start and m.end <= t.end for t in titles) for m in named), said
+    assert seen == {*manners.FIRST_WORDS, *manners.SMALL_TALK}
+
+
+def test_a_request_for_nothing_demands_no_list():
+    config = SimulateConfig(systems=["silent"], templates="C", n_turns=12)
+    world, scorer = World(SAMPLE, GROUNDER), ItemsScorer(GROUNDER, conventions.get("default"))
+    acts = set()
+    for number in range(8):
+        dialogue = simulate.session(world, "silent", number, config)
+        rows = scorer.score_many([dialogue])[0].turns
+        for pair, row in zip(dialogue.pairs(), rows, strict=True):
+            act = pair.user.user_meta["stage"]
+            if act in (*manners.FIRST_WORDS, *manners.SMALL_TALK):
+                acts.add(act)
+                for metric in ("normalised_gain", "found_at_3", "satisfaction"):
+                    assert math.isnan(row[metric]), (act, metric)
+    assert acts >= {*manners.FIRST_WORDS, manners.REACTION}
+
+
+def test_some_casual_users_type_no_capitals():
+    small = [casual for casual in CASUAL if casual.small_letters]
+    assert 0.15 < len(small) / len(CASUAL) < 0.65
+    for casual in small[:4]:
+        for said in talk(casual, good):
+            if said.act in (*manners.FIRST_WORDS, manners.WHY, "hesitate") and not GROUNDER.titles(said.text):
+                assert said.text == said.text.lower()
+    assert not any(plan(n, templates=name).small_letters for n in range(8) for name in ("A", "B"))
+
+
+def test_casual_users_voice_every_shift_and_leak_none():
+    config = SimulateConfig(systems=["tracker"], templates="C")
+    world = World(SAMPLE, GROUNDER)
+    talks = [simulate.session(world, "tracker", number, config) for number in range(8)]
+    assert len(checks.voiced(talks, GROUNDER)) > 20
+    assert checks.voiced(talks, GROUNDER)["voiced"].all()
+    assert not checks.leaks(talks, GROUNDER)["leaked"].any()
+
+
+def test_a_fresh_casual_user_states_everything_at_once_and_greets_nobody():
+    for casual in CASUAL[:8]:
+        turn = casual.events[-1]["turn"]
+        user = User(SAMPLE, scenarios.fresh(SAMPLE, casual, turn))
+        said = user.speak(turn)
+        state = casual.steps[turn - 1].state
+        assert said.act == "initial" and said.meta["asks"]
+        named = GROUNDER.topic_set(said.text)
+        wanted = {*state.constraints.items(), *state.avoid.items()}
+        assert {fields.concept(*pair) for pair in wanted} <= named, said.text

@@ -2,8 +2,10 @@
 
 import pytest
 
+from crs_lib.catalog import sources
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
+from crs_lib.grounding.grounder import Grounder
 from crs_lib.trust import realism
 from crs_lib.trust.realism import UserTurn
 
@@ -38,4 +40,15 @@ def test_too_few_conversations_are_refused():
 
 def test_the_tracker_follows_its_own_set_better_than_the_other():
     found = realism.run(realism.RealismConfig(n_sessions=10)).set_index("templates")["joint_accuracy"]
-    assert 1 >= found["A"] > found["B"] > 0
+    assert 1 >= found["A"] > found["C"] > found["B"] > 0
+
+
+def test_small_talk_alone_states_nothing_and_is_the_same_for_the_same_seed():
+    grounder = Grounder(sources.load())
+    said = realism.small_talk("C", 6, 10, seed=3)
+    assert [turn.conversation for turn in said] == [
+        f"small talk only/{n}" for n in range(6) for _ in range(10)
+    ]
+    assert realism.constraint_share(said, grounder) == 0
+    assert said == realism.small_talk("C", 6, 10, seed=3) != realism.small_talk("C", 6, 10, seed=4)
+    assert realism.constraint_share([UserTurn("a", "drama movies"), UserTurn("a", "ok")], grounder) == 0.5
