@@ -1,7 +1,7 @@
-"""The router: kernel regression on what annotators saw, then a look at the turns before.
+"""The router: kernel regression on what annotators settle on, then a look at the turns before.
 
-It learns shares and not labels: for each turn, how much of the annotators' weighted vote goes to each intent
-and to none. An annotator's weight is how far the others of the same conversation agree with them.
+It learns shares and not labels: for each turn, how likely each intent and none are, given the annotators'
+votes, their types (:mod:`crs_lib.cosrec.labels`) and the regression's own opinion.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec.intents import FOLDS, GRID, MODELS, Training, position_features
-from crs_lib.cosrec.labels import Floats, counts, f1
+from crs_lib.cosrec.labels import Floats, counts, f1, settle
 from crs_lib.cosrec.records import INTENTS
 from crs_lib.retrieval import dense, minilm, onnx
 
 _RIDGE = 3.0
+_PASSES = 3  # settle the votes, learn from them, settle again
+_SEEDS = 4  # of the trees, whose mean is taken; one is enough where only the level is chosen
+_DIGITS = 4  # of the shares that trees see: what a thread or a machine changes is far smaller
 _CUES = (  # what shoppers say when they ask for advice, knowledge, details, more, or nothing
     r"\brecommend|suggest", r"\b(?:looking for|need|want)\b",
     r"^(?:what|how|why|can|do|is|are|does|could|which)", r"\bhow\b", r"\bwhat\b.*\b(?:are|is)\b",
@@ -113,23 +116,31 @@ def _sentences(name: str, column: str, frame: pd.DataFrame) -> Floats:
 
 
 class _Ridge:
-    """Kernel ridge regression of the vote's shares."""
+    """Kernel ridge regression of shares; the same turns can be learned from several times."""
 
-    def __init__(self, names: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], frame: pd.DataFrame) -> None:
+        from scipy.linalg import cho_factor
+
         self._kernel = _Kernel(names)
-
-    def fit(self, frame: pd.DataFrame, shares: Floats) -> "_Ridge":
-        from scipy.linalg import cho_factor, cho_solve
-
-        self._mean = shares.mean(axis=0)
         known = self._kernel.fit(frame)
         known[np.diag_indices_from(known)] += _RIDGE
-        factor = cho_factor(known, overwrite_a=True, check_finite=False)
-        self._weights = cho_solve(factor, shares - self._mean, check_finite=False)
+        self._factor = cho_factor(known, overwrite_a=True, check_finite=False)
+
+    def to_known(self, frame: pd.DataFrame) -> Floats:
+        """(turns, training turns): the kernel that :meth:`shares` takes."""
+        return self._kernel.to_known(frame)
+
+    def learn(self, shares: Floats) -> "_Ridge":
+        """Learn the shares of the training turns, in place of those learned before; returns itself."""
+        from scipy.linalg import cho_solve
+
+        self._mean = shares.mean(axis=0)
+        self._weights = cho_solve(self._factor, shares - self._mean, check_finite=False)
         return self
 
-    def shares(self, frame: pd.DataFrame) -> Floats:
-        out: Floats = self._kernel.to_known(frame) @ self._weights + self._mean
+    def shares(self, to_known: Floats) -> Floats:
+        """The shares expected, rounded so that noise of arithmetic goes."""
+        out: Floats = np.round(to_known @ self._weights + self._mean, _DIGITS)
         return out
 
 
@@ -144,12 +155,12 @@ def sequence_features(frame: pd.DataFrame, shares: Floats) -> Floats:
     return np.hstack([shares, before, earlier, highest, position_features(frame), cue_features(frame)])
 
 
-def agreed(shares: Floats, given: Floats) -> NDArray[np.int64]:
-    """The label that a turn's annotators would settle on: the largest share, and every intent of a majority.
+def agreed(shares: Floats, given: Floats, level: float = 0.5) -> NDArray[np.int64]:
+    """0/1 for each intent: that of the largest share, and every intent given above a level.
 
-    ``shares`` (turns, 4) are weighted votes, ``given`` (turns, 3) the weighted part who gave each intent.
+    ``shares`` (turns, 4) are of the intents and none, ``given`` (turns, 3) the part who gave each intent.
     """
-    out = (given > 0.5).astype(np.int64)
+    out = (given > level).astype(np.int64)
     best = shares.argmax(axis=1)
     chosen = np.flatnonzero(best < len(INTENTS))
     out[chosen, best[chosen]] = 1
@@ -158,11 +169,12 @@ def agreed(shares: Floats, given: Floats) -> NDArray[np.int64]:
 
 @MODELS.register("annotators", vectors=True)
 class Annotators:
-    """Regression on annotators' weighted votes, with sentence vectors, cues and the turns before.
+    """Regression on what annotators settle on, with sentence vectors, cues and the turns before.
 
-    Kernel ridge over words, sentence vectors (of the encoders installed), position and cues; boosted
-    trees correct it with the shares of earlier turns; the mean of both is the score. Thresholds have
-    the best F1 on out-of-fold scores of the training conversations, against the label they would settle on.
+    Kernel ridge over words, sentence vectors (of the encoders installed), position and cues; boosted trees
+    correct it with the shares of earlier turns; the mean of both is the score. A turn has the intent of the
+    largest share, if that is not none, and every intent above a level, which has the best micro F1 on
+    out-of-fold scores of the training conversations, against the label that annotators would settle on.
     """
 
     def __init__(self, names: Sequence[str] | None = None) -> None:
@@ -170,66 +182,86 @@ class Annotators:
         self._names = encoders() if names is None else list(names)
 
     def fit(self, data: Training) -> "Annotators":
-        """Learn both stages and, from grouped folds, thresholds; InputError for one conversation alone."""
-        groups = data.turns["conversation"].to_numpy()
-        first = _out_of_fold(groups, lambda rows: _first(self._names, data, rows))
+        """Learn both stages and, from grouped folds, the level; InputError for one conversation alone."""
+        codes = pd.factorize(data.turns["conversation"])[0]
+        folds = _Folds(self._names, data.turns, codes)
+        target = data.weighted
+        for _ in range(_PASSES):
+            target = settle(data.votes, codes, folds.first(target)).shares
+        first = folds.first(target)
         ready = sequence_features(data.turns, first)
-        second = _out_of_fold(groups, lambda rows: _second(ready, data, rows))
-        truth = agreed(data.weighted, data.given)
-        found = _scores(first, second)
-        levels = np.stack([counts(truth, (found > level).astype(np.int64)) for level in GRID])
-        self.thresholds = np.array([GRID[f1(levels[:, :, j].T).argmax()] for j in range(len(INTENTS))])
-        self._first = _Ridge(self._names).fit(data.turns, data.weighted)
-        self._trees = _trees(ready, data.weighted)
+        found = _mean(first, folds.second(ready, target))
+        truth = agreed(target, data.given)
+        micro = [f1(counts(truth, agreed(found, found[:, :-1], level)).sum(axis=1)) for level in GRID]
+        self.level = float(GRID[int(np.argmax(micro))])
+        self._first = _Ridge(self._names, data.turns).learn(target)
+        self._trees = _trees(ready, target, _SEEDS)
         return self
 
+    def _shares(self, frame: pd.DataFrame) -> Floats:
+        first = self._first.shares(self._first.to_known(frame))
+        return _mean(first, _grown(self._trees, sequence_features(frame, first)))
+
     def scores(self, frame: pd.DataFrame) -> Floats:
-        """Share of the vote expected for each intent, cut to [0, 1]."""
-        first = self._first.shares(frame)
-        ready = sequence_features(frame, first)
-        return _scores(first, np.stack([tree.predict(ready) for tree in self._trees], axis=1))
+        """How likely each intent is, cut to [0, 1]."""
+        return self._shares(frame)[:, :-1]
 
     def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
-        """1 where the score exceeds the intent's threshold."""
-        return (self.scores(frame) > self.thresholds).astype(np.int64)
+        """1 for the intent of the largest share, unless none is, and for every intent above the level."""
+        found = self._shares(frame)
+        return agreed(found, found[:, :-1], self.level)
 
 
-def _scores(first: Floats, second: Floats) -> Floats:
-    out: Floats = np.clip((first + second)[:, : len(INTENTS)] / 2, 0.0, 1.0)
+def _mean(first: Floats, second: Floats) -> Floats:
+    out: Floats = np.clip((first + second) / 2, 0.0, 1.0)
     return out
 
 
-def _out_of_fold(
-    groups: NDArray[Any], learn: Callable[[NDArray[np.intp]], Callable[[NDArray[np.intp]], Floats]]
-) -> Floats:
-    """Predictions of every row by a model that has not seen its conversation."""
-    from sklearn.model_selection import GroupKFold
+class _Folds:
+    """Predictions of every training turn by models that have not seen its conversation."""
 
-    folds = min(FOLDS, len(set(groups.tolist())))
-    if folds < 2:
-        raise InputError("the intent model needs turns of at least two conversations to learn from")
-    out = np.zeros((len(groups), len(INTENTS) + 1))
-    for train, test in GroupKFold(folds).split(groups, groups=groups):
-        out[test] = learn(train)(test)
-    return out
+    def __init__(self, names: Sequence[str], frame: pd.DataFrame, codes: NDArray[np.intp]) -> None:
+        from sklearn.model_selection import GroupKFold
+
+        folds = min(FOLDS, len(set(codes.tolist())))
+        if folds < 2:
+            raise InputError("the intent model needs turns of at least two conversations to learn from")
+        self._parts = list(GroupKFold(folds).split(codes, groups=codes))
+        ridges = [_Ridge(names, frame.iloc[train]) for train, _ in self._parts]
+        self._ridges = [
+            (ridge, ridge.to_known(frame.iloc[test]))
+            for ridge, (_, test) in zip(ridges, self._parts, strict=True)
+        ]
+
+    def first(self, shares: Floats) -> Floats:
+        """Kernel regression of the shares."""
+        out = np.zeros_like(shares)
+        for (train, test), (ridge, to_known) in zip(self._parts, self._ridges, strict=True):
+            out[test] = ridge.learn(shares[train]).shares(to_known)
+        return out
+
+    def second(self, ready: Floats, shares: Floats) -> Floats:
+        """Boosted trees on ready features."""
+        out = np.zeros_like(shares)
+        for train, test in self._parts:
+            out[test] = _grown(_trees(ready[train], shares[train], 1), ready[test])
+        return out
 
 
-def _first(
-    names: Sequence[str], data: Training, rows: NDArray[np.intp]
-) -> Callable[[NDArray[np.intp]], Floats]:
-    model = _Ridge(names).fit(data.turns.iloc[rows], data.weighted[rows])
-    return lambda test: model.shares(data.turns.iloc[test])
-
-
-def _second(ready: Floats, data: Training, rows: NDArray[np.intp]) -> Callable[[NDArray[np.intp]], Floats]:
-    trees = _trees(ready[rows], data.weighted[rows])
-    return lambda test: np.stack([tree.predict(ready[test]) for tree in trees], axis=1)
-
-
-def _trees(rows: Floats, shares: Floats) -> list[Any]:
-    """One boosted regression a share, small and seeded."""
+def _trees(rows: Floats, shares: Floats, seeds: int) -> list[list[Any]]:
+    """For each seed one boosted regression a share, small."""
     from sklearn.ensemble import GradientBoostingRegressor
 
     settings: dict[str, Any] = {"n_estimators": 120, "learning_rate": 0.05, "max_depth": 3, "subsample": 0.7}
-    settings |= {"max_features": 0.5, "min_samples_leaf": 20, "random_state": 0}
-    return [GradientBoostingRegressor(**settings).fit(rows, column) for column in shares.T]
+    settings |= {"max_features": 0.5, "min_samples_leaf": 20}
+    return [
+        [GradientBoostingRegressor(**settings, random_state=seed).fit(rows, column) for column in shares.T]
+        for seed in range(seeds)
+    ]
+
+
+def _grown(trees: list[list[Any]], rows: Floats) -> Floats:
+    """Mean prediction over the seeds."""
+    grown = [np.stack([tree.predict(rows) for tree in some], axis=1) for some in trees]
+    out: Floats = np.mean(grown, axis=0)
+    return out

@@ -47,6 +47,7 @@ class Training(NamedTuple):
     A view row is a distribution over the three intents and none: each annotator splits one vote among
     the intents they gave. ``weighted`` is the same with votes weighted by how far an annotator agrees with
     the others of the conversation, ``given`` (n, 3) the weighted part of the annotators who gave each intent.
+    ``votes`` (n, annotators, 4) are the votes themselves, 0 where a conversation has fewer annotators.
     """
 
     turns: pd.DataFrame
@@ -54,11 +55,17 @@ class Training(NamedTuple):
     views: Floats
     weighted: Floats
     given: Floats
+    votes: Floats
 
     def take(self, rows: NDArray[np.intp]) -> "Training":
         """The training data of some rows."""
         return Training(
-            self.turns.iloc[rows], self.labels[rows], self.views[rows], self.weighted[rows], self.given[rows]
+            self.turns.iloc[rows],
+            self.labels[rows],
+            self.views[rows],
+            self.weighted[rows],
+            self.given[rows],
+            self.votes[rows],
         )
 
 
@@ -67,12 +74,14 @@ def training(crowd: Partition) -> Training:
     frame = turns(crowd)
     labels = majority_labels(crowd)[list(INTENTS)].to_numpy(dtype=np.int64)
     parts = [votes(crowd, name) for name in crowd.conversations]
+    most = max(part.shape[1] for part in parts)
     return Training(
         frame,
         labels,
         np.concatenate([part.mean(axis=1) for part in parts]),
         np.concatenate([np.einsum("tac,a->tc", part, trust(part)) for part in parts]),
         np.concatenate([np.einsum("tac,a->tc", (part[:, :, :-1] > 0), trust(part)) for part in parts]),
+        np.concatenate([np.pad(part, ((0, 0), (0, most - part.shape[1]), (0, 0))) for part in parts]),
     )
 
 

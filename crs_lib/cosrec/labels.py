@@ -1,4 +1,12 @@
-"""Which intents a user turn carries: by majority of the annotators, or by the curated list."""
+"""Which intents a user turn carries: by majority, by what types of annotators settle on, by the curated list.
+
+Annotators see one conversation each and carry no name, so that a table of confusions for each of them
+cannot be learned. Their types can: some call any stated constraint a search, most only a question for
+knowledge. Each type has a table of confusions, learned from all conversations together with a classifier's
+opinion of each turn.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -6,6 +14,12 @@ from numpy.typing import NDArray
 
 from crs_lib.cosrec.records import INTENTS, AnnotatedTurn, Partition
 from crs_lib.stats import bootstrap_estimates
+
+Floats = NDArray[np.float64]
+_KINDS = len(INTENTS) + 1
+_TYPES, _ROUNDS = 2, 10
+_LEAST = 0.02  # of a classifier's share: none is impossible
+_SEARCH, _ADVICE = INTENTS.index("search"), INTENTS.index("recommendation")
 
 
 def shares(turn: AnnotatedTurn) -> dict[str, float]:
@@ -53,9 +67,6 @@ def curated_labels(partition: Partition) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-Floats = NDArray[np.float64]
-
-
 def counts(truth: NDArray[np.int64], guess: NDArray[np.int64]) -> Floats:
     """(3 kinds of count, intents): true positives, false positives, false negatives."""
     cells = np.stack([truth * guess, (1 - truth) * guess, truth * (1 - guess)])
@@ -95,3 +106,67 @@ def f1_table(
             "n": [*positives, sum(positives), len(truth)],
         }
     )
+
+
+class Settled(NamedTuple):
+    """Shares of the four kinds a turn (turns, 4), annotators' types, and what a type calls each kind.
+
+    ``types`` is (conversations, annotators, 2), the probability of each type; ``calls`` is (2, 4, 4): type,
+    true kind, kind given; rows sum to 1. The second type starts as those who call an opening a search.
+    """
+
+    shares: Floats
+    types: Floats
+    calls: Floats
+
+
+def settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> Settled:
+    """The kinds that votes and a classifier together make likely, by expectation and maximisation.
+
+    ``cast`` (turns, annotators, 4) are votes, each of sum 1 over the intents and none, or 0 where there is
+    no such annotator; ``codes`` number the turns' conversations from 0, the first row of each being its first
+    turn; ``prior`` (turns, 4) is the classifier's opinion, made without the turn's own conversation.
+
+    Source: Dawid and Skene (1979), Applied Statistics 28(1); with a classifier: Raykar et al. (2010), JMLR.
+    """
+    opinion = np.maximum(prior, _LEAST)
+    opinion = np.log(opinion / opinion.sum(axis=1, keepdims=True))
+    types, calls, rates = _begin(cast, codes)
+    there = _summed(cast.sum(axis=2), codes) > 0
+    for _ in range(_ROUNDS):
+        given = np.einsum("nal,kyl->naky", cast, np.log(calls))
+        mixed = np.einsum("naky,nak->nay", given, types[codes])
+        evidence = opinion + mixed.sum(axis=1)
+        shares = _softmax(evidence)
+        others = _softmax(evidence[:, None] - mixed)  # without the annotator's own vote
+        fits = np.log(np.einsum("nay,naky->nak", others, np.exp(given)))
+        types = _softmax(_summed(fits, codes) + np.log(rates))
+        calls = 1 + 3 * np.eye(_KINDS) + np.einsum("ny,nal,nak->kyl", shares, cast, types[codes])
+        calls /= calls.sum(axis=2, keepdims=True)
+        rates = 1 + types[there].sum(axis=0)
+        rates /= rates.sum()
+    return Settled(shares, types, calls)
+
+
+def _begin(cast: Floats, codes: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
+    """Types by who calls the opening a search, tables of confusions that say so, equal rates."""
+    first = np.unique(codes, return_index=True)[1]
+    literal = cast[first][:, :, _SEARCH] > 0
+    types = np.where(literal[:, :, None], [0.1, 0.9], [0.9, 0.1])
+    calls = np.tile(np.full((_KINDS, _KINDS), 0.1) + 0.6 * np.eye(_KINDS), (_TYPES, 1, 1))
+    calls[1, _ADVICE] = 0.05
+    calls[1, _ADVICE, [_SEARCH, _ADVICE]] = 0.5, 0.4
+    return types, calls, np.full(_TYPES, 1 / _TYPES)
+
+
+def _summed(rows: Floats, codes: NDArray[np.intp]) -> Floats:
+    """Sums of rows by conversation."""
+    out = np.zeros((int(codes.max()) + 1, *rows.shape[1:]))
+    np.add.at(out, codes, rows)
+    return out
+
+
+def _softmax(logarithms: Floats) -> Floats:
+    out = np.exp(logarithms - logarithms.max(axis=-1, keepdims=True))
+    made: Floats = out / out.sum(axis=-1, keepdims=True)
+    return made

@@ -224,7 +224,8 @@ def cached(
     """Vectors of the texts, sentences and tokens rounded to float16: from the cache, or made and stored.
 
     The cache is one file an encoder, keyed by text (:mod:`crs_lib.retrieval.vector_cache`); the encoder is
-    only made where a text is missing.
+    only made where a text is missing. MiniLM has one file for onnxruntime and one for numpy: their vectors
+    differ once they are rounded, and a result must not hang on which of them filled the cache.
     """
 
     def encode(missing: list[str]) -> list[NDArray[np.float16]]:
@@ -234,6 +235,7 @@ def cached(
             for i in range(len(missing))
         ]
 
-    rows = vector_cache.lookup(vector_cache.file_of(name, folder), texts, encode, np.float16)
+    kept = "minilm-onnx" if name == "minilm" and onnx.available("minilm-onnx") else name
+    rows = vector_cache.lookup(vector_cache.file_of(kept, folder), texts, encode, np.float16)
     sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
     return _joined(sentences.astype(np.float32), [part[1:] for part in rows])

@@ -9,7 +9,7 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import corpus, extractor, intent_kernel, intents, quality
+from crs_lib.cosrec import corpus, extractor, intent_kernel, intents, labels, quality
 from tests.helpers.cosrec_data import CROWD, CURATED
 
 SAMPLE = corpus.locate("sample")
@@ -28,6 +28,52 @@ def test_the_agreed_label_is_the_largest_share_and_every_majority() -> None:
     shares = np.array([[0.4, 0.3, 0.0, 0.3], [0.1, 0.2, 0.1, 0.6], [0.5, 0.5, 0.0, 0.0]])
     given = np.array([[0.4, 0.3, 0.0], [0.1, 0.2, 0.1], [1.0, 1.0, 0.0]])
     assert intent_kernel.agreed(shares, given).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert intent_kernel.agreed(shares, given, 0.3).tolist() == [[1, 0, 0], [0, 0, 0], [1, 1, 0]]
+    assert intent_kernel.agreed(shares, given, 0.15).tolist() == [[1, 1, 0], [0, 1, 0], [1, 1, 0]]
+
+
+def planted(talks: int = 60, length: int = 6) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Votes of five annotators a conversation, two of whom call most requests for products a search."""
+    draw = np.random.default_rng(0)
+    truth = draw.integers(0, 4, (talks, length))
+    truth[:, 0] = 1
+    literal = np.arange(5) >= 3
+    cast = np.zeros((talks, length, 5, 4))
+    for place in np.ndindex(talks, length, 5):
+        kind = truth[place[:2]]
+        kind = 0 if kind == 1 and literal[place[2]] and draw.random() < 0.9 else kind
+        cast[place][draw.integers(4) if draw.random() < 0.1 else kind] = 1
+    codes = np.repeat(np.arange(talks), length)
+    return cast.reshape(-1, 5, 4), codes, truth.ravel(), literal
+
+
+def test_types_of_annotators_are_told_apart_and_their_votes_put_right() -> None:
+    cast, codes, truth, literal = planted()
+    found = labels.settle(cast, codes, np.full((len(truth), 4), 0.25))
+    assert found.shares.sum(axis=1) == pytest.approx(1)
+    assert found.calls.sum(axis=2) == pytest.approx(1)
+    assert ((found.types[:, :, 1] > 0.5) == literal).mean() > 0.9
+    assert found.calls[1, 1, 0] > 0.7 > 0.2 > found.calls[0, 1, 0]
+    right = (found.shares.argmax(axis=1) == truth).mean()
+    assert right > (cast.mean(axis=1).argmax(axis=1) == truth).mean() + 0.02
+    assert right > 0.95
+
+
+def test_an_annotator_who_is_not_there_changes_nothing() -> None:
+    cast, codes, _, _ = planted(20)
+    prior = np.full((len(codes), 4), 0.25)
+    more = np.concatenate([cast, np.zeros((len(cast), 2, 4))], axis=1)
+    alone, padded = (labels.settle(votes, codes, prior) for votes in (cast, more))
+    assert np.allclose(alone.shares, padded.shares)
+    assert np.allclose(alone.calls, padded.calls)
+
+
+def test_the_classifier_decides_where_votes_are_even() -> None:
+    cast = np.zeros((4, 2, 4))
+    cast[:, 0, 0] = cast[:, 1, 1] = 1
+    codes, prior = np.array([0, 0, 1, 1]), np.tile([0.1, 0.7, 0.1, 0.1], (4, 1))
+    prior[3] = [0.7, 0.1, 0.1, 0.1]
+    assert labels.settle(cast, codes, prior).shares[[1, 3]].argmax(axis=1).tolist() == [1, 0]
 
 
 def test_the_turns_before_are_seen_and_none_after() -> None:
@@ -69,6 +115,17 @@ def test_the_router_beats_position_on_the_sample() -> None:
     )
     with pytest.raises(InputError, match="at least two conversations"):
         intent_kernel.Annotators(names=()).fit(data.take(np.arange(3)))
+
+
+def test_the_regression_forgets_what_it_learned_before() -> None:
+    data = intents.training(KNOWN).take(np.arange(40))
+    fresh, used = (intent_kernel._Ridge((), data.turns) for _ in range(2))
+    used.learn(data.weighted[::-1])
+    asked = fresh.to_known(data.turns)
+    assert np.array_equal(
+        fresh.learn(data.weighted).shares(asked),
+        used.learn(data.weighted).shares(used.to_known(data.turns)),
+    )
 
 
 @pytest.mark.slow

@@ -147,6 +147,15 @@ def test_only_texts_not_seen_before_are_encoded_each_once(tmp_path):
     assert np.allclose(both.sentences, dense.Hashing().encode(["", "a bird", "a dog"]).sentences, atol=1e-3)
 
 
+def test_each_way_of_running_minilm_keeps_its_own_vectors(tmp_path, monkeypatch):
+    ways = {"minilm-onnx": True, "minilm": False}
+    for place, fast in ways.items():
+        monkeypatch.setattr(dense.onnx, "available", lambda name, fast=fast: fast)
+        dense.cached("minilm", ["a"], dense.Hashing, tmp_path)
+        assert (tmp_path / f"{place}.sqlite").is_file()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_buckets_hold_texts_of_one_length_within_their_bound():
     assert onnx.buckets([3, 5, 3, 3, 0], 6) == [[4], [0, 2], [3], [1]]
 
