@@ -122,10 +122,10 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
                 question.index,
                 {
                     "BM25, text and question as they stand": bm25.scores(content_words(question.text)),
-                    f"{encoder}, 'speaker: text', question as it stands": named @ raw[row],
+                    f"{index.main}, 'speaker: text', question as it stands": named @ raw[row],
                     "BM25 with captions, names left out": found["words"],
-                    f"{encoder}, question in the first person": found["first"],
-                    f"{encoder}, best token matches": found["tokens"],
+                    f"{index.main}, question in the first person": found["first"],
+                    f"{index.main}, best token matches": found["tokens"],
                     **_beside(index, found),
                     **fused,
                 },
@@ -133,7 +133,8 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
 
 
 def _beside(index: ChatIndex, found: RungScores) -> RungScores:
-    return {f"{index.beside}, best token matches": found["beside tokens"]} if index.beside else {}
+    named = {"beside tokens": index.beside, "tuned tokens": f"{index.main} tuned" if index.tuned else ""}
+    return {f"{encoder}, best token matches": found[key] for key, encoder in named.items() if encoder}
 
 
 def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np.float32]]) -> RungScores:

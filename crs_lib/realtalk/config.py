@@ -39,7 +39,7 @@ class RealTalkConfig(Config):
     share: query.Share = 0.25
     keep: query.Keep = 40
     single: select.Single = 1.0
-    listed: select.Listed = 2.25
+    listed: select.Listed = 2.0
     most: select.Most = 9
     narrative: select.Narrative = 30
     reading: Annotated[

@@ -30,7 +30,7 @@ class Bounds(Config):
     """How far below the best score a kept message may lie, in units of the ranker's scores, and how many."""
 
     single: Single = 1.0
-    listed: Listed = 2.25
+    listed: Listed = 2.0
     most: Most = 9
     narrative: Narrative = 30
     share: Annotated[float, Field(gt=0, lt=1, description="of the scores' weight that a narrative holds")] = (
