@@ -33,7 +33,7 @@ def noun_phrase(
         return f"good {named}"
     given = [row for name, row in ALL_FIELDS.items() if name in constraints]
     before = [row.in_words(constraints[row.name]) for row in given if row.before_noun]
-    behind = []
+    behind: list[str] = []
     for row in given:
         if not row.before_noun:
             value = constraints[row.name]
