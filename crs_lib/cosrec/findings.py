@@ -239,12 +239,15 @@ _PREDICTORS = {"model": "the learned prediction", "distinct words": "the share o
 
 def quality(predicted: pd.DataFrame, noise: pd.DataFrame) -> Finding:
     """How far both predictors follow the ratings of curated, the better one first, and how far any could."""
-    rows = predicted[predicted["partition"] == "curated"].sort_values("correlation", ascending=False)
+    known = predicted["predictor"].isin(_PREDICTORS)
+    rows = predicted[known & (predicted["partition"] == "curated")]
+    rows = rows.sort_values("correlation", ascending=False)
     found = {
         _PREDICTORS[name]: _row(rows[rows["predictor"] == name], "correlation") for name in rows["predictor"]
     }
     told = ", and ".join(f"with {name} at {one}{one.doubt}" for name, one in found.items())
-    n, best = next(iter(found.values())).n, _row(noise.head(1), "correlation")
+    ceiling = noise[(noise["partition"] == "curated") & (noise["ceiling"] == "a perfect predictor")]
+    n, best = next(iter(found.values())).n, _row(ceiling, "correlation")
     return stats.finding(
         f"The ratings of {n} curated conversations correlate {told}; a perfect predictor would reach {best}."
     )

@@ -65,15 +65,16 @@ def _capitals(text: str) -> float:
 
 
 class QualityModel:
-    """Predicts how raters order conversations, by support vectors on standardised signals.
+    """Predicts how raters order conversations, by support vectors on the ranks of signals.
 
-    It learns the rank of the mean rating, in [0, 1]. All its settings were chosen by folds of crowd.
+    It learns the rank of the mean rating, in [0, 1]. All its settings were chosen by folds of crowd, ranks in
+    place of values since they carry over better to conversations of another length.
     """
 
     def fit(self, partition: Partition) -> "QualityModel":
         """Learn from every rated conversation; InputError for fewer than two."""
         from sklearn.pipeline import make_pipeline
-        from sklearn.preprocessing import StandardScaler
+        from sklearn.preprocessing import QuantileTransformer, StandardScaler
         from sklearn.svm import SVR
 
         rated = conversation_ratings({partition.name: partition})
@@ -81,7 +82,8 @@ class QualityModel:
             raise InputError("a quality model needs at least two rated conversations to learn from")
         talks = [partition.conversations[name] for name in rated["conversation"]]
         ranks = rated["average"].rank().to_numpy() / len(rated)
-        self._model = make_pipeline(StandardScaler(), SVR(C=0.1, gamma=0.03))
+        steps = QuantileTransformer(n_quantiles=min(50, len(rated))), StandardScaler()
+        self._model = make_pipeline(*steps, SVR(C=0.1, gamma=0.03))
         self._model.fit(_signal_rows(talks), ranks)
         return self
 
@@ -100,7 +102,8 @@ def predicted_quality(
 ) -> pd.DataFrame:
     """Spearman correlation with the mean rating, of the model and of the share of distinct words alone.
 
-    On crowd out of ten folds, on curated by the model that learned from all of crowd; 95 % intervals over
+    The third row of a partition, ``model - distinct words``, is their difference in the same draws. On crowd
+    out of ten folds, on curated by the model that learned from all of crowd; 95 % intervals over
     conversations; ``both`` takes these predictions together. A partition without ratings has no rows.
     """
     from sklearn.model_selection import KFold
@@ -125,11 +128,12 @@ def predicted_quality(
     tables = []
     for table in [*parts, *([pd.concat(parts, ignore_index=True)] if len(parts) > 1 else [])]:
         held = "both" if len(set(table["partition"])) > 1 else table["partition"].iloc[0]
-        for name in ("model", "distinct words"):
+        for name, minus in (("model", ""), ("distinct words", ""), ("model", "distinct words")):
             found = cluster_bootstrap_correlation(
-                table, name, "average", scenario="conversation", resamples=resamples, seed=seed
+                table, name, "average", minus=minus, scenario="conversation", resamples=resamples, seed=seed
             ).iloc[0]
-            row = {"partition": held, "predictor": name, "correlation": found["correlation"]}
+            shown = f"{name} - {minus}" if minus else name
+            row = {"partition": held, "predictor": shown, "correlation": found["correlation"]}
             tables.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n"])})
     return pd.DataFrame(tables)
 
@@ -165,18 +169,21 @@ def signal_correlations(table: pd.DataFrame, *, resamples: int = 1000, seed: int
 def noise_ceiling(corpus: Mapping[str, Partition], *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
     """The highest correlation with the mean rating that raters' own noise allows: sqrt of ICC(1,k).
 
-    Beside it what one rater reaches against the others. A prediction above the ceiling fits noise.
+    Beside it what one rater reaches against the others. A prediction above the ceiling fits noise; the
+    ceiling is 0 where the means of conversations differ by no more than noise. One row a partition and
+    ceiling, and, of several partitions, ``both`` first: all conversations together.
     """
-    found = quality_agreement(corpus, resamples=resamples, seed=seed)
-    average = found[found["what"] == "average"].set_index("measure")
+    parts = {name: {name: partition} for name, partition in corpus.items()}
     rows = []
-    for label, measure, root in (
-        ("a perfect predictor", "ICC(1,k)", True),
-        ("one rater", "one rater against the others", False),
-    ):
-        values = average.loc[measure, ["value", "low", "high"]].to_numpy(dtype=float)
-        shown = np.sqrt(np.maximum(values, 0)) if root else values
-        rows.append(
-            {"ceiling": label, **dict(zip(("correlation", "low", "high"), shown.tolist(), strict=True))}
-        )
+    for held, part in ({"both": dict(corpus)} | parts if len(corpus) > 1 else parts).items():
+        found = quality_agreement(part, resamples=resamples, seed=seed)
+        average = found[found["what"] == "average"].set_index("measure")
+        for label, measure, root in (
+            ("a perfect predictor", "ICC(1,k)", True),
+            ("one rater", "one rater against the others", False),
+        ):
+            values = average.loc[measure, ["value", "low", "high"]].to_numpy(dtype=float)
+            shown = (np.sqrt(np.maximum(values, 0)) if root else values).tolist()
+            correlation = dict(zip(("correlation", "low", "high"), shown, strict=True))
+            rows.append({"partition": held, "ceiling": label, **correlation})
     return pd.DataFrame(rows)

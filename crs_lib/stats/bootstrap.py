@@ -154,6 +154,7 @@ def cluster_bootstrap_correlation(
     y: str,
     *,
     scenario: str = "scenario",
+    minus: str = "",
     kind: Literal["pearson", "spearman"] = "spearman",
     resamples: int = 2000,
     confidence: float = 0.95,
@@ -162,24 +163,28 @@ def cluster_bootstrap_correlation(
 ) -> pd.DataFrame:
     """Correlation in [-1, 1] of two columns with its cluster-bootstrap interval; one row.
 
-    Rows that lack either value are left out and counted. Ranks are taken anew in every draw. NaN
-    when either column does not vary. Raises InputError for fewer than 2 complete rows.
+    With ``minus``, a third column, the difference in [-2, 2] to that column's correlation with ``y``, in the
+    same draws. Rows that lack a value are left out and counted. Ranks are taken anew in every draw. NaN
+    when a column does not vary. Raises InputError for fewer than 2 complete rows.
     Source: as :func:`cluster_bootstrap`.
     """
-    check_columns(frame, x, y, scenario)
+    columns = [x, y, *([minus] if minus else [])]
+    check_columns(frame, *columns, scenario)
     if kind not in ("pearson", "spearman"):
         raise InputError(f"kind {kind!r} is not known; use 'pearson' or 'spearman'")
-    both = np.stack([numbers(frame, x), numbers(frame, y)])
-    known = ~np.isnan(both).any(axis=0)
+    values = np.stack([numbers(frame, column) for column in columns])
+    known = ~np.isnan(values).any(axis=0)
     if known.sum() < 2:
         raise InputError(f"{int(known.sum())} rows have both {x!r} and {y!r}; at least 2 are needed")
-    both = both[:, known]
+    values = values[:, known]
     names, owner = np.unique(frame[scenario].astype(str).to_numpy()[known], return_inverse=True)
 
     def statistic(weights: Floats) -> Floats:
         rows = weights[:, owner]
-        ends = [weighted_ranks(column, rows) for column in both] if kind == "spearman" else both
-        return _weighted_correlation(np.asarray(ends[0]), np.asarray(ends[1]), rows)[:, None]
+        ranked = [weighted_ranks(column, rows) for column in values] if kind == "spearman" else values
+        ends = [np.asarray(column) for column in ranked]
+        found = _weighted_correlation(ends[0], ends[1], rows)
+        return (found - _weighted_correlation(ends[2], ends[1], rows) if minus else found)[:, None]
 
     found = bootstrap_estimates(
         statistic,
@@ -188,7 +193,7 @@ def cluster_bootstrap_correlation(
         confidence=confidence,
         seed=seed,
         method=method,
-        width=4 * len(owner),
+        width=2 * len(columns) * len(owner),
     )
     row: dict[str, Any] = {"x": x, "y": y, "kind": kind, "correlation": float(found.estimate[0])}
     row |= {field: float(getattr(found, field)[0]) for field in _FIELDS}

@@ -55,8 +55,10 @@ def test_differences_keywords_and_links() -> None:
 def test_the_better_predictor_of_quality_stands_first() -> None:
     columns = ["partition", "predictor", "correlation", "low", "high", "n"]
     made = [("curated", "model", -0.1, -0.5, 0.3, 20), ("curated", "distinct words", 0.4, 0.1, 0.6, 20)]
+    made += [("curated", "model - distinct words", -0.5, -0.9, 0.1, 20)]
     rows = pd.DataFrame([("crowd", "model", 0.9, 0.8, 0.95, 50), *made], columns=columns)
-    noise = pd.DataFrame([("a perfect predictor", 0.8, 0.7, 0.9)], columns=["ceiling", *columns[2:5]])
+    made = [("both", "a perfect predictor", 0.6, 0.5, 0.7), ("curated", "a perfect predictor", 0.8, 0.7, 0.9)]
+    noise = pd.DataFrame(made, columns=["partition", "ceiling", *columns[2:5]])
     told = findings.quality(rows, noise)
     assert told.index("share of distinct words at 0.40 [") < told.index("learned prediction at −0.10 [")
     assert told.endswith(

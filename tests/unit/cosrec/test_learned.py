@@ -161,5 +161,7 @@ def test_quality_is_predicted_from_signals_alone() -> None:
     found = quality.predicted_quality(KNOWN, ASKED, resamples=50).set_index(["partition", "predictor"])
     assert set(found.index.get_level_values(0)) == {"crowd", "curated", "both"}
     assert found.loc[("curated", "model"), "correlation"] > 0.3  # the sample's raters see the dull lines
+    for held, part in found["correlation"].unstack().iterrows():
+        assert part["model - distinct words"] == pytest.approx(part["model"] - part["distinct words"]), held
     with pytest.raises(InputError, match="at least two rated"):
         quality.QualityModel().fit(replace(KNOWN, ratings={}))

@@ -1,5 +1,6 @@
 """Intents, agreement, rewriting, quality: worked examples, second opinions, and the released data."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -109,6 +110,9 @@ def test_quality_agreement_has_every_aspect_and_measure() -> None:
     ceiling = quality.noise_ceiling({"crowd": CROWD}, resamples=50).set_index("ceiling")["correlation"]
     mean = table[(table["what"] == "average") & (table["measure"] == "ICC(1,k)")]["value"].iloc[0]
     assert ceiling["a perfect predictor"] == pytest.approx(mean**0.5)
+    other = replace(CROWD, ratings={f"{name} again": given for name, given in CROWD.ratings.items()})
+    twice = quality.noise_ceiling({"crowd": CROWD, "again": other}, resamples=50)
+    assert list(dict.fromkeys(twice["partition"])) == ["both", "crowd", "again"]
 
 
 def test_signals_by_hand() -> None:

@@ -119,6 +119,26 @@ def test_pairing_narrows_the_interval():
     assert gap["high"] - gap["low"] < (mean["high"] - mean["low"]) / 2
 
 
+def test_the_difference_of_two_correlations_is_paired():
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=80)
+    near = y + rng.normal(size=80)
+    frame = pd.DataFrame({"scenario": range(80), "y": y, "near": near, "same": 2 * near + 1})
+    frame["far"] = y + 3 * rng.normal(size=80)
+    one, other, gap, none = (
+        stats.cluster_bootstrap_correlation(frame, *columns, minus=minus, resamples=400).iloc[0]
+        for columns, minus in (
+            (("near", "y"), ""),
+            (("far", "y"), ""),
+            (("near", "y"), "far"),
+            (("near", "y"), "same"),
+        )
+    )
+    assert gap["correlation"] == pytest.approx(one["correlation"] - other["correlation"])
+    assert gap["low"] < gap["correlation"] < gap["high"]
+    assert abs(none["correlation"]) < 1e-12 and none["high"] - none["low"] < 1e-9 < one["high"] - one["low"]
+
+
 @pytest.mark.parametrize("kind", ["pearson", "spearman"])
 @pytest.mark.slow
 def test_correlation_equals_scipy(kind):
