@@ -45,7 +45,7 @@ def test_a_situation_names_neither_its_value_nor_anything_else_of_the_catalogue(
     assert not WORLD.grounder.titles(one.text)
 
 
-@pytest.mark.parametrize("templates", ["A", "B"])
+@pytest.mark.parametrize("templates", ["A", "B", "C"])
 def test_the_wishes_are_the_same_and_only_the_words_differ(templates):
     plain, implicit = plans("explicit", templates), plans("implicit", templates)
     for one, other in zip(plain, implicit, strict=True):
@@ -57,7 +57,7 @@ def test_the_wishes_are_the_same_and_only_the_words_differ(templates):
         assert pair in step.shift.added.items()
         assert step.event["explicitness"] == "implicit"
         assert (step.event["implied"], step.event["situation"]) == (dict([pair]), step.situation.text)
-        assert step.situation.use == {"A": "development", "B": "confirmation"}[templates]
+        assert step.situation.use == {"A": "development", "B": "confirmation", "C": "development"}[templates]
 
 
 def test_mixed_lies_between():
@@ -66,7 +66,7 @@ def test_mixed_lies_between():
     assert 0 == n["explicit"] < n["mixed"] < n["implicit"]
 
 
-@pytest.mark.parametrize("templates", ["A", "B"])
+@pytest.mark.parametrize("templates", ["A", "B", "C"])
 def test_sessions_with_implicit_shifts_run_are_logged_and_scored(templates):
     config = SimulateConfig(systems=["oracle", "tracker"], explicitness="implicit", templates=templates)
     talks = [simulate.session(WORLD, spec, n, config) for spec in config.systems for n in range(10)]
