@@ -12,6 +12,7 @@ from crs_lib.realtalk.plan import QueryPlan
 
 COVERAGE, PREVIEW = "coverage", "preview"
 _PREVIEWED, _NODES = 3, 5
+_SHARPNESS = 2.0  # of a narrative's weights
 
 
 Selection = Annotated[
@@ -34,7 +35,7 @@ class Bounds(Config):
     most: Most = 9
     narrative: Narrative = 30
     share: Annotated[float, Field(gt=0, lt=1, description="of the scores' weight that a narrative holds")] = (
-        0.7
+        0.96
     )
     phase: Annotated[int, Field(ge=1, description="messages of a phase, a soft cap")] = 15
 
@@ -63,13 +64,13 @@ def narrative(
 ) -> list[int]:
     """The evidence of a narrative, ranked: as many messages as the scores call for, the fact's among them.
 
-    A message weighs e to the power of its distance from the best, in steps of ``unit``; the best are taken
-    until they hold ``share`` of all that the ranking weighs. One clear message gives a short story, many near
-    ones a long one; ``narrative`` bounds it.
+    A message weighs e to the power of twice its distance from the best, in steps of ``unit``; the best are
+    taken until they hold ``share`` of all that the ranking weighs. One clear message gives a short story,
+    many near ones a long one; ``narrative`` bounds it.
     """
     if not len(ranked):
         return []
-    weight = np.exp((np.asarray(scores, dtype=np.float64) - float(scores[0])) / unit)
+    weight = np.exp(_SHARPNESS * (np.asarray(scores, dtype=np.float64) - float(scores[0])) / unit)
     enough = 1 + int(np.searchsorted(np.cumsum(weight) / weight.sum(), bounds.share - 1e-9))
     return list(ranked[: max(len(selected), min(enough, bounds.narrative, len(ranked)))])
 

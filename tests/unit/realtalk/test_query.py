@@ -54,6 +54,9 @@ def test_a_narrative_is_as_long_as_the_scores_call_for():
     assert select.narrative(ranked, alike, [0], select.Bounds(narrative=3), 1.0) == [0, 1, 2]
     assert select.narrative(ranked, clear, [0, 1, 2], bounds, 1.0) == [0, 1, 2]  # never less than the fact
     assert select.narrative([], np.zeros(0), [], bounds, 1.0) == []
+    falling = np.array([0.0, -1, -2])  # weights 1, e^-2, e^-4: 87 %, then 98 % of all
+    assert select.narrative([0, 1, 2], falling, [], select.Bounds(share=0.9), 1.0) == [0, 1]
+    assert select.narrative([0, 1, 2], falling, [], select.Bounds(share=0.86), 1.0) == [0]
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.1, 5))
