@@ -184,7 +184,7 @@ class Annotators:
     def fit(self, data: Training) -> "Annotators":
         """Learn both stages and, from grouped folds, the level; InputError for one conversation alone."""
         codes = pd.factorize(data.turns["conversation"])[0]
-        folds = _Folds(self._names, data.turns, codes)
+        folds = _HeldOut(self._names, data.turns, codes)
         target = data.weighted
         for _ in range(_PASSES):
             target = settle(data.votes, codes, folds.first(target)).shares
@@ -217,7 +217,7 @@ def _mean(first: Floats, second: Floats) -> Floats:
     return out
 
 
-class _Folds:
+class _HeldOut:
     """Predictions of every training turn by models that have not seen its conversation."""
 
     def __init__(self, names: Sequence[str], frame: pd.DataFrame, codes: NDArray[np.intp]) -> None:
