@@ -241,7 +241,9 @@ def quality(predicted: pd.DataFrame, noise: pd.DataFrame) -> Finding:
     """How far both predictors follow the ratings of curated, the better one first, and how far any could."""
     known = predicted["predictor"].isin(_PREDICTORS)
     rows = predicted[known & (predicted["partition"] == "curated")]
-    rows = rows.sort_values("correlation", ascending=False)
+    rows = rows.dropna(subset="correlation").sort_values("correlation", ascending=False)
+    if rows.empty:
+        return stats.no_finding("no curated conversation has ratings that differ")
     found = {
         _PREDICTORS[name]: _row(rows[rows["predictor"] == name], "correlation") for name in rows["predictor"]
     }

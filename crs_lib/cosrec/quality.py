@@ -135,7 +135,7 @@ def predicted_quality(
             shown = f"{name} - {minus}" if minus else name
             row = {"partition": held, "predictor": shown, "correlation": found["correlation"]}
             tables.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n"])})
-    return pd.DataFrame(tables)
+    return pd.DataFrame(tables, columns=["partition", "predictor", "correlation", "low", "high", "n"])
 
 
 def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:

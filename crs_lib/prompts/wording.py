@@ -18,6 +18,8 @@ _PART = re.compile(r"\{([^{}]*)\}|\$([a-z][a-z_]*)")
 # The wording files of the simulated user, by template set.
 USER_SETS = {"A": "user", "B": "user_b", "C": "user_c"}
 _STOPS, _SENTENCE_ENDS = frozenset(".!?"), frozenset((". ", "! ", "? "))
+ONE_FILM = "one"  # the slot that holds the kind of one film: "comedy movie"
+_BEFORE_VOWEL = re.compile(r"\b(a)(?= (?!one\b|eu|uni|us)[aeiou])", re.I)
 TITLE = "title"  # the slot whose value is written as it is, at the beginning of a sentence, too
 
 
@@ -77,6 +79,7 @@ def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, *
 
     Slots are filled as they are, "$" or "{" in a title included; a full stop behind a value that ends in a
     stop is left out ("Ring Lardner Jr."), and a value that begins a sentence gets a capital, but for titles.
+    Where a value is one film's kind (``one``), "a" becomes "an" before a vowel.
     Raises InputError, which begins with ``where``, for a slot that the template needs and the caller did not
     give.
     """
@@ -86,7 +89,8 @@ def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, *
         _fill(templates[int(random() * len(templates))], random, slots, out)
     except KeyError as error:
         raise InputError(f"{where}: a template needs ${error.args[0]}") from error
-    return " ".join("".join(out).split())
+    text = " ".join("".join(out).split())
+    return _BEFORE_VOWEL.sub(r"\1n", text) if ONE_FILM in slots else text
 
 
 def phrase(name: str, section: str, draw: np.random.Generator, **slots: str) -> str:

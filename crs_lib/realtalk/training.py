@@ -31,7 +31,7 @@ from crs_lib.realtalk.index import ChatIndex
 SHARE, LEAST = 0.25, 60
 OWN, BOTH, FOREIGN = "realtalk", "realtalk+locomo", "locomo"
 TEACHERS = (OWN, BOTH, FOREIGN)
-_LAST_TRAIN, _LONG, _SHARED = 7, 20, 0.2
+_LAST_TRAIN = 7
 
 
 def depth(messages: int, share: float = SHARE) -> int:
@@ -123,12 +123,12 @@ def for_chat(
 def same_talk(one: Chat, two: Chat) -> bool:
     """Whether two files hold the same conversation: equal messages, or a fifth of the longer ones shared.
 
-    Longer means more than 20 characters; two conversations hardly share any of those by chance.
+    Longer means more than 20 letters and digits; two conversations hardly share any of those by chance.
     """
     if one.digest == two.digest:
         return True
-    first, second = ({m.text for m in chat.messages if len(m.text) > _LONG} for chat in (one, two))
-    return bool(first and second) and len(first & second) >= _SHARED * min(len(first), len(second))
+    first, second = (corpus.sketch([m.text for m in chat.messages]) for chat in (one, two))
+    return corpus.resembles(first, second)
 
 
 def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, str], ChatIndex]) -> str:

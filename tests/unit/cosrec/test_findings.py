@@ -64,6 +64,7 @@ def test_the_better_predictor_of_quality_stands_first() -> None:
     assert told.endswith(
         "−0.10 [−0.50, 0.30], an interval that includes 0; a perfect predictor would reach 0.80 [0.70, 0.90]."
     )
+    assert not findings.quality(rows[rows["partition"] == "crowd"], noise).borne
 
 
 def test_no_table_no_finding() -> None:

@@ -163,5 +163,7 @@ def test_quality_is_predicted_from_signals_alone() -> None:
     assert found.loc[("curated", "model"), "correlation"] > 0.3  # the sample's raters see the dull lines
     for held, part in found["correlation"].unstack().iterrows():
         assert part["model - distinct words"] == pytest.approx(part["model"] - part["distinct words"]), held
+    unrated = (replace(KNOWN, ratings={}), replace(ASKED, ratings={}))
+    assert list(quality.predicted_quality(*unrated)["predictor"]) == []
     with pytest.raises(InputError, match="at least two rated"):
         quality.QualityModel().fit(replace(KNOWN, ratings={}))
