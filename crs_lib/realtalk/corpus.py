@@ -159,9 +159,9 @@ def split_of(chat: Chat) -> str:
 
 
 def sketch(texts: Sequence[str]) -> list[int]:
-    """24 bits of a hash of every text of more than 20 letters and digits, sorted: enough to know a chat again.
+    """24 bits of a hash of every text of more than 20 letters and digits, sorted.
 
-    Case, punctuation and white space do not count.
+    Enough to know a chat again; case, punctuation and white space do not count.
     """
     plain = {"".join(filter(str.isalnum, text.casefold())) for text in texts}
     return sorted({int(hashlib.sha256(t.encode()).hexdigest()[:6], 16) for t in plain if len(t) > 20})

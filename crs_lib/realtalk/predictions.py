@@ -53,6 +53,7 @@ def predict(
             "timings": {"rounds": result.rounds, "seconds": seconds},
             "made_with": {
                 "encoder": index.encoder,
+                "tuned": index.tuned,
                 "ranker": ranker.name,
                 "learnt_from": ranker.origin,
                 "selection": pipeline.settings.selection,

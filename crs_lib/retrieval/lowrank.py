@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -31,13 +33,19 @@ class UpdateFile(NamedTuple):
     def factors(self, name: str) -> Factors:
         """By published weight name the two factors (inputs, rank) and (rank, outputs), float32.
 
-        Their product is what is added to that weight (inputs, outputs). InputError for an unknown name.
+        Their product is what is added to that weight (inputs, outputs). InputError for an unknown name and
+        for numbers that are not those of the record.
         """
         if name not in self.names:
             raise InputError(f"{self.path.name} holds no update {name!r}; expected {', '.join(self.names)}")
         out: dict[str, tuple[Floats, Floats]] = {}
-        with np.load(self.path, allow_pickle=False) as stored:
-            codes, scales = stored[f"{name} codes"], stored[f"{name} scales"]
+        try:
+            with np.load(self.path, allow_pickle=False) as stored:
+                codes, scales = stored[f"{name} codes"], stored[f"{name} scales"]
+        except _DAMAGE as error:
+            raise _damaged(self.path, error) from error
+        if _digest(codes, scales) != self.record["updates"][name]["digest"]:
+            raise _damaged(self.path, f"update {name!r} has another sha256 than its record")
         rank, code, scale = int(self.record["rank"]), 0, 0
         for weight, inputs, outputs in self.record["weights"]:
             found = []
@@ -58,9 +66,25 @@ def read(path: Path) -> UpdateFile | None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             record = json.loads(str(stored["record"]))
-    except (ValueError, KeyError, OSError, EOFError) as error:
-        raise InputError(f"{path.name} cannot be read as low-rank updates ({error})") from error
+    except _DAMAGE as error:
+        raise _damaged(path, error) from error
+    if not isinstance(record, dict) or not {"updates", "weights", "rank"} <= record.keys():
+        raise _damaged(path, "its record lacks updates, weights or rank")
     return UpdateFile(path, record)
+
+
+_DAMAGE = (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def _damaged(path: Path, why: object) -> InputError:
+    return InputError(
+        f"{path.name} cannot be read as low-rank updates ({why}); install the package again, or name an "
+        "encoder without +tuned"
+    )
+
+
+def _digest(codes: NDArray[np.int8], scales: Floats) -> str:
+    return hashlib.sha256(codes.tobytes() + scales.tobytes()).hexdigest()
 
 
 def write(path: Path, updates: Mapping[str, Factors], record: Mapping[str, Any]) -> None:
@@ -80,8 +104,8 @@ def write(path: Path, updates: Mapping[str, Factors], record: Mapping[str, Any])
         ]
         arrays[f"{name} codes"] = np.concatenate([codes.ravel() for codes, _ in coded])
         arrays[f"{name} scales"] = np.concatenate([scales for _, scales in coded])
-        digest = hashlib.sha256(arrays[f"{name} codes"].tobytes() + arrays[f"{name} scales"].tobytes())
-        told[name] = {**record["updates"][name], "digest": digest.hexdigest()}
+        digest = _digest(arrays[f"{name} codes"], arrays[f"{name} scales"])
+        told[name] = {**record["updates"][name], "digest": digest}
     whole = {**record, "updates": told, "weights": weights, "rank": rank}
     arrays["record"] = np.array(json.dumps(whole, sort_keys=True))
     with tables.write_aside(path, "wb") as file:

@@ -102,6 +102,14 @@ def test_the_command_writes_a_line_a_turn_and_learns_something(
 
 
 @pytest.mark.slow
+def test_a_crowd_that_says_nothing_and_one_that_is_tested_on_itself_are_refused(tmp_path: Path) -> None:
+    mute = {name: [one._replace(cells=()) for one in found] for name, found in KNOWN.annotations.items()}
+    with pytest.raises(InputError, match="no annotator of 'crowd' names an intent"):
+        intents.training(replace(KNOWN, annotations=mute))
+    with pytest.raises(InputError, match="60 conversations stand in 'crowd' and in 'crowd'"):
+        intents.predict_files(SAMPLE / "crowd", SAMPLE / "crowd", tmp_path / "out.jsonl")
+
+
 def test_the_router_beats_position_on_the_sample() -> None:
     data, frame = intents.training(KNOWN), intents.turns(ASKED)
     model = intent_kernel.Annotators(names=()).fit(data)

@@ -410,6 +410,8 @@ def test_a_chat_is_recognised_though_messages_were_changed(sample, make_chat):
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
     assert training.same_talk(half, sample) and training.same_talk(sample, half)
     assert not training.same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
+    loud = make_chat([(m.speaker, f" {m.text.upper()} !") for m in sample.messages])
+    assert training.same_talk(loud, sample)
 
 
 def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):

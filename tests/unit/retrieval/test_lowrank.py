@@ -40,6 +40,23 @@ def test_no_file_is_none_and_a_damaged_one_is_named(tmp_path):
         lowrank.read(tmp_path / "bad.npz")
 
 
+def test_numbers_that_are_not_those_of_the_record_are_refused(tmp_path):
+    place = tmp_path / "one.npz"
+    lowrank.write(place, {"one": made(0)}, {"updates": {"one": {}}})
+    with np.load(place) as stored:
+        arrays = dict(stored)
+    np.savez_compressed(tmp_path / "zeros.npz", **{**arrays, "one codes": arrays["one codes"] * 0})
+    with pytest.raises(InputError, match=r"zeros.npz .*another sha256"):
+        lowrank.read(tmp_path / "zeros.npz").factors("one")
+    np.savez_compressed(tmp_path / "short.npz", **{**arrays, "record": np.array("{}")})
+    with pytest.raises(InputError, match=r"short.npz .*lacks updates"):
+        lowrank.read(tmp_path / "short.npz")
+    whole = place.read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"cut.npz cannot be read"):
+        lowrank.read(tmp_path / "cut.npz")
+
+
 def test_an_update_is_added_to_the_weights_that_it_names_and_must_fit():
     factors = made(0)
     weights = {"a.weight": np.ones((6, 4), np.float32), "c": np.ones(3, np.float32)}
