@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.threads import one_thread
+from crs_lib.realtalk import kept
 from crs_lib.realtalk.features import NAMES
 
 Floats = NDArray[np.float32]
@@ -87,8 +89,9 @@ class Learned:
     """The mean of boosted trees that order candidates (LambdaMART, four seeds) and a logistic regression.
 
     The two err differently: together they rank better than either. Without LightGBM the regression stands
-    alone, and ``name`` says so. Source: Burges (2010), From RankNet to LambdaRank to LambdaMART; Ke et al.
-    (2017), LightGBM.
+    alone, and ``name`` says so. The trees' scores of the same candidates are kept on disk
+    (:mod:`crs_lib.realtalk.kept`), so that a second run does without LightGBM. Source: Burges (2010), From
+    RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
     """
 
     unit = 1.0
@@ -96,17 +99,31 @@ class Learned:
     def __init__(self, linear: Linear, models: Sequence[str], origin: str) -> None:
         """``models`` are LightGBM's model texts; ``origin`` says in words what all was learnt from."""
         self.name, self.origin, self._linear = "learned" if models else "linear", origin, linear
-        self._trees = [_lightgbm().Booster(model_str=text) for text in models]
+        self._models = tuple(models)
 
     def score(self, features: Floats, fused: Floats) -> Floats:
         """Scores of candidates, (candidates,); comparable inside one question only."""
         if not len(features):
             return np.zeros(0, dtype=np.float32)
         scores = self._linear.score(features)
-        if self._trees:
-            trees = np.mean([trees.predict(features, num_threads=1) for trees in self._trees], axis=0)
-            scores = (scores + trees) / 2
+        if self._models:
+            name = kept.name("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
+            (found,) = kept.arrays([name], lambda _: [self._grown(features)])
+            scores = (scores + found[:, 0]) / 2
         return scores.astype(np.float32)
+
+    def _grown(self, features: Floats) -> Floats:
+        """The trees' mean, (candidates, 1)."""
+        said = [trees.predict(features, num_threads=1) for trees in self._trees]
+        return np.stack(said, axis=1).mean(axis=1, keepdims=True).astype(np.float32)
+
+    @cached_property
+    def _trees(self) -> list[Any]:
+        return [_lightgbm().Booster(model_str=text) for text in self._models]
+
+    @cached_property
+    def _digest(self) -> str:
+        return hashlib.sha256("\n".join(self._models).encode()).hexdigest()
 
 
 def shipped(encoder: str) -> tuple["Learned", list[list[int]]] | None:
