@@ -115,7 +115,8 @@ class Learned:
     def _grown(self, features: Floats) -> Floats:
         """The trees' mean, (candidates, 1)."""
         said = [trees.predict(features, num_threads=1) for trees in self._trees]
-        return np.stack(said, axis=1).mean(axis=1, keepdims=True).astype(np.float32)
+        out: Floats = np.stack(said, axis=1).mean(axis=1, keepdims=True).astype(np.float32)
+        return out
 
     @cached_property
     def _trees(self) -> list[Any]:
