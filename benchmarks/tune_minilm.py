@@ -217,7 +217,7 @@ def main():
         "made by": "python -m benchmarks.tune_minilm",
         "licence": "taught by the questions and evidence of LoCoMo (CC BY-NC 4.0); holds numbers only",
         "updates": told,
-        "chats": {f"LoCoMo {c.name}": corpus.sketch([m.text for m in c.messages]) for c in chats},
+        "chats": {f"LoCoMo {c.name}": c.sketch for c in chats},
     }
     lowrank.write(arguments.out, updates, record)
     print(f"{arguments.out}: {', '.join(updates)}")

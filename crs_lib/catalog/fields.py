@@ -16,6 +16,13 @@ from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold, words
 
 
+def _of_set(
+    templates: str, usual: tuple[str, ...], of_b: tuple[str, ...], of_c: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The templates of a set; where B or C has none, those of set A."""
+    return {"B": of_b, "C": of_c}.get(templates) or usual
+
+
 @dataclass(frozen=True, kw_only=True)
 class FilmQuestion:
     """One question about a film; the values of a field, or the plot, answer it.
@@ -41,7 +48,7 @@ class FilmQuestion:
 
     def asks_of(self, templates: str) -> tuple[str, ...]:
         """The templates of a set ("A", "B" or "C"); where a set has none, those of set A serve it, too."""
-        return {"B": self.asks_b, "C": self.asks_c}.get(templates) or self.asks
+        return _of_set(templates, self.asks, self.asks_b, self.asks_c)
 
 
 PLOT = "plot"  # stands for a field where questions are listed by field
@@ -167,11 +174,11 @@ class Field:
 
     def phrases_of(self, templates: str) -> tuple[str, ...]:
         """The phrases of a template set ("A", "B" or "C")."""
-        return {"B": self.phrases_b, "C": self.phrases_c}.get(templates) or self.phrases
+        return _of_set(templates, self.phrases, self.phrases_b, self.phrases_c)
 
     def bridges_of(self, templates: str) -> tuple[str, ...]:
         """The bridge phrases of a template set ("A", "B" or "C")."""
-        return {"B": self.bridges_b, "C": self.bridges_c}.get(templates) or self.bridges
+        return _of_set(templates, self.bridges, self.bridges_b, self.bridges_c)
 
     def forms(self, value: str) -> tuple[str, ...]:
         """The folded spellings under which a clean value is found in text, its own first."""

@@ -96,6 +96,11 @@ class Chat:
         ]
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
+    @cached_property
+    def sketch(self) -> list[int]:
+        """What the chat is known again by: :func:`sketch` of its texts."""
+        return sketch([message.text for message in self.messages])
+
     def ids(self, positions: Sequence[int]) -> list[str]:
         """The ids of messages given by position."""
         return [self.messages[i].id for i in positions]

@@ -186,11 +186,12 @@ def tuned_for(chat: Chat) -> str:
     found = lowrank.read(UPDATES)
     if found is None:
         raise InputError(f"the low-rank updates are not here ({UPDATES.name}); leave +{TUNED} out")
-    own = corpus.sketch([m.text for m in chat.messages])
     free = {
         name: told
         for name, told in found.record["updates"].items()
-        if not any(corpus.resembles(own, found.record["chats"][taught]) for taught in told["taught by"])
+        if not any(
+            corpus.resembles(chat.sketch, found.record["chats"][taught]) for taught in told["taught by"]
+        )
     }
     best = max(free, key=lambda name: (len(free[name]["taught by"]), name), default="")
     return f"{TUNED} {best} {free[best]['digest'][:8]}" if best else ""

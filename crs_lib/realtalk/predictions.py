@@ -123,8 +123,7 @@ def choose_ranker(
         rankers.need_trees()
     if name == "auto" and folder is None and teachers == training.OWN:
         ready = rankers.shipped(index.encoder)
-        own = corpus.sketch([m.text for m in index.chat.messages])
-        if ready and not any(corpus.resembles(own, taught) for taught in ready[1]):
+        if ready and not any(corpus.resembles(index.chat.sketch, taught) for taught in ready[1]):
             return ready[0]
     own_chats, foreign = training.train_chats(folder, teachers)
     found = training.for_chat(index.chat, own_chats, foreign, lambda c: indexes.build(c, index.encoder))

@@ -125,10 +125,7 @@ def same_talk(one: Chat, two: Chat) -> bool:
 
     Longer means more than 20 letters and digits; two conversations hardly share any of those by chance.
     """
-    if one.digest == two.digest:
-        return True
-    first, second = (corpus.sketch([m.text for m in chat.messages]) for chat in (one, two))
-    return corpus.resembles(first, second)
+    return one.digest == two.digest or corpus.resembles(one.sketch, two.sketch)
 
 
 def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, str], ChatIndex]) -> str:
@@ -138,5 +135,5 @@ def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, s
         for name in encoders
     }
     origin = f"comes with the package; taught by {', '.join(chat.name for chat in own)}"
-    ranker.write_shipped(made, origin, [corpus.sketch([m.text for m in chat.messages]) for chat in own])
+    ranker.write_shipped(made, origin, [chat.sketch for chat in own])
     return origin

@@ -164,32 +164,33 @@ def run(config: RealismConfig) -> pd.DataFrame:
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
     real = user_turns(logs.read(config.dialogues), world.grounder) if config.dialogues else []
+    people = constraint_share(real, world.grounder)
     rows = []
     for name in wording.USER_SETS:
         batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, templates=name, n_turns=config.n_turns)
         talks = [simulate.session(world, SYSTEM, number, batch) for number in range(config.n_sessions)]
         mine = user_turns(talks, world.grounder)
         row = {"templates": name, "joint_accuracy": joint_accuracy(talks)}
-        rows.append(row | _compared(real, mine, world.grounder, config))
+        rows.append(row | _compared(real, people, mine, world.grounder, config))
         if real and MANNERS[name].small_talk:
             chat = small_talk(name, config.n_sessions, config.n_turns, config.seed)
             row = {"templates": f"{name}, {SMALL_TALK_ONLY}"}
-            rows.append(row | _compared(real, chat, world.grounder, config))
+            rows.append(row | _compared(real, people, chat, world.grounder, config))
     return pd.DataFrame(rows)
 
 
 def _compared(
-    real: Sequence[UserTurn], mine: Sequence[UserTurn], grounder: Grounder, config: RealismConfig
+    real: Sequence[UserTurn],
+    people: float,
+    mine: Sequence[UserTurn],
+    grounder: Grounder,
+    config: RealismConfig,
 ) -> dict[str, Any]:
-    """What a template set's turns are like, beside those of people where there are some."""
+    """What a template set's turns are like, beside those of people and their share that names a value."""
     row: dict[str, Any] = {"constraints": constraint_share(mine, grounder)}
     if real:
         ours, theirs = telling_words(real, mine)
         row |= two_sample(real, mine, config.encoder, config.seed)
-        row |= {
-            "real": len(real),
-            "simulated": len(mine),
-            "real_constraints": constraint_share(real, grounder),
-        }
+        row |= {"real": len(real), "simulated": len(mine), "real_constraints": people}
         row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
     return row
