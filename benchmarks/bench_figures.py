@@ -26,7 +26,7 @@ from crs_lib import figures
 from crs_lib.core import rng
 from crs_lib.figures.base import means
 from crs_lib.metrics import base
-from crs_lib.trust import sensitivity
+from crs_lib.validity import sensitivity
 
 SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
 METRICS = (

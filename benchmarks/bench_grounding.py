@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from rounds import Contender, report, seconds
 
-from crs_lib import logs, simulate
+from crs_lib import data as logs
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words_of_many
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 

@@ -16,7 +16,7 @@ from model_server import busy, server, shown, stats
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.llm import LLM, Cache, Recorder, Request
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings

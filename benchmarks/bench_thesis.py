@@ -18,15 +18,15 @@ from typing import Any
 import naive_thesis as naive
 from rounds import Contender, report, seconds
 
-from crs_lib import logs, simulate
+from crs_lib import data as logs
+from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.tables import stream
 from crs_lib.metrics.conventions import get
 from crs_lib.metrics.similarity import TfidfSpace, read_vocabulary
-from crs_lib.score import extractors
-from crs_lib.thesis import topics
+from crs_lib.thesis import extractors, topics
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.grounded import GroundedScorer
 from crs_lib.thesis.legacy import LegacyScorer

@@ -16,15 +16,16 @@ from dataclasses import replace
 
 import pandas as pd
 
-from crs_lib import datasets, logs, simulate
+from crs_lib import data as datasets
+from crs_lib import data as logs
+from crs_lib import simulate
 from crs_lib.catalog import sources
-from crs_lib.grounding.grounder import Grounder
-from crs_lib.people import raters
-from crs_lib.prompts import wording
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import wording
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib.trust import protocol as gate
-from crs_lib.trust import realism
+from crs_lib.validity import protocol as gate
+from crs_lib.validity import raters, realism
 
 SESSIONS, SEED = 60, 1
 

@@ -8,12 +8,13 @@ import numpy as np
 import pandas as pd
 from sklearn.ensemble import RandomForestRegressor
 
-from crs_lib import datasets, logs
+from crs_lib import data as datasets
+from crs_lib import data as logs
 from crs_lib.catalog import sources
-from crs_lib.grounding.grounder import Grounder
-from crs_lib.people import agreement, raters
-from crs_lib.people.agreement import OVERALL, RATING, WHOLE
-from crs_lib.people.scores import RECEIVED
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.validity import agreement, raters
+from crs_lib.validity.agreement import OVERALL, RATING, WHOLE
+from crs_lib.validity.scores import RECEIVED
 
 _NO_FEATURE = {"conv_id", "system", RATING, OVERALL, WHOLE}
 

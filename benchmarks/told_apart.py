@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from crs_lib.prompts import wording
+from crs_lib.core import wording
 from crs_lib.retrieval import dense
 from tests.helpers import blind_reader
 from tests.helpers.wordings import KINDS, readings, shifts

@@ -95,13 +95,13 @@ class Clause(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A catalogue field and everything that depends on it. Templates are those of ``prompts/wording``.
+    """A catalogue field and everything that depends on it. Templates are those of ``core/wording``.
 
     Cleaning and matching:
         ``clean`` makes a raw label a value; ``aliases`` are further spellings of a value;
         ``foreign_keys`` are the keys of the field in catalogues keyed by item id. ``many`` is false where a
         film has one value. ``key`` is the key in records and files (default: the name). ``rule`` names the
-        matching rule for everyday words (``grounding/rules.py``: "plain", "name", "person", "genre", "plot");
+        matching rule for everyday words (``catalog/rules.py``: "plain", "name", "person", "genre", "plot");
         ``pattern`` is the form in which the extractor ``rules`` counts a value ("": any).
     Constraints:
         ``keep`` orders relaxation (the smallest is given up first) and the description of a film (the

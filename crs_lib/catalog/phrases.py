@@ -7,8 +7,8 @@ import numpy as np
 from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS, PERSON_FIELDS, Field
+from crs_lib.core import wording
 from crs_lib.core.text import words
-from crs_lib.prompts import wording
 
 _ALONE = "$value"
 ONE = "noun_one"  # the section with the noun for a single film, where a set has one

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import datasets
+from crs_lib import data as datasets
 from crs_lib.catalog import plots
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import one_text

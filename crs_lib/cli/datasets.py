@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 
-from crs_lib import datasets
+from crs_lib import data as datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 
@@ -60,8 +60,8 @@ def _details(dataset: datasets.Dataset) -> list[str]:
 
 
 def _get(arguments: Namespace) -> None:
-    from crs_lib.datasets import fetch
-    from crs_lib.datasets import verify as datasets_verify
+    from crs_lib.data import fetch
+    from crs_lib.data import verify as datasets_verify
 
     for dataset in [datasets.get(name) for name in arguments.names]:
         place = fetch.fetch(dataset)
@@ -72,7 +72,7 @@ def _get(arguments: Namespace) -> None:
 
 
 def _verify(arguments: Namespace) -> None:
-    from crs_lib.datasets import verify as datasets_verify
+    from crs_lib.data import verify as datasets_verify
 
     chosen = [datasets.get(name) for name in arguments.names] or list(datasets.REGISTRY.values())
     if arguments.names:

@@ -22,8 +22,8 @@ def logs(parser: ArgumentParser) -> None:
 
 
 def _logs(arguments: Namespace) -> None:
-    from crs_lib import logs as reader
-    from crs_lib.logs import quirks
+    from crs_lib import data as reader
+    from crs_lib.data import quirks
 
     counts: dict[str, dict[str, Any]] = {}
     report = quirks.quirks(_counted(reader.read(arguments.path), counts))

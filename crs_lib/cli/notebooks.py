@@ -103,7 +103,7 @@ def figures(parser: ArgumentParser) -> None:
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
 READERS = {
     "cosrec": "crs_lib.cosrec.figure_tables:read",
-    "movies": "crs_lib.views.figure_tables:read",
+    "movies": "crs_lib.report.figure_tables:read",
     "realtalk": "crs_lib.realtalk.figure_tables:read",
 }
 
@@ -190,10 +190,9 @@ def quote(text: str, page: Path) -> None:
 def _thesis(sessions: int, turns: int) -> None:
     from crs_lib import evaluate
     from crs_lib.metrics.base import DAGGER_NOTE
-    from crs_lib.pages import report, trace
-    from crs_lib.trust import sensitivity
-    from crs_lib.views import findings_scores
-    from crs_lib.views import movies as views
+    from crs_lib.report import findings_scores, report, trace
+    from crs_lib.report import movies as views
+    from crs_lib.validity import sensitivity
 
     run_name, asked = THESIS["run"], {**THESIS, "n_sessions": sessions, "n_turns": turns}
     for notebook in notebooks.committed():

@@ -13,7 +13,7 @@ def trace(parser: ArgumentParser) -> None:
 
 
 def _trace(arguments: Namespace) -> None:
-    from crs_lib.pages import trace as pages
+    from crs_lib.report import trace as pages
 
     written = pages.write(arguments.run, arguments.convention)
     print(f"written: {paths.shown(written)}   open it in a browser, no server is needed")
@@ -30,6 +30,6 @@ def report(parser: ArgumentParser) -> None:
 
 
 def _report(arguments: Namespace) -> None:
-    from crs_lib.pages import report as pages
+    from crs_lib.report import report as pages
 
     print(f"written: {paths.shown(pages.write(arguments.run, arguments.plan, arguments.convention))}")

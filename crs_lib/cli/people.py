@@ -28,10 +28,10 @@ def score_human(parser: ArgumentParser) -> None:
 
 
 def _score(arguments: Namespace) -> None:
-    from crs_lib import logs
+    from crs_lib import data as logs
     from crs_lib.catalog import sources
-    from crs_lib.grounding.grounder import Grounder
-    from crs_lib.people import agreement, scores
+    from crs_lib.catalog.grounder import Grounder
+    from crs_lib.validity import agreement, scores
 
     broken: list[logs.Broken] = []
     paths.apart([Path(arguments.out)], [*logs.files(arguments.dialogues), Path(arguments.catalog)])
@@ -76,7 +76,7 @@ def _report(broken: list[Any]) -> None:
 
 
 def _agreement(rated: list[dict[str, Any]]) -> None:
-    from crs_lib.people import agreement, scores
+    from crs_lib.validity import agreement, scores
 
     rows = agreement.table(rated)
     found = agreement.agreement(rows, agreement.SHOWN)
@@ -110,21 +110,22 @@ def _people(arguments: Namespace) -> None:
 
 
 def _grounder(arguments: Namespace) -> Any:
-    from crs_lib import datasets
+    from crs_lib import data as datasets
     from crs_lib.catalog import sources
-    from crs_lib.grounding.grounder import Grounder
+    from crs_lib.catalog.grounder import Grounder
 
     return Grounder(sources.load(arguments.catalog or datasets.locate("redial-movies")))
 
 
 def _log(name: str) -> Any:
-    from crs_lib import datasets, logs
+    from crs_lib import data as datasets
+    from crs_lib import data as logs
 
     return logs.readable(datasets.locate(name), lambda broken: None)
 
 
 def _ceilings(arguments: Namespace) -> Iterator[Any]:
-    from crs_lib.people import agreement, raters, scores
+    from crs_lib.validity import agreement, raters, scores
 
     grounder = _grounder(arguments)
     for table, rating in ((raters.TURNS, agreement.RATING), (raters.DIALOGUES, agreement.OVERALL)):
@@ -138,7 +139,7 @@ def _ceilings(arguments: Namespace) -> Iterator[Any]:
 
 
 def _success(arguments: Namespace) -> Iterator[Any]:
-    from crs_lib.people import success
+    from crs_lib.validity import success
 
     frame = success.replies(_log("concept4crs"), _grounder(arguments))
     yield success.prediction(frame)
@@ -147,7 +148,7 @@ def _success(arguments: Namespace) -> Iterator[Any]:
 
 
 def _simulators(arguments: Namespace) -> Iterator[Any]:
-    from crs_lib.people import simulators
+    from crs_lib.validity import simulators
 
     rows = simulators.judged(_log("usersimcrs"), _grounder(arguments))
     yield simulators.with_judge(rows)
@@ -157,8 +158,8 @@ def _simulators(arguments: Namespace) -> Iterator[Any]:
 
 def _views(arguments: Namespace) -> Iterator[Any]:
     from crs_lib import evaluate, simulate
-    from crs_lib.grounding.grounder import Grounder
-    from crs_lib.people import two_views
+    from crs_lib.catalog.grounder import Grounder
+    from crs_lib.validity import two_views
 
     grounder = Grounder(evaluate.catalog_of(arguments.run))
     yield two_views.bridge(two_views.turns(simulate.iter_dialogues(arguments.run), grounder))
@@ -167,7 +168,7 @@ def _views(arguments: Namespace) -> Iterator[Any]:
 def _judges(arguments: Namespace) -> Iterator[Any]:
     import pandas as pd
 
-    from crs_lib.people import agreement, judges
+    from crs_lib.validity import agreement, judges
 
     dialogues = list(_log("crsarena"))
     drawn = judges.chosen(dialogues, arguments.n)
@@ -187,7 +188,7 @@ _PARTS: dict[str, tuple[str, Callable[[Namespace], Iterator[Any]]]] = {
 
 def annotate(parser: ArgumentParser) -> None:
     """``annotate --run R [--n N] [--kind single|pairs]``, and ``annotate --run R --import FILES``."""
-    from crs_lib.people.questions import AskConfig
+    from crs_lib.validity.questions import AskConfig
 
     options.add(parser, AskConfig)
     parser.add_argument("--out", metavar="PAGE.html", help="where the page goes (default: the run's folder)")
@@ -199,15 +200,15 @@ def annotate(parser: ArgumentParser) -> None:
 
 def _annotate(arguments: Namespace) -> None:
     if arguments.files:
-        from crs_lib.people import labels
+        from crs_lib.validity import labels
 
         found = labels.findings(arguments.run, arguments.files)
         for frame in found[1:]:
             print(frame.round(3).to_string(index=False, na_rep="-"), end="\n\n")
         print(f"tables: {paths.shown(labels.write(arguments.run, found))}/")
         return
-    from crs_lib.pages import annotate as pages
-    from crs_lib.people.questions import AskConfig
+    from crs_lib.report import annotate as pages
+    from crs_lib.validity.questions import AskConfig
 
     out = Path(arguments.out).expanduser() if arguments.out else None
     path = pages.write(options.read(arguments, AskConfig), out)

@@ -10,9 +10,9 @@ from crs_lib.core.hashes import fingerprint
 from crs_lib.judge.config import JudgeConfig
 from crs_lib.judge.records import STAGE
 from crs_lib.llm.preflight import Need, preflight, refuse
-from crs_lib.programs import client
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import STUDY, SimulateConfig
+from crs_lib.systems import client
 
 
 def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:

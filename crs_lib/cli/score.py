@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from crs_lib import llm, logs
+from crs_lib import data as logs
+from crs_lib import llm
 from crs_lib.cli import files, options
 from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import InputError
@@ -14,8 +15,8 @@ from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import ScoringConfig
 from crs_lib.llm import calls
 from crs_lib.llm.preflight import preflight
-from crs_lib.score import asking
-from crs_lib.score.asking import AskedScorer
+from crs_lib.thesis import asking
+from crs_lib.thesis.asking import AskedScorer
 
 _CHOSEN = (
     "catalog", "convention", "extractor", "similarity", "vocabulary", "topics", "topic_model", "llm",

@@ -53,8 +53,7 @@ def _is_scored(run: str) -> bool:
 
 
 def _finish(run: str, convention: str, asked: tuple[str, ...]) -> None:
-    from crs_lib.pages import report, trace
-    from crs_lib.views import thesis_tables
+    from crs_lib.report import report, thesis_tables, trace
 
     print(f"{run}, {convention}: tables, {', '.join(asked)} …", flush=True)
     thesis_tables.write_tables(run, convention)

@@ -9,7 +9,7 @@ from crs_lib.core.errors import InputError
 
 def gate(parser: ArgumentParser) -> None:
     """``gate [--run NAME] [--catalog FILE] [--sessions N] [--seed N] [--develop | --confirm] …``."""
-    from crs_lib.trust.gate import GateConfig
+    from crs_lib.validity.gate import GateConfig
 
     options.add(parser, GateConfig)
     parser.add_argument(
@@ -22,8 +22,8 @@ def gate(parser: ArgumentParser) -> None:
 
 
 def _protocol(arguments: Namespace) -> None:
-    from crs_lib.trust import protocol
-    from crs_lib.trust.gate import GateConfig
+    from crs_lib.validity import protocol
+    from crs_lib.validity.gate import GateConfig
 
     given, usual = options.read(arguments, GateConfig), GateConfig()
     for field in ("n_sessions", "n_turns", "seed", "convention"):
@@ -42,7 +42,7 @@ def _protocol(arguments: Namespace) -> None:
 
 
 def _gate(arguments: Namespace) -> None:
-    from crs_lib.trust import gate as gates
+    from crs_lib.validity import gate as gates
 
     if arguments.develop or arguments.confirm:
         _protocol(arguments)
@@ -60,7 +60,7 @@ def _gate(arguments: Namespace) -> None:
 
 def redteam(parser: ArgumentParser) -> None:
     """``redteam [--metric NAME] [--budget N] [--sessions N]``: how far scores can be gamed."""
-    from crs_lib.trust.redteam import RedteamConfig
+    from crs_lib.validity.redteam import RedteamConfig
 
     options.add(parser, RedteamConfig)
     parser.add_argument("--metric", metavar="NAME", help="show this metric only; all are searched")
@@ -69,7 +69,7 @@ def redteam(parser: ArgumentParser) -> None:
 
 def _redteam(arguments: Namespace) -> None:
     from crs_lib.metrics import base
-    from crs_lib.trust import redteam as search
+    from crs_lib.validity import redteam as search
 
     if arguments.metric:
         base.get(arguments.metric)
@@ -84,14 +84,14 @@ def _redteam(arguments: Namespace) -> None:
 
 def precision(parser: ArgumentParser) -> None:
     """``precision [--catalogs A,B] [--seeds 1,2] [--metric NAME]``: variance components, scenarios needed."""
-    from crs_lib.trust.precision import PrecisionConfig
+    from crs_lib.validity.precision import PrecisionConfig
 
     options.add(parser, PrecisionConfig)
     parser.set_defaults(do=_precision)
 
 
 def _precision(arguments: Namespace) -> None:
-    from crs_lib.trust import precision as study
+    from crs_lib.validity import precision as study
 
     found = study.run(options.read(arguments, study.PrecisionConfig))
     sizes = {name[2:]: int(found.components[name].iloc[0]) for name in found.components if name[:2] == "n_"}
@@ -103,15 +103,15 @@ def _precision(arguments: Namespace) -> None:
 
 def sensitivity(parser: ArgumentParser) -> None:
     """``sensitivity [--run R] [--sessions N]``: rank stability over conventions and catalogue sizes."""
-    from crs_lib.trust.sensitivity import SensitivityConfig
+    from crs_lib.validity.sensitivity import SensitivityConfig
 
     options.add(parser, SensitivityConfig, "sessions", run="demo")
     parser.set_defaults(do=_sensitivity)
 
 
 def _sensitivity(arguments: Namespace) -> None:
-    from crs_lib.trust import sensitivity as stages
-    from crs_lib.trust.sensitivity import stability
+    from crs_lib.validity import sensitivity as stages
+    from crs_lib.validity.sensitivity import stability
 
     folder = stages.make(options.read(arguments, stages.SensitivityConfig))
     for name, by in (("choices", "choice"), ("catalogue", "share")):
@@ -123,14 +123,14 @@ def _sensitivity(arguments: Namespace) -> None:
 
 def realism(parser: ArgumentParser) -> None:
     """``realism [--dialogues FILE] [--encoder NAME]``: simulated against real users, by template set."""
-    from crs_lib.trust.realism import RealismConfig
+    from crs_lib.validity.realism import RealismConfig
 
     options.add(parser, RealismConfig)
     parser.set_defaults(do=_realism)
 
 
 def _realism(arguments: Namespace) -> None:
-    from crs_lib.trust import realism as test
+    from crs_lib.validity import realism as test
 
     found = test.run(options.read(arguments, test.RealismConfig))
     told = [name for name in ("tells simulated", "tells real") if name in found]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator
 
-from crs_lib import prompts
+from crs_lib.core import prompts
 from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from crs_lib import prompts
+from crs_lib.core import prompts
 from crs_lib.core.registry import Registry
 from crs_lib.core.text import words
 from crs_lib.cosrec.records import Conversation, Partition

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from crs_lib import prompts
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, stream
 from crs_lib.cosrec import budget, drafts, index, template

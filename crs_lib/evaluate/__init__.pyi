@@ -12,9 +12,11 @@ from .run import (
     score_all,
     scored,
 )
+from .scorer import Scorer
 
 __all__ = [
     "EvaluateConfig",
+    "Scorer",
     "catalog_of",
     "convention_of",
     "conventions_of",

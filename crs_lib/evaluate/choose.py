@@ -10,17 +10,18 @@ from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import hashes, paths
 from crs_lib.core.config import Config, Field, OneOf
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing
 from crs_lib.evaluate import provenance
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
-from crs_lib.score import extractors
-from crs_lib.score.concepts import ConceptSpace
-from crs_lib.score.scorer import BatchScorer, ItemsScorer
+from crs_lib.metrics.scores import BatchScorer
+from crs_lib.thesis import extractors
+from crs_lib.thesis.concepts import ConceptSpace
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -132,7 +133,7 @@ class ScoringConfig(Config):
         made = makers[self.rule.scorer](self, model)
         if not self.asks:
             return made
-        from crs_lib.score.asking import AskedScorer
+        from crs_lib.thesis.asking import AskedScorer
 
         return made._replace(scorer=AskedScorer(made.scorer, self.rule.name, made.metrics, model))
 
@@ -140,14 +141,14 @@ class ScoringConfig(Config):
         """The model of the extractors called llm, with cache and log where a folder is named."""
         if not (self.llm and self.calls):
             return self.llm
-        from crs_lib.score import asking
+        from crs_lib.thesis import asking
 
         return asking.model(self.llm, self.model_settings, Path(self.calls))
 
     @cached_property
     def model_settings(self) -> "LLMSettings":
         """The settings of the extractors' model, read from ``llm_settings``."""
-        from crs_lib.score import asking
+        from crs_lib.thesis import asking
 
         return asking.read_settings(self.llm_settings)
 
@@ -155,7 +156,7 @@ class ScoringConfig(Config):
         """The model's settings as the tables' column ``llm``; empty where no model is asked."""
         if not self.asks:
             return {}
-        from crs_lib.score import asking
+        from crs_lib.thesis import asking
 
         return {"llm": asking.answer_settings(self.model_settings)}
 

@@ -18,6 +18,7 @@ from crs_lib import judge as judging
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
 from crs_lib.core.config import Config, Field, RunName, settings_of
 from crs_lib.core.dialogue import Dialogue
@@ -35,9 +36,9 @@ from crs_lib.evaluate.choose import (
     Topics,
     Vocabulary,
 )
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.evaluate.scorer import ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
-from crs_lib.score.scorer import ItemsScorer, Scorer, Scores, unscored
+from crs_lib.metrics.scores import Scores, unscored
 
 _FILES = {
     "turns": ("turns.parquet", tables.TURNS),
@@ -184,7 +185,7 @@ def evaluate(config: EvaluateConfig) -> Path:
 def _end_calls(ready: PreparedScorer, folder: Path) -> None:
     """Close the connections to the extractors' model and write down what was asked."""
     from crs_lib.llm import calls
-    from crs_lib.score.asking import AskedScorer
+    from crs_lib.thesis.asking import AskedScorer
 
     if isinstance(ready.scorer, AskedScorer):
         ready.scorer.close()

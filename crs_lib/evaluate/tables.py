@@ -17,9 +17,10 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import ScoringConfig
 from crs_lib.evaluate.provenance import Provenance
+from crs_lib.evaluate.scorer import shift_columns
 from crs_lib.metrics import base
+from crs_lib.metrics.scores import BatchScorer, Scores
 from crs_lib.runs.processes import processes
-from crs_lib.score.scorer import BatchScorer, Scores, shift_columns
 
 CHUNK = 50  # dialogues scored at once
 _SCORER: list[BatchScorer] = []

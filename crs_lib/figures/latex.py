@@ -127,7 +127,7 @@ def _of_judges(cell: pd.Series) -> str:
 def headline_table(headline: pd.DataFrame) -> str:
     """The best system on each outcome, its mean with 95 % interval and lead, beside the published best.
 
-    ``headline`` is :func:`crs_lib.views.thesis_tables.best_systems`; the published columns are left out where
+    ``headline`` is the table of best systems; the published columns are left out where
     nothing is published.
     """
     filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])

@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import logs, runs, simulate
+from crs_lib import data as logs
+from crs_lib import runs, simulate
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.judge.rating import check_score

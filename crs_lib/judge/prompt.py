@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from crs_lib import prompts
+from crs_lib.core import prompts
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten

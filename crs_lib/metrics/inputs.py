@@ -1,4 +1,4 @@
-"""The input of a metric: a turn, a shift or a session, prepared by the scorer (``score/scorer.py``).
+"""The input of a metric: a turn, a shift or a session, prepared by the scorer (``evaluate/scorer.py``).
 
 Concepts (``field=value``) are codes and items are numbers of the catalogue. A part that several metrics need
 is computed once: ``turn.once(function)`` calls ``function(turn)`` and remembers the value.
@@ -75,7 +75,7 @@ class Titled(Protocol):
 
 
 class ConceptIndex(Protocol):
-    """The concepts of texts, their names and weights (:class:`crs_lib.grounding.grounder.Grounder`)."""
+    """The concepts of texts, their names and weights (:class:`crs_lib.catalog.grounder.Grounder`)."""
 
     @property
     def idf(self) -> NDArray[np.float64]:

@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from crs_lib import prompts
-from crs_lib.core import outside
+from crs_lib.core import outside, prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.realtalk import answers, channels, phases, plan

@@ -42,7 +42,7 @@ def _read(data: str) -> list[Chat]:
     if data == SAMPLE:
         return [corpus.read_chat(path) for path in sorted((paths.samples() / STUDY).glob("Chat_*.json"))]
     if data in ("realtalk", "locomo"):
-        from crs_lib import datasets
+        from crs_lib import data as datasets
 
         return corpus.read_folder(datasets.locate(data))
     place = Path(data)

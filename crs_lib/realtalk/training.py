@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crs_lib import datasets
+from crs_lib import data as datasets
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.threads import one_thread

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
+from crs_lib.core import wording
 from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.programs.client import is_program
-from crs_lib.prompts import wording
 from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import roles as llm_roles
@@ -22,6 +21,7 @@ from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems.base import SYSTEMS, model_of
 from crs_lib.systems.base import check as check_systems
+from crs_lib.systems.client import is_program
 from crs_lib.systems.film_search import search_kind
 
 STUDY = "movies"

@@ -9,12 +9,11 @@ from typing import Any
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.pool import Pool, scratch
-from crs_lib.programs.client import Programs, is_program, width
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
@@ -24,6 +23,7 @@ from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
 from crs_lib.systems import modes
 from crs_lib.systems.base import World
+from crs_lib.systems.client import Programs, is_program, width
 
 
 def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -> Scenario:

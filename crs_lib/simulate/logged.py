@@ -8,17 +8,18 @@ from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import logs, runs
+from crs_lib import data as logs
+from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import hashes, paths, tables
 from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold
-from crs_lib.grounding.grounder import Grounder
-from crs_lib.logs.reader import Broken
+from crs_lib.data.reader import Broken
 from crs_lib.simulate.config import STUDY
 from crs_lib.simulate.roles import stage_before
 from crs_lib.simulate.run import prepare

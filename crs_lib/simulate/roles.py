@@ -9,11 +9,10 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.preflight import Need, preflight, refuse, unchanged
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.programs import client
-from crs_lib.programs.base import PROGRAMS
-from crs_lib.systems import worded
+from crs_lib.systems import client, worded
 from crs_lib.systems.base import SYSTEMS, model_of
 from crs_lib.systems.modes import ModelSystem
+from crs_lib.systems.programs import PROGRAMS
 
 _WEIGHTS = "weights of "
 

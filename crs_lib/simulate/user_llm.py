@@ -2,9 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from crs_lib import prompts
-from crs_lib.core import rng
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import prompts, rng
 from crs_lib.llm.base import Request
 from crs_lib.llm.errors import LLMError
 from crs_lib.llm.pool import Pool

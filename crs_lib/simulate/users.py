@@ -15,10 +15,10 @@ import numpy as np
 from crs_lib.catalog import phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ASIDE_FIELDS
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import wording
 from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
-from crs_lib.grounding.grounder import Grounder
-from crs_lib.prompts import wording
 from crs_lib.simulate import manners
 from crs_lib.simulate.scenarios import (
     FOLLOW_UP,

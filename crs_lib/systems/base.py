@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.index import Codes
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.programs.client import Programs
+from crs_lib.systems.client import Programs
 
 N_ITEMS = 3
 _TIE = 0.25  # what chance adds at most: less than any difference between two films

@@ -9,15 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from crs_lib import prompts
+from crs_lib.catalog import unknown_titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
-from crs_lib.core import rng
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.unknown_titles import Foreign
+from crs_lib.core import prompts, rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.grounding import unknown_titles
-from crs_lib.grounding.grounder import Grounder
-from crs_lib.grounding.unknown_titles import Foreign
 from crs_lib.llm.base import Message, Reply, Request
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings

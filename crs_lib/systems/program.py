@@ -8,16 +8,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crs_lib.catalog import unknown_titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, shorten
-from crs_lib.grounding import unknown_titles
-from crs_lib.programs import contract
-from crs_lib.programs.base import PROGRAMS
-from crs_lib.programs.contract import Answer
+from crs_lib.systems import contract
 from crs_lib.systems.base import SYSTEMS, System, SystemReply, World
+from crs_lib.systems.contract import Answer
+from crs_lib.systems.programs import PROGRAMS
 
 _YEAR = re.compile(r"\s*[(\[](\d{4})[)\]]\s*$")
 

@@ -8,10 +8,10 @@ import numpy as np
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import PLOT, QUESTIONS
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.index import Item
+from crs_lib.core import wording
 from crs_lib.core.text import listing, words
-from crs_lib.grounding.grounder import Grounder
-from crs_lib.prompts import wording
 from crs_lib.systems import tracker
 
 RECOMMEND, LAST, AGAIN, NEAR = "recommend", "recommend_last", "recommend_again", "recommend_near"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from crs_lib.catalog.fields import ALL_FIELDS, PERSON_FIELDS
+from crs_lib.catalog.grounder import Grounder, Match
 from crs_lib.core.text import spans, words
-from crs_lib.grounding.grounder import Grounder, Match
 
 _NEGATIVE = (
     "not", "no", "without", "instead of", "rather than", "forget", "drop", "skip", "swap", "enough of",

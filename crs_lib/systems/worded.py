@@ -10,17 +10,15 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from crs_lib import prompts
-from crs_lib.catalog import fields
+from crs_lib.catalog import fields, unknown_titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import Clause
-from crs_lib.core import outside, rng
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.unknown_titles import Foreign
+from crs_lib.core import outside, prompts, rng
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
-from crs_lib.grounding import unknown_titles
-from crs_lib.grounding.grounder import Grounder
-from crs_lib.grounding.unknown_titles import Foreign
 from crs_lib.llm.base import BACKENDS, Message, Request
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from crs_lib import datasets
+from crs_lib import data as datasets
 from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
@@ -100,14 +100,14 @@ class Llm:
     """
 
     def __init__(self, model: str | Path | None = None, llm: "str | LLM" = "") -> None:
-        from crs_lib.score.asking import Asker
+        from crs_lib.thesis.asking import Asker
 
         self._ask = Asker(llm, "topic extractor llm")
         self.name = f"llm, {self._ask.name}"
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text; blank texts are not asked about."""
-        from crs_lib.score.asking import lists
+        from crs_lib.thesis.asking import lists
 
         asked = list(dict.fromkeys(text for text in texts if text.strip()))
         most = topic_words.MOST

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from crs_lib.catalog import fields, phrases, sources
+from crs_lib.catalog import rules as evidence
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.core.text import fold
-from crs_lib.grounding import rules as evidence
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate.shifts import UserState
 
 SAMPLE = sources.load("sample+plot")

@@ -6,19 +6,20 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, figures, metrics, simulate, views
+from crs_lib import evaluate, figures, metrics, simulate
+from crs_lib import report as views
 from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
-from crs_lib.score.scorer import Scorer
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib.trust import gate
+from crs_lib.validity import gate
 from tests.helpers.made_up import restored
 
 OURS = base.scored_names()

@@ -8,14 +8,14 @@ import pytest
 from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
 from crs_lib.cli import models
+from crs_lib.core import prompts as templates
 from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeConfig, JudgeSettings
 from crs_lib.llm.template import answer as template_answer
 from crs_lib.metrics import constructs
 from crs_lib.metrics.constructs import Construct
-from crs_lib.prompts import templates
+from crs_lib.report import figure_tables
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.views import figure_tables
 from tests.helpers.ollama_server import OllamaServer
 
 SHIPPED = ("proactiveness", "coherence", "personalization")

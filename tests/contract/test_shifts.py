@@ -4,9 +4,9 @@ import pytest
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.core import wording
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
-from crs_lib.prompts import wording
 from crs_lib.simulate import scenarios, shifts
 from crs_lib.simulate.shifts import SHIFTS, StateShape, UserState
 

@@ -6,8 +6,8 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import SYSTEMS, SystemReply, World

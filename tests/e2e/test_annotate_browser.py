@@ -6,8 +6,8 @@ import time
 import pytest
 
 from crs_lib import evaluate, simulate
-from crs_lib.pages import annotate
-from crs_lib.people import labels, questions
+from crs_lib.report import annotate
+from crs_lib.validity import labels, questions
 from tests.helpers import browser as chromium
 
 PROGRAM = chromium.executable()

@@ -11,7 +11,7 @@ from crs_lib.core.errors import RunError
 from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
 from crs_lib.llm.settings import LLMSettings, Service
-from crs_lib.pages import report
+from crs_lib.report import report
 from tests.helpers import llm_job
 from tests.helpers.ollama_server import NOISE, Faults, OllamaServer
 

@@ -12,8 +12,8 @@ from crs_lib.core import paths, tables
 from crs_lib.core.hashes import sha256
 from crs_lib.figures import style
 from crs_lib.judge import records as judge_records
-from crs_lib.pages import annotate, report, trace
-from crs_lib.people import questions
+from crs_lib.report import annotate, report, trace
+from crs_lib.validity import questions
 from tests.helpers import browser as chromium
 from tests.helpers.ollama_server import OllamaServer
 

@@ -61,8 +61,8 @@ def test_it_holds_notebooks_samples_prompts_and_pages(wheel):
         assert {f"crs_lib/shipped/{kind}/{name}" for name in kept} <= names
     for name in (
         "py.typed",
-        "pages/trace.html",
-        "pages/session.js",
+        "report/trace.html",
+        "report/session.js",
         "prompts/movies/user.wording",
         "core/__init__.py",
     ):

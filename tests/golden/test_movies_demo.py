@@ -10,7 +10,7 @@ import pytest
 
 from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig

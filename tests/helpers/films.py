@@ -1,7 +1,7 @@
 """A catalogue of ten invented films, small enough to answer every query on paper."""
 
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder
 
 
 def film(year, genre, actor, director, writer, language, plot=""):

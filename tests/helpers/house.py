@@ -81,9 +81,9 @@ def walk():
     and scorer stand ready, and another session has gone before, so nothing that happens once is part of it.
     """
     from crs_lib.catalog import sources
-    from crs_lib.grounding.grounder import Grounder
+    from crs_lib.catalog.grounder import Grounder
+    from crs_lib.evaluate.scorer import ItemsScorer
     from crs_lib.metrics import conventions
-    from crs_lib.score.scorer import ItemsScorer
     from crs_lib.simulate import conversation
     from crs_lib.simulate.config import SimulateConfig
     from crs_lib.systems.base import World

@@ -15,7 +15,9 @@ import matplotlib
 
 matplotlib.use("Agg")
 
-from crs_lib import datasets, evaluate, figures, simulate, views
+from crs_lib import data as datasets
+from crs_lib import evaluate, figures, simulate
+from crs_lib import report as views
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.cosrec import retrieve

@@ -16,13 +16,13 @@ from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.rng import stream
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.report import movies
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import replies, worded
-from crs_lib.trust import checks
-from crs_lib.views import movies
+from crs_lib.validity import checks
 
 SYSTEMS = ("tracker", "genre_only", "oracle", "random")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from crs_lib import logs
+from crs_lib import data as logs
 from crs_lib.core import paths
 from crs_lib.evaluate import choose
 from crs_lib.evaluate import tables as score_tables

@@ -5,7 +5,7 @@ import itertools
 from pathlib import Path
 
 from crs_lib.catalog import fields
-from crs_lib.prompts import wording
+from crs_lib.core import wording
 
 KINDS = ("relax", "contradict", "switch")
 FILLED = "westerns"  # what every slot holds where meanings are read: a word that means something

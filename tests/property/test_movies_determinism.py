@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
@@ -29,7 +29,7 @@ import hashlib, sys
 from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.metrics import conventions
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 from crs_lib.core import tables

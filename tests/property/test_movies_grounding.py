@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.text import BREAK, fold, words
-from crs_lib.grounding.grounder import Grounder
 
 PARTS = ("Marrow", "Tindal", "Quenby", "Zoëlynn", "STRASSE", "O'Marrow", "Ünsal")
 NAMES = st.lists(st.sampled_from(PARTS), min_size=1, max_size=3).map(" ".join)

@@ -7,10 +7,10 @@ import pytest
 from crs_lib import simulate
 from crs_lib.catalog import plots, sources
 from crs_lib.catalog.fields import FIELDS
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
-from crs_lib.score.scorer import ItemsScorer
 from crs_lib.systems.base import World
 
 PLAIN, WITH = sources.load(), sources.load("sample+plot")

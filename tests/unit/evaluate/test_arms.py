@@ -6,10 +6,10 @@ import pytest
 
 from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import tables
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate import arms
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World

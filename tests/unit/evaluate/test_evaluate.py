@@ -12,9 +12,9 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.metrics import base, conventions
+from crs_lib.report import movies as views
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.thesis import legacy as thesis_legacy
-from crs_lib.views import movies as views
 from tests.helpers.films import grounder
 
 RESULT_KEYS = {
@@ -159,7 +159,7 @@ def test_long_form_for_statistics(run):
 
 @pytest.mark.slow
 def test_dialogues_are_scored_alike_whatever_their_company(run):
-    from crs_lib.grounding.grounder import Grounder
+    from crs_lib.catalog.grounder import Grounder
 
     talks, real = simulate.dialogues("r"), Grounder(evaluate.catalog_of("r"))
     rule = conventions.get("default")

@@ -11,8 +11,8 @@ from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
 from crs_lib.figures import NoDataError
-from crs_lib.trust import sensitivity
-from crs_lib.views import figure_tables
+from crs_lib.report import figure_tables
+from crs_lib.validity import sensitivity
 
 DESIGN = pd.DataFrame(
     [{"type": "switch", "turn": 4, "n": 2, "systems": "a\nb", "n_systems": 2, "n_sessions": 3, "n_turns": 6}]

@@ -18,15 +18,15 @@ from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, imports, picture
 # A room imports only rooms of a smaller number (docs/context.md shows them with one line each).
 HEIGHTS = {
     "core": 0,
-    "prompts": 1, "runs": 1, "llm": 1, "retrieval": 1, "stats": 1, "datasets": 1, "logs": 1,
-    "catalog": 2, "metrics": 2, "programs": 2,
-    "grounding": 3, "figures": 3,
-    "systems": 4, "score": 4, "notebooks": 4, "cosrec": 4, "realtalk": 4,
-    "simulate": 5, "thesis": 5,
-    "judge": 6, "evaluate": 7, "trust": 8, "people": 8, "views": 9, "pages": 10, "cli": 11, "__main__": 12,
+    "runs": 1, "llm": 1, "retrieval": 1, "stats": 1, "data": 1,
+    "catalog": 2, "metrics": 2,
+    "figures": 3,
+    "systems": 4, "notebooks": 4, "cosrec": 4, "realtalk": 4,
+    "simulate": 5, "thesis": 4,
+    "judge": 6, "evaluate": 7, "validity": 8, "report": 9, "cli": 10, "__main__": 11,
 }  # fmt: skip
 OTHER_STUDIES = ("cosrec", "realtalk")
-MOVIES = ("catalog", "grounding", "systems", "simulate", "score", "logs", "judge", "thesis", "evaluate", "trust", "people", "views", "pages")  # fmt: skip
+MOVIES = ("catalog", "systems", "simulate", "judge", "thesis", "evaluate", "validity", "report")
 
 
 @cache
@@ -119,11 +119,9 @@ def test_no_folder_and_no_room_is_too_big():
 
 
 MAY_NOT_LOAD = {
-    "simulate": {"judge", "stats", "figures", "evaluate", "thesis", "views", "pages", "trust", "score"},
-    "evaluate": {"figures", "views", "pages", "trust", "notebooks"},
-    "catalog": {"llm", "runs", "grounding", "simulate", "metrics", "stats"},
-    "grounding": {"llm", "runs", "simulate", "metrics", "stats"},
-    "score": {"simulate", "judge", "stats", "figures", "runs"},
+    "simulate": {"judge", "stats", "figures", "evaluate", "thesis", "report", "validity"},
+    "evaluate": {"figures", "report", "validity", "notebooks"},
+    "catalog": {"llm", "runs", "simulate", "metrics", "stats"},
 }
 LOADS = """
 import importlib, json, os, sys

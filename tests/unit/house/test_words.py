@@ -70,4 +70,4 @@ def test_notebooks_tell_without_them(path):
     "name", ["session.js", "trace.js", "trace.html", "report.html", "annotate.html", "annotate.js"]
 )
 def test_pages_use_none_of_them(name):
-    assert found((paths.ROOT / "crs_lib" / "pages" / name).read_text(encoding="utf-8")) == []
+    assert found((paths.ROOT / "crs_lib" / "report" / name).read_text(encoding="utf-8")) == []

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from crs_lib import prompts
+from crs_lib.core import prompts
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.tables import read_jsonl
 from crs_lib.judge.config import JudgeSettings

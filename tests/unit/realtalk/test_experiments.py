@@ -4,9 +4,9 @@ import logging
 
 import pytest
 
-from crs_lib import prompts, runs
+from crs_lib import runs
 from crs_lib.cli import realtalk
-from crs_lib.core import paths, tables
+from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.realtalk import compare, experiments, forms, plan, predictions, query, ranker, stages
 from crs_lib.realtalk.config import RealTalkConfig

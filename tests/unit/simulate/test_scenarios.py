@@ -7,8 +7,8 @@ import pytest
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.users import User, must_voice

@@ -9,10 +9,10 @@ import pytest
 
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import hashes
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.runs import batch, dask
 from crs_lib.runs.ledger import pack
 from crs_lib.simulate.config import SimulateConfig

@@ -7,15 +7,15 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import RunError
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
-from crs_lib.score.scorer import ItemsScorer
 from crs_lib.simulate import scenarios, situations, user_llm, users
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.users import SITUATION
 from crs_lib.systems.base import World
-from crs_lib.trust import checks
+from crs_lib.validity import checks
 
 SAMPLE = sources.load()
 WORLD = World(SAMPLE, Grounder(SAMPLE))

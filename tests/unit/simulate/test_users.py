@@ -7,15 +7,15 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.catalog import fields, sources
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
-from crs_lib.score.scorer import ItemsScorer
 from crs_lib.simulate import manners, scenarios
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.users import User
 from crs_lib.systems.base import World
-from crs_lib.trust import checks
+from crs_lib.validity import checks
 
 SAMPLE = sources.load()
 CALM = Rates(hesitation=0, contradiction=0, question=0.5)

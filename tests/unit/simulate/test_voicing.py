@@ -6,9 +6,9 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.catalog import fields, sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import wording
 from crs_lib.core.errors import RunError
-from crs_lib.grounding.grounder import Grounder
-from crs_lib.prompts import wording
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.shifts import SHIFTS

@@ -6,7 +6,7 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.llm import LLM, LLMError, Recorder
 from crs_lib.llm.base import ToolCall
 from crs_lib.llm.pool import Pool

@@ -7,13 +7,13 @@ import pytest
 
 from crs_lib import simulate
 from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
-from crs_lib.grounding.grounder import Grounder
+from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.llm import LLM, LLMError
 from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.metrics import conventions
-from crs_lib.score.scorer import ItemsScorer
 from crs_lib.simulate import conversation
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems

@@ -3,8 +3,8 @@
 import pytest
 
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.rng import stream
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.systems import replies
 from tests.helpers.films import TITLES, catalog, grounder
 from tests.helpers.wordings import every_text

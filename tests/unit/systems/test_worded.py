@@ -5,11 +5,10 @@ import json
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import sources
+from crs_lib.catalog import sources, unknown_titles
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.grounding import unknown_titles
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.llm import LLM, LLMError, template
 from crs_lib.llm.errors import EmptyReply, Unreachable
 from crs_lib.llm.pool import Pool

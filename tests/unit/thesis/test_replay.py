@@ -6,7 +6,7 @@ import itertools
 import pandas as pd
 import pytest
 
-from crs_lib import logs
+from crs_lib import data as logs
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import conventions

@@ -5,11 +5,12 @@ import random
 
 import pytest
 
-from crs_lib import evaluate, logs, simulate
+from crs_lib import data as logs
+from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
 from crs_lib.core.text import fold, words
-from crs_lib.grounding.grounder import Grounder
 from crs_lib.metrics import conventions
 from crs_lib.simulate import scenarios
 from crs_lib.simulate.config import SimulateConfig

@@ -1,0 +1,238 @@
+"""Scores of one dialogue: a row per turn, a row per shift, and the session's record.
+
+The scorer prepares the records that metrics are computed from; the metrics and the order of their columns
+come from the registry (:mod:`crs_lib.metrics.base`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core.dialogue import Dialogue, Pair, asks_for_others
+from crs_lib.core.text import fold, words_of_many
+from crs_lib.metrics import base, constructs
+from crs_lib.metrics.conventions import Convention
+from crs_lib.metrics.inputs import (
+    Background,
+    SessionRecord,
+    ShiftRecord,
+    StateChange,
+    Text,
+    TurnRecord,
+    defined,
+    mean_defined,
+)
+from crs_lib.metrics.overlap import BOTH_EMPTY
+from crs_lib.metrics.scores import Scores
+
+ARMS = "arms"  # what a dialogue to be scored may carry: gains by the turn of a shift, then by arm
+
+
+@dataclass
+class Scorer:
+    """Scores dialogues against one catalogue under one convention."""
+
+    grounder: Grounder
+    convention: Convention
+
+    @cached_property
+    def _background(self) -> Background:
+        return Background(self.grounder.catalog, self.grounder, self.convention)
+
+    @cached_property
+    def _unjudged(self) -> dict[str, None]:
+        return constructs.unjudged()
+
+    def codes(self, wishes: Mapping[str, Any]) -> frozenset[int]:
+        """The concept codes of constraints (field to value or values) that the catalogue has."""
+        found = set()
+        for name, value in wishes.items():
+            if name not in self.grounder.active_fields:
+                continue
+            for one in [value] if isinstance(value, (str, int)) else value or []:
+                code = self.grounder.catalog.known_code(name, str(one))
+                if code is not None:
+                    found.add(code)
+        return frozenset(found)
+
+    def items(self, pair: Pair) -> list[int]:
+        """The catalogue items a reply recommends: by id, else by title, else those named in the text."""
+        catalog, meta = self.grounder.catalog, pair.system.meta
+        if "rec_ids" in meta:
+            return [catalog.id_index[i] for i in meta["rec_ids"] if i in catalog.id_index]
+        if "rec_titles" in meta:
+            found = (catalog.title_index.get(fold(str(title))) for title in meta["rec_titles"] or ())
+            return [same[0] for same in found if same]
+        return [mention.item for mention in self.grounder.titles(pair.system.text)]
+
+    def score(self, dialogue: Dialogue, texts: Sequence[Text]) -> Scores:
+        """Score a dialogue; ``texts`` are those of its turns, in order."""
+        session = self.prepare(dialogue, texts)
+        who = {"model": dialogue.model_name, "session_id": dialogue.session_id}
+        turns, shifts = base.columns(base.TURN), base.columns(base.SHIFT)
+        turn_rows = [
+            who
+            | {"turn": turn.number, "stage": turn.pair.user.user_meta.get("stage", "")}
+            | {column.name: turn.once(column.compute) for column in turns}
+            for turn in session.turns
+        ]
+        shift_rows = [
+            who
+            | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
+            | {column.name: shift.once(column.compute) for column in shifts}
+            for shift in session.shifts
+        ]
+        return Scores(turn_rows, shift_rows, self._session(who, session, turn_rows, shift_rows))
+
+    def prepare(self, dialogue: Dialogue, texts: Sequence[Text]) -> SessionRecord:
+        """The record that a dialogue's metrics are computed from; ``texts`` are of its turns, in order."""
+        starts = dialogue.shift_turns()
+        turns: list[TurnRecord] = []
+        last: int | None = None
+        for place, pair in enumerate(dialogue.pairs()):
+            last = pair.turn if pair.turn in starts else last
+            since = None if last is None else pair.turn - last
+            pair_texts = (texts[2 * place], texts[2 * place + 1])
+            turns.append(self._turn(pair, pair_texts, since, turns[-1] if turns else None))
+        events = {int(e["turn"]): e for e in dialogue.shift_events if "turn" in e}
+        shifts = [
+            self._shift(turn, events.get(turn, {}), turns, following)
+            for turn, following in pairwise([*starts, len(turns) + 1])
+        ]
+        for shift in shifts:
+            shift.arms = dialogue.extra.get(ARMS, {}).get(shift.turn, {})
+        return SessionRecord(turns, shifts, self._background)
+
+    def _shift(
+        self, turn: int, event: Mapping[str, Any], turns: Sequence[TurnRecord], following: int
+    ) -> ShiftRecord:
+        """The shift at a turn; ``following`` is the turn of the next one."""
+        before = turns[turn - 2] if 2 <= turn <= len(turns) + 1 else None
+        return ShiftRecord(
+            turn, event, before, turns[turn - 1 : following - 1], turns[turn - 1 :], self._background
+        )
+
+    def _turn(
+        self, pair: Pair, texts: tuple[Text, Text], since_shift: int | None, before: TurnRecord | None
+    ) -> TurnRecord:
+        meta = pair.user.user_meta
+        constraints = self.codes(meta.get("constraints") or {})
+        exclusions = self.codes(meta.get("avoid") or {})
+        items = self.items(pair)
+        dropped, seen, recent = frozenset[int](), frozenset[int](), frozenset[int]()
+        change = None if before is None else before.change
+        if before is not None:
+            dropped = before.dropped | (before.constraints - constraints)
+            seen = before.seen.union(before.items)
+            if (constraints, exclusions) == (before.constraints, before.exclusions):
+                recent = before.recent.union(before.items)
+        if since_shift == 0:
+            old = before.constraints if before is not None else frozenset[int]()
+            change = StateChange(constraints - old, old - constraints, constraints & old)
+        return TurnRecord(
+            number=pair.turn,
+            pair=pair,
+            user=texts[0],
+            system=texts[1],
+            constraints=constraints,
+            exclusions=exclusions,
+            dropped=(dropped | exclusions) - constraints,
+            asked=bool(meta.get("asks", True)),
+            items=items,
+            facts=[self.grounder.catalog.fact_sets[item] for item in items],
+            seen=seen,
+            since_shift=since_shift,
+            before=before,
+            background=self._background,
+            others=asks_for_others(meta),
+            recent=recent,
+            change=change,
+            stated=self._stated(pair),
+        )
+
+    def _stated(self, pair: Pair) -> frozenset[int] | None:
+        """The codes of the state that a reply states, unknown values as negative numbers, or None."""
+        meta = pair.system.meta
+        state = meta["state"] if isinstance(meta.get("state"), Mapping) else meta.get("constraints")
+        if not isinstance(state, Mapping) or not (state or "state" in meta):
+            return None
+        catalog, known, unknown = self.grounder.catalog, set(), 0
+        for name, values in state.items():
+            if name in self.grounder.active_fields:
+                for value in [values] if isinstance(values, (str, int)) else values or []:
+                    code = catalog.known_code(name, str(value))
+                    unknown += code is None
+                    known |= set() if code is None else {code}
+        return frozenset(known).union(range(-unknown, 0))
+
+    def _session(
+        self,
+        who: Mapping[str, str],
+        session: SessionRecord,
+        turns: Sequence[Mapping[str, Any]],
+        shifts: Sequence[Mapping[str, Any]],
+    ) -> dict[str, Any]:
+        known = {name: defined([row[name] for row in turns]) for name in base.scored_names(base.TURN)}
+        shift_metrics = base.scored_names(base.SHIFT)
+        return {
+            **who,
+            "convention": self.convention.name,
+            **{name: mean_defined(values) for name, values in known.items()},
+            **{name: mean_defined(row[name] for row in shifts) for name in shift_metrics},
+            **{one.name: session.once(one.compute) for one in base.scored(base.SESSION) if one.compute},
+            "judge": dict(self._unjudged),
+            "detail": {
+                "n_turns": len(turns),
+                "n_shifts": len(shifts),
+                "n_both_empty_turns": sum(row["undefined"] == BOTH_EMPTY for row in turns),
+                "n_hallucinated_titles": sum(row["n_hallucinated_titles"] for row in turns),
+                "missing_concepts": sum(len(row["missing_concepts"]) for row in turns),
+                "hallucinated_concepts": sum(len(row["hallucinated_concepts"]) for row in turns),
+                "defined_turns": {name: len(values) for name, values in known.items()},
+            },
+        }
+
+
+def shift_columns() -> list[str]:
+    """The columns of the table of shifts, in order."""
+    return [
+        "model",
+        "session_id",
+        "turn",
+        "type",
+        "explicitness",
+        *(one.name for one in base.columns(base.SHIFT)),
+    ]
+
+
+@dataclass(eq=False)
+class ItemsScorer:
+    """:class:`Scorer` for many dialogues at once.
+
+    ``find`` gives the concepts of every distinct text; None: the grounder finds them.
+    """
+
+    grounder: Grounder
+    rule: Convention
+    find: Callable[[Sequence[str]], Mapping[str, frozenset[int]]] | None = None
+
+    @cached_property
+    def _scorer(self) -> Scorer:
+        return Scorer(self.grounder, self.rule)
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
+        """The scores of each dialogue."""
+        texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
+        if self.find is None:
+            concepts = self.grounder.ground(texts).sets()
+        else:
+            known = self.find(texts)
+            concepts = [known[text] for text in texts]
+        found = zip(words_of_many(texts), concepts, strict=True)
+        return [
+            self._scorer.score(dialogue, [Text(*next(found)) for _ in dialogue.turns])
+            for dialogue in dialogues
+        ]

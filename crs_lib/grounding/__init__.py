@@ -1,5 +1,0 @@
-"""Which concepts and titles of the catalogue a text names."""
-
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

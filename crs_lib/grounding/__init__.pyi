@@ -1,7 +1,0 @@
-from .grounder import Grounder, Match, Mention
-
-__all__ = [
-    "Grounder",
-    "Match",
-    "Mention",
-]

@@ -1,0 +1,50 @@
+"""The page that asks people about a run: one self-contained file for a browser, no server, no network.
+
+Labels stay in the browser until they are exported; the page names no system
+(:mod:`crs_lib.validity.questions`).
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from crs_lib.core import tables
+from crs_lib.report.page import fill, part
+from crs_lib.validity import questions
+from crs_lib.validity.questions import AskConfig, Question
+
+
+def write(config: AskConfig, out: Path | None = None) -> Path:
+    """Write the page and the run's key; returns the page, by default in the run's folder.
+
+    Raises InputError and RunError as :func:`crs_lib.validity.questions.sample`.
+    """
+    asked = questions.sample(config)
+    path = out or questions.folder(config.run) / "annotate.html"
+    questions.write_key(config.run, config.kind, asked)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tables.write_aside(path) as file:
+        file.write(page(asked, config.kind))
+    return path
+
+
+def page(asked: Sequence[Question], kind: str) -> str:
+    """The page: scripts and styles are allowed by checksum only, data is text that nothing executes."""
+    css, js = part("annotate.css"), part("annotate.js")
+    text, scale = questions.SCALES[kind]
+    shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
+    data = {"page": questions.digest(asked), "text": text, "scale": scale, "questions": shown}
+    return fill(part("annotate.html"), {
+        "css": css, "js": js, "css_hash": _checksum(css), "js_hash": _checksum(js), "data": _inert(data),
+    })  # fmt: skip
+
+
+def _checksum(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _inert(data: object) -> str:
+    """JSON in which nothing can close its element."""
+    return json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")

@@ -1,0 +1,231 @@
+"""The tables behind the figures of a movie run: of its evaluation, and those that only some runs have."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import evaluate, figures, runs, simulate
+from crs_lib import judge as judging
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import RunError
+from crs_lib.figures import NoDataError
+from crs_lib.figures.movies_time import at_risk
+from crs_lib.metrics import headlines
+from crs_lib.report import design_tables, statistics
+from crs_lib.simulate.scenarios import CALM
+from crs_lib.stats import cluster_bootstrap_differences
+from crs_lib.stats.plan import Plan
+from crs_lib.validity import redteam, sensitivity
+
+_CALL = ("role", "model", "session_id", "tokens_in", "tokens_out", "seconds", "sent")
+
+
+def read(run: str, table: str, convention: str = "") -> pd.DataFrame:
+    """A table by the name that the registry of figures gives it, of the scores under a convention.
+
+    Raises NoDataError where the run has no such data, RunError as :func:`evaluate.read`.
+    """
+    make = _OTHERS.get(table)
+    if make is not None:
+        evaluate.entry(run, convention)
+        return make(run, convention)
+    frame = evaluate.read(run, table, convention)
+    more = {"turns": _with_shifts, "shifts": _as_waiting}.get(table)
+    return more(frame, run, convention) if more else frame
+
+
+def _with_shifts(turns: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
+    """Turns with ``since_shift``, the turns since the last shift, which the thesis's tables lack."""
+    if "since_shift" in turns:
+        return turns
+    keys = ["model", "session_id", "turn"]
+    shifts = evaluate.read(run, "shifts", convention)
+    at = turns.merge(shifts[keys].drop_duplicates().assign(last=shifts["turn"]), on=keys, how="left")["last"]
+    last = at.groupby([turns["model"], turns["session_id"]], sort=False).ffill()
+    return turns.assign(since_shift=(turns["turn"] - last).astype("Int64"))
+
+
+def _as_waiting(shifts: pd.DataFrame, run: str, convention: str) -> pd.DataFrame:
+    """Shifts with ``type``, the field where logs name none, and ``watched``; reply 0 is that to the shift."""
+    if "type" not in shifts or not shifts["type"].fillna("").astype(bool).any():
+        shifts = shifts.assign(type=_types(shifts, run))
+    if "watched" not in shifts and len(shifts):  # the older convention counts replies from 1, up to the end
+        turns = evaluate.read(run, "turns", convention)
+        ends = turns.groupby(["model", "session_id"])["turn"].max().rename("end").reset_index()
+        end = shifts.merge(ends, on=["model", "session_id"], how="left")["end"]
+        shifts = shifts.assign(
+            watched=(end - shifts["turn"] + 1).astype(int), delay_text=shifts["delay_text"] - 1
+        )
+    return shifts
+
+
+def _types(shifts: pd.DataFrame, run: str) -> list[str]:
+    """The type of each shift, from the logs; the field moved to where a log has no types."""
+    known = {
+        (dialogue.model_name, dialogue.session_id, int(event["turn"])): str(
+            event.get("type") or event.get("to_focus") or ""
+        )
+        for dialogue in simulate.iter_dialogues(run)
+        for event in dialogue.shift_events
+    }
+    keys = zip(shifts["model"], shifts["session_id"], shifts["turn"], strict=True)
+    return [known.get((model, session, int(turn)), "") for model, session, turn in keys]
+
+
+def draw(run: str, *names: str, convention: str = "", systems: Sequence[str] = ()) -> None:
+    """Draw figures of a run in a notebook, of all systems or of those named, or print what a figure lacks."""
+    for name in names:
+        wanted = figures.FIGURES.get(name).facts["tables"]
+        try:
+            frames = (figures.of_systems(read(run, table, convention), systems) for table in wanted)
+            figures.draw(name, *frames)
+        except NoDataError as error:
+            print(figures.why_not(name, run, error))
+
+
+def draw_power(scores: pd.DataFrame, plan: Plan) -> None:
+    """Draw the power of a plan's tests by number of scenarios, or print why the scores allow no estimate."""
+    try:
+        figures.draw("power_curve", statistics.power_table(scores, plan))
+    except NoDataError as error:
+        print(f"power_curve: {error}")
+
+
+def usage(run: str) -> pd.DataFrame:
+    """Calls, tokens and seconds of a run's models, a row for each role and model; a note for none."""
+    if not _call_log(run).exists():
+        return pd.DataFrame({"note": [f"run {run!r} called no language model"]})
+    return judging.usage(run).round({"seconds": 1, "tokens_per_second": 1})
+
+
+def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
+    """The power of each declared contrast by number of scenarios, from its own differences in the run.
+
+    ``plan`` is the movies' own where none is given. Raises NoDataError where the scores allow no estimate.
+    """
+    name = evaluate.convention_of(run, convention)
+    scores = statistics.stats_frame(evaluate.read(run, "results", name))
+    declared = plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
+    return statistics.power_table(scores, declared)
+
+
+def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
+    """Paired differences of the plan's primary outcome, a row a pair: a, b, diff, low and high (95 %).
+
+    Pairs of the plan are ``declared`` and keep its order, the others read "higher minus lower".
+    ``neighbours`` are next to each other in the order of means; ``smallest`` is the smallest difference that
+    matters. ``plan`` is the movies' own where none is given. Raises NoDataError where nothing is comparable.
+    """
+    name = evaluate.convention_of(run, convention)
+    scores = statistics.stats_frame(evaluate.read(run, "results", name))
+    declared = plan or statistics.plan_for("movies", list(scores["system"].unique()), name, scores)
+    outcome = declared.primary_outcome
+    known = scores[scores[outcome].notna()]
+    if known["system"].nunique() < 2:
+        raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
+    found = cluster_bootstrap_differences(known, value=outcome)
+    order = list(known.groupby("system")[outcome].mean().sort_values().index)
+    wanted = () if declared.all_pairs else declared.contrasts
+    rows = []
+    for row in found[found["low"].notna()].to_dict("records"):
+        pair = (row["a"], row["b"])
+        known_pair = pair in wanted or pair[::-1] in wanted
+        if pair[::-1] in wanted or (not known_pair and row["diff"] < 0):
+            row |= {"a": row["b"], "b": row["a"], "diff": -row["diff"]}
+            row["low"], row["high"] = -row["high"], -row["low"]
+        beside = abs(order.index(row["a"]) - order.index(row["b"])) == 1
+        rows.append({**row, "declared": known_pair, "neighbours": beside})
+    if not rows:
+        raise NoDataError(f"no two systems share two scenarios with {outcome}; nothing can be compared")
+    facts = {"outcome": outcome, "smallest": declared.smallest_effect, "n_systems": len(order)}
+    return pd.DataFrame(rows).rename(columns={"n": "n_sessions"}).assign(**facts)
+
+
+def judge_means(run: str, convention: str = "") -> pd.DataFrame:
+    """Scores by the judges that count: mean and interval by system, in the run's order."""
+    if not judging.scores_of(run):
+        raise NoDataError(f"run {run!r} has no judge scores")
+    scores = judging.score_table(run)
+    found = judging.headline(scores).rename(columns={"value": "mean"})
+    order = {name: place for place, name in enumerate(dict.fromkeys(scores["model"]))}
+    found = found.sort_values(["model", "construct"], key=lambda c: c.map(order) if c.name == "model" else c)
+    return found.assign(n_sessions=scores["session_id"].nunique()).reset_index(drop=True)
+
+
+def llm_calls(run: str, convention: str = "") -> pd.DataFrame:
+    """Every call of a language model: role, model, session, tokens, seconds, and ``sent``.
+
+    ``sent`` is False for failed calls and for those that the cache answered. NoDataError without calls.
+    """
+    path = _call_log(run)
+    if not path.exists():
+        raise NoDataError(f"run {run!r} called no language model")
+    return pd.DataFrame(_calls(path), columns=[*_CALL])
+
+
+def _calls(path: Path) -> Iterator[tuple[Any, ...]]:
+    for row in tables.read_jsonl(path):
+        sent = row["error"] is None and not row["cache_hit"]
+        session = row.get("session", "")
+        session = f"{session:05d}" if isinstance(session, int) else session
+        facts = (row["role"], row["model"], session)
+        yield (*facts, row["tokens_in"], row["tokens_out"], row["seconds"], sent)
+
+
+def _call_log(run: str) -> Path:
+    return paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl"
+
+
+def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
+    """Turns of our own scores; NoDataError under a convention that does not take their parts down."""
+    name = evaluate.convention_of(run, convention)
+    if headlines.is_thesis(name):
+        raise NoDataError(f"convention {name!r} has no item TAS, whose weights these are")
+    return evaluate.read(run, table, name)
+
+
+def replies_at_risk(run: str, convention: str = "") -> pd.DataFrame:
+    """The replies until recovery (:func:`at_risk`), of users who never insist where there are any.
+
+    Insisting helps those systems that miss what is scored, so the arm "calm" of the run is read where it was
+    simulated and evaluated, else the run itself; ``users`` says which. NoDataError without such tables.
+    """
+    own = evaluate.convention_of(run, convention)
+    calm = f"{run}-{CALM}"
+    stages = runs.read_manifest(simulate.STUDY, calm).get("stages", {})
+    there = stages.get("simulate", {}).get("parameters", {}).get("arm") == CALM
+    if there and stages.get("evaluate", {}).get("status") == "finished":
+        run = calm
+    made = runs.read_manifest(simulate.STUDY, run).get("stages", {}).get("simulate", {}).get("parameters", {})
+    insist = made.get("insist")
+    users = "users of a log" if insist is None else "users insist" if insist else "users never insist"
+    found = at_risk(_with_shifts(evaluate.read(run, "turns", own), run, own), read(run, "shifts", own))
+    if found.empty:
+        raise NoDataError("no shift whose number of answers is logged")
+    return found.assign(users=users.capitalize())
+
+
+def exploited(run: str, convention: str = "") -> pd.DataFrame:
+    """How far useless policies raise each metric, ``n_policies`` tried; NoDataError where none was sought."""
+    try:
+        return redteam.stored(run).rename(columns={"budget": "n_policies"}).drop(columns="n")
+    except RunError as error:
+        raise NoDataError(f"run {run!r} has no search for useless policies") from error
+
+
+_OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
+    "roles": design_tables.roles,
+    "catalogue_fields": design_tables.catalogue_fields,
+    "shift_events": design_tables.shift_events,
+    "judge_means": judge_means,
+    "llm_calls": llm_calls,
+    "paired_effects": paired_effects,
+    "power": power,
+    "redteam": exploited,
+    "replies_at_risk": replies_at_risk,
+    "sensitivity_weights": lambda run, name: sensitivity.weights(_by_items(run, name, "turns")),
+    "sensitivity_choices": lambda run, _: sensitivity.read(run, "choices"),
+    "sensitivity_catalogue": lambda run, _: sensitivity.read(run, "catalogue"),
+}

@@ -1,0 +1,235 @@
+"""Small rounded tables that the notebooks show: of a catalogue, a batch and its scores."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import pandas as pd
+
+from crs_lib.catalog.catalog import Catalog, Constraints
+from crs_lib.catalog.fields import GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.text import shorten
+from crs_lib.figures.base import convention_of, primary
+from crs_lib.metrics import base, headlines
+
+
+def most_frequent(catalog: Catalog, field: str) -> str:
+    """The value of a field that most films have; of equals the first by name."""
+    counts = Counter(value for item in catalog.items for value in item.values[field])
+    return min(counts, key=lambda value: (-counts[value], value))
+
+
+def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
+    """The concepts of a text with the number of films that have them and their idf weight."""
+    codes = sorted(grounder.concepts(text), key=lambda code: (-grounder.idf[code], code))
+    df = grounder.catalog.document_frequency
+    rows = [{"concept": grounder.key(c), "films": int(df[c]), "weight": grounder.idf[c]} for c in codes]
+    return pd.DataFrame(rows, columns=["concept", "films", "weight"])
+
+
+def settings(convention: Any) -> pd.DataFrame:
+    """The settings of a config or convention as a table, one row each."""
+    names = [field.name for field in fields(convention)]
+    return pd.DataFrame([{"setting": name, "value": _shown(getattr(convention, name))} for name in names])
+
+
+def _shown(value: Any) -> str:
+    if hasattr(value, "__dataclass_fields__"):
+        return ", ".join(f"{name} {part:g}" for name, part in vars(value).items())
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def transcript(dialogue: Dialogue, limit: int = 10) -> pd.DataFrame:
+    """The first turns of a dialogue as a table: turn, what the user did, both utterances."""
+    rows = [
+        {
+            "turn": pair.turn,
+            "user does": str(pair.user.user_meta.get("stage", "")),
+            "user": shorten(pair.user.text, 70),
+            "system": shorten(pair.system.text, 70),
+        }
+        for pair in dialogue.pairs()[:limit]
+    ]
+    return pd.DataFrame(rows)
+
+
+def same_users(dialogues: Sequence[Dialogue]) -> bool:
+    """Whether in every scenario all systems met the same constraints, turn by turn."""
+    seen: dict[str, list[Any]] = {}
+    for dialogue in dialogues:
+        wishes = [pair.user.user_meta.get("constraints") for pair in dialogue.pairs()]
+        if seen.setdefault(dialogue.session_id, wishes) != wishes:
+            return False
+    return True
+
+
+def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
+    """One row a field: films that have it, distinct values, values with support, the most frequent."""
+    rows = []
+    for name in catalog.fields:
+        counts = Counter(value for item in catalog.items for value in item.values[name])
+        rows.append(
+            {
+                "field": name,
+                "films with it": sum(bool(item.values[name]) for item in catalog.items),
+                "distinct": len(counts),
+                f"in {min_items}+ films": sum(n >= min_items for n in counts.values()),
+                "most frequent": min(counts, key=lambda v: (-counts[v], v)) if counts else "",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def example_constraints(catalog: Catalog) -> list[Constraints]:
+    """Queries to try on a catalogue: a genre, a person, and both in an early year, there to be relaxed.
+
+    The person is one of the first person field (actors). Fields that the catalogue lacks are left out; empty
+    without genres and persons.
+    """
+    genres = catalog.genres() or catalog.genres(min_items=1)
+    person = PERSON_FIELDS[0]
+    found: dict[str, str] = {GOAL_FIELD: genres[0]} if genres else {}
+    found |= {person: most_frequent(catalog, person)} if catalog.values(person) else {}
+    singles: list[Constraints] = [{name: value} for name, value in found.items()]
+    return [*singles, {**found, YEAR_FIELD: "1900"}] if found else []
+
+
+def query_table(catalog: Catalog, queries: Sequence[Constraints]) -> pd.DataFrame:
+    """One row a query: the number of exact answers, the fields given up, the answers then, the first."""
+    rows = []
+    for query in queries:
+        exact, relaxed = catalog.query(query), catalog.query(query, relax=True)
+        rows.append(
+            {
+                "query": ", ".join(f"{name}={value}" for name, value in query.items()),
+                "exact answers": len(exact.items),
+                "given up": ", ".join(relaxed.dropped),
+                "answers": len(relaxed.items),
+                "first": catalog.items[relaxed.items[0]].title if len(relaxed.items) else "",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def coverage(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
+    """Share of USER and of SYSTEM turns that name a concept, by field and at all, in [0, 1]."""
+    rows = {}
+    for speaker in ("USER", "SYSTEM"):
+        texts = [t.text for d in dialogues for t in d.turns if t.speaker == speaker]
+        found = [{grounder.field_of(code) for code in codes} for codes in grounder.ground(texts).sets()]
+        counts = Counter(name for names in found for name in names)
+        n = max(1, len(texts))
+        rows[speaker.lower()] = {"any": sum(map(bool, found)) / n} | {
+            name: counts[name] / n for name in grounder.active_fields
+        }
+    return pd.DataFrame(rows).rename_axis("field").reset_index()
+
+
+def batch_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
+    """One row a system: sessions, turns, shifts, films per reply, titles outside the catalogue."""
+    rows = []
+    for name in dict.fromkeys(d.model_name for d in dialogues):
+        mine = [d for d in dialogues if d.model_name == name]
+        replies = [pair.system for d in mine for pair in d.pairs()]
+        rows.append(
+            {
+                "system": name,
+                "sessions": len(mine),
+                "turns": len(replies),
+                "shifts": sum(len(d.shift_turns()) for d in mine),
+                "films per reply": sum(len(r.meta.get("rec_titles", ())) for r in replies) / len(replies),
+                "outside the catalogue": sum(len(r.meta.get("hallucinated_titles", ())) for r in replies),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
+    """Shifts by type and by size of the answer set after them; every scenario counts once."""
+    first = dialogues[0].model_name if dialogues else ""
+    events = [e for d in dialogues if d.model_name == first for e in d.shift_events]
+    counts = Counter((str(e.get("type", "")), str(e.get("stratum", ""))) for e in events)
+    frame = pd.DataFrame([{"type": t, "answers": s, "n": n} for (t, s), n in sorted(counts.items())])
+    if frame.empty:
+        return frame
+    table = (
+        frame.pivot_table(index="type", columns="answers", values="n", aggfunc="sum").fillna(0).astype(int)
+    )
+    table["all"] = table.sum(axis=1)
+    return table.rename_axis(columns=None).reset_index()
+
+
+def explicitness_table(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
+    """Scores in the replies to shifts, for shifts that name their new constraint and for those that imply it.
+
+    One row a system and degree: number of shifts, and means of the gain, the uptake and the joint accuracy
+    of the state in the reply to the shift; empty without shifts, and under a convention without such a table.
+    """
+    if "explicitness" not in shifts:
+        return pd.DataFrame(columns=["model", "explicitness", "shifts"])
+    keys = ["model", "session_id", "turn"]
+    names = [name for name in ("normalised_gain", "uptake", "state_joint") if name in turns]
+    both = shifts[[*keys, "explicitness"]].merge(turns[[*keys, *names]], on=keys)
+    grouped = both.groupby(["model", "explicitness"], sort=False)
+    table = grouped[names].mean(numeric_only=False).astype(float).round(2)
+    table.insert(0, "shifts", grouped.size())
+    return table.reset_index()
+
+
+def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
+    """The turns with their main scores: system, session, turn, stage, and each score that the run has."""
+    names = ("model", "session_id", "turn", "stage", *base.shown_in("turn_table"))
+    return turns[[name for name in names if name in turns]]
+
+
+def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
+    """Systems by metrics as "mean [low, high]", best first by the first metric; a dash where undefined.
+
+    The convention's outcomes where none is named; all metrics where none of those has a row. A dagger marks
+    the metrics that are not valid for ranking (docs/validity.md, section 1).
+    """
+    given = dict.fromkeys(model_metrics["metric"])
+    usual = [name for name in headlines.outcomes(convention_of(model_metrics)) if name in given]
+    names = [base.get(m).name for m in metrics or usual or given]
+    frame = model_metrics[model_metrics["metric"].isin(names)].copy()
+    frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]
+    wide = frame.pivot_table(index="model", columns="metric", values="shown", aggfunc="first")[names]
+    means = frame[frame["metric"] == names[0]].set_index("model")["mean"]
+    order = means.sort_values(ascending=base.get(names[0]).direction == base.LOWER, kind="stable").index
+    wide = wide.loc[order].rename(columns={name: base.get(name).label for name in names})
+    return wide.rename_axis(columns=None).rename_axis("system").reset_index()
+
+
+def first_outcome(model_metrics: pd.DataFrame) -> str:
+    """The outcome that leads tables of these scores: the convention's first that any system has a mean of."""
+    return primary(model_metrics)
+
+
+def _interval(row: Mapping[str, Any]) -> str:
+    if pd.isna(row["mean"]):
+        return "–"
+    mean, low, high = (f"{row[key]:z.3f}" for key in ("mean", "low", "high"))
+    return mean if pd.isna(row["low"]) else f"{mean} [{low}, {high}]"
+
+
+def undefined_table(turns: pd.DataFrame, metrics: Sequence[str]) -> pd.DataFrame:
+    """Share of the turns in which a metric is defined, per system, in [0, 1]; a column each that there is."""
+    names = [base.get(m).name for m in metrics if m in turns]
+    shares = turns.groupby("model", sort=False)[names].agg(lambda c: c.notna().mean())
+    return shares.rename(columns={m: base.get(m).short for m in names}).rename_axis("system").reset_index()
+
+
+def top_concepts(turns: pd.DataFrame, column: str, n: int = 8) -> pd.DataFrame:
+    """The concepts most often missing or added per system, with the number of turns.
+
+    Empty where the convention takes down no concepts.
+    """
+    rows = []
+    for model, part in turns.groupby("model", sort=False) if column in turns else ():
+        counts = Counter(concept for concepts in part[column] for concept in concepts)
+        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:n]
+        rows += [{"system": model, "concept": concept, "turns": count} for concept, count in ranked]
+    return pd.DataFrame(rows, columns=["system", "concept", "turns"])

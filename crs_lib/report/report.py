@@ -1,0 +1,336 @@
+"""The report of an evaluated run: one page with conclusions, tables, figures and how it was made.
+
+Figures are inside the page, so it can be sent as one file; only the links to the trace need its folder.
+"""
+
+import base64
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+import pandas as pd
+
+from crs_lib import evaluate, figures, runs, simulate, stats
+from crs_lib import judge as judging
+from crs_lib.core import paths, tables
+from crs_lib.figures import NoDataError, style
+from crs_lib.metrics import base
+from crs_lib.metrics.constructs import CONSTRUCTS
+from crs_lib.notebooks.frames import heading
+from crs_lib.report import figure_tables, findings_scores, statistics
+from crs_lib.report import movies as views
+from crs_lib.report.page import Link, Mean, fill, hashes, part, table
+from crs_lib.stats.plan import Plan
+
+DPI = 150
+_FIRST = ("ability_adaptation", "leaderboard")  # the figures that a reader sees first
+_DESIGN = {"roles", "catalogue_fields", "shift_events"}  # tables without results
+
+
+class Section(NamedTuple):
+    """A part of the page: its title, its anchor, and its HTML."""
+
+    title: str
+    anchor: str
+    body: str
+
+
+def write(run: str, plan: str = "movies", convention: str = "") -> Path:
+    """Write ``report.html`` beside the scores of a convention; returns its path.
+
+    Statistics follow the declared plan ``notebooks/plans/<plan>.yaml``. The same files of a run give the same
+    bytes. Raises RunError if the run has not been evaluated, InputError for an unknown plan.
+    """
+    report = _Report(run, plan, convention)
+    sections = report.sections()
+    css = part("tables.css") + part("report.css")
+    page = fill(part("report.html"), {
+        "css": css,
+        "styles": hashes(css),
+        "run": html.escape(run),
+        "lead": report.lead(),
+        "contents": "".join(f'<li><a href="#{s.anchor}">{html.escape(s.title)}</a></li>' for s in sections),
+        "sections": "\n".join(
+            f'<section id="{s.anchor}"><h2>{html.escape(s.title)}</h2>\n{s.body}</section>' for s in sections
+        ),
+    })  # fmt: skip
+    path = report.folder / "report.html"
+    with runs.only_one(paths.run_folder(simulate.STUDY, run)), tables.write_aside(path) as file:
+        file.write(page)
+    return path
+
+
+class _Report:
+    """The tables and settings that the sections read, each once."""
+
+    def __init__(self, run: str, plan: str, convention: str) -> None:
+        self.run, self.convention = run, evaluate.convention_of(run, convention)
+        self.folder = evaluate.folder_of(run, self.convention)
+        self.results = evaluate.read(run, "results", self.convention)
+        self.means = evaluate.read(run, "model_metrics", self.convention)
+        self.scores = statistics.stats_frame(self.results)
+        self.systems = list(dict.fromkeys(str(name) for name in self.results["model"]))
+        self.plan: Plan = statistics.plan_for(plan, self.systems, self.convention, self.scores)
+        self.manifest = runs.read_manifest(simulate.STUDY, run)
+
+    def sections(self) -> list[Section]:
+        """The parts of the page, in order."""
+        return [
+            Section("Findings", "findings", self._findings()),
+            Section("Scores", "scores", self._scores()),
+            Section("Conclusions", "conclusions", self._conclusions()),
+            *self._judges(),
+            Section("Sessions to read", "sessions", self._sessions()),
+            Section("Figures", "figures", self._figures()),
+            Section("All metrics", "metrics", self._metrics()),
+            Section("What the metrics mean", "meaning", table(_headed(_meaning(self.means)))),
+            Section(
+                "Convention",
+                "convention",
+                table(_flat(self._rule())),
+            ),
+            Section("How it was made", "manifest", self._made()),
+        ]
+
+    def _findings(self) -> str:
+        """The sentences with which notebook 05 ends, from the same tables."""
+        told = findings_scores.summary(self.run, self.convention)
+        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
+        return f"{_note('Each with its 95 % interval; scenarios are resampled as pairs.')}<ul>{items}</ul>"
+
+    def lead(self) -> str:
+        """One sentence: systems, users, sessions and convention."""
+        scenarios = self.results["session_id"].nunique()
+        who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
+        text = (
+            f"{who} {scenarios} simulated users: {len(self.results)} sessions, "
+            f"scored under the convention {self.convention!r}."
+        )
+        return html.escape(text)
+
+    @cached_property
+    def _ladder(self) -> stats.Ladder:
+        return stats.ladder(self.scores, self.plan)
+
+    def _rule(self) -> dict[str, Any]:
+        """The settings of the scores' convention."""
+        return dict(evaluate.entry(self.run, self.convention)["parameters"])
+
+    def _scores(self) -> str:
+        names = [self.plan.primary_outcome, *self.plan.secondary_outcomes]
+        board = views.scoreboard(self.means, names).set_axis(["system", *map(label, names)], axis=1)
+        board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
+        note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
+        if any(base.get(name).mark == base.NOT_VALID for name in self.means["metric"].unique()):
+            note += f" {base.DAGGER_NOTE}."
+        return f"{''.join(self._drawn(_FIRST))}{_note(note)}{table(board)}"
+
+    def _conclusions(self) -> str:
+        """The plan, the conclusions of the tests in words, and the tables behind them."""
+        declared = f"<h3>Declared beforehand</h3>{table(statistics.plan_table(self.plan))}"
+        if len(self.systems) < 2:
+            return _note("No tests: they compare systems, and the run has one.") + declared
+        sentences = stats.conclusions(self._ladder, self.plan)
+        items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
+        leaders = self._ladder.leaderboard
+        leaders = statistics.tidy(leaders[leaders["outcome"] == self.plan.primary_outcome])
+        return (
+            f"{_note(self._smallest())}<ul>{items}</ul>{declared}"
+            f"<h3>Declared contrasts</h3>{table(_headed(statistics.confirmatory(self._ladder.pairwise)))}"
+            f"<h3>Ranks</h3>{_note('Systems that share a letter are indistinguishable.')}"
+            f"{table(_headed(leaders))}"
+            f"{self._thesis_tests()}"
+        )
+
+    def _smallest(self) -> str:
+        """What the sentences come from, and the smallest difference that they count as one that matters."""
+        return (
+            "Generated from the tests of the declared plan. The smallest difference in "
+            f"{label(self.plan.primary_outcome)} that matters is {self.plan.smallest_effect:g}."
+        )
+
+    def _thesis_tests(self) -> str:
+        """The thesis's tests of every outcome, and what they ignore."""
+        tested = [name for name in self.plan.outcomes if self.scores[name].notna().any()]
+        anova = stats.anova_table(self.scores, tested)
+        pairs = stats.tukey_table(self.scores, tested)
+        for frame in (anova, pairs):
+            frame["outcome"] = frame["outcome"].map(label)
+        columns = ["outcome", "a", "b", "diff", "low", "high", "p", "p_wilcoxon", "p_holm", "n_pairs", "note"]
+        pairs = statistics.tidy(pairs, columns).rename(columns={"p": "p_tukey"})
+        note = (
+            "One-way ANOVA and Tukey's HSD, the tests of the thesis, ignore that systems met the same "
+            "users; the "
+            "paired tests beside them do not."
+        )
+        return (
+            f"<h3>Every outcome</h3>{_note(note)}{table(_headed(statistics.tidy(anova)))}"
+            f"<h3>Every pair on every outcome</h3>{table(_headed(pairs))}"
+        )
+
+    def _judges(self) -> Iterator[Section]:
+        """Judge means with their numbers of sessions, and how far judges agree; nothing without judges."""
+        judged = self.means[self.means["metric"].isin(CONSTRUCTS)]
+        if judged.empty:
+            return
+        shown = judged[["model", "metric", "mean", "low", "high", "n", "n_missing", "mark"]]
+        shown = shown.rename(columns={"model": "system", "metric": "construct", "n_missing": "missing"})
+        trust = judging.reliability_of(self.run)
+        note = "Means over sessions; n counts sessions with a score, the others are missing, never 0."
+        yield Section(
+            "Judges", "judges",
+            f"{_note(note)}{table(_headed(statistics.tidy(shown)))}<h3>Reliability of the judges</h3>"
+            f"{table(_headed(statistics.tidy(trust)))}",
+        )  # fmt: skip
+
+    def _sessions(self) -> str:
+        """For each system its lowest, middle and highest session by the primary outcome, as links."""
+        outcome = self.plan.primary_outcome
+        rows = []
+        for system in self.systems:
+            known = self.results[(self.results["model"] == system) & self.results[outcome].notna()]
+            ranked = known.sort_values([outcome, "session_id"], kind="stable")
+            row: dict[str, Any] = {"system": system}
+            for name, place in (("lowest", 0), ("middle", len(ranked) // 2), ("highest", -1)):
+                row[name] = self._link(system, ranked.iloc[place], outcome) if len(ranked) else None
+            rows.append(row)
+        text = (
+            f"By {label(outcome)}. Averages hide what a system does; read some sessions before trusting them."
+        )
+        if not (self.folder / "trace" / "index.html").is_file():
+            text += f" The links need the trace: python -m crs_lib trace --run {self.run}"
+        return _note(text) + table(pd.DataFrame(rows))
+
+    def _link(self, system: str, row: pd.Series, outcome: str) -> Link:
+        address = urlencode({"session": row["session_id"], "model": system})
+        return Link(_signs(f"{row['session_id']} ({row[outcome]:.2f})"), f"trace/index.html#{address}")
+
+    def _figures(self) -> str:
+        known = [name for name in figures.names(simulate.STUDY) if name not in _FIRST]
+        diagrams = [name for name in known if not set(figures.FIGURES.get(name).facts["tables"]) - _DESIGN]
+        names = [name for name in known if name not in diagrams] + diagrams  # these hold no results
+        return "\n".join(self._drawn(names)) or _note("The run has too little data for any figure.")
+
+    def _drawn(self, names: Sequence[str]) -> Iterator[str]:
+        """The figures that the run has data for, as PNGs inside the page with title and caption."""
+        for name in names:
+            try:
+                frames = [self._table(table) for table in figures.FIGURES.get(name).facts["tables"]]
+                heading = html.escape(figures.title(name))
+                picture = style.data(figures.make(name, *frames), "png", DPI)
+            except NoDataError:
+                continue
+            caption = html.escape(figures.caption(name, *frames))
+            data = base64.b64encode(picture).decode("ascii")
+            yield (
+                f'<figure id="figure-{name}"><h3>{heading}</h3>'
+                f'<div class="wide" role="group" tabindex="0" aria-label="Figure: {heading}">'
+                f'<img src="data:image/png;base64,{data}" alt="{heading}"></div>'
+                f"<figcaption>{caption}</figcaption></figure>"
+            )
+
+    @cached_property
+    def _read(self) -> dict[str, pd.DataFrame]:
+        return {"results": self.results, "model_metrics": self.means}
+
+    def _table(self, name: str) -> pd.DataFrame:
+        """A table behind a figure, read once; power and paired effects are those of the report's own plan."""
+        if name not in self._read:
+            own = {"power": figure_tables.power, "paired_effects": figure_tables.paired_effects}.get(name)
+            self._read[name] = (
+                own(self.run, self.convention, self.plan)
+                if own
+                else figure_tables.read(self.run, name, self.convention)
+            )
+        return self._read[name]
+
+    def _metrics(self) -> str:
+        """Every metric of every system, and in how many sessions it is undefined."""
+        named = self.means.copy()
+        named["shown"] = [Mean(*row) for row in self.means[["mean", "low", "high"]].itertuples(index=False)]
+        shown = named.pivot_table(
+            index="metric", columns="model", values="shown", aggfunc="first", sort=False
+        )
+        shown = shown[self.systems].rename(index=label).rename_axis(columns=None).reset_index()
+        gaps = self.means[self.means["n_missing"] > 0][["metric", "model", "n", "n_missing"]]
+        gaps = gaps.assign(metric=[label(name) for name in gaps["metric"]])
+        gaps.columns = ["metric", "system", "sessions with a value", "without"]
+        missing = f"<h3>Undefined in some sessions</h3>{table(gaps)}" if len(gaps) else ""
+        note = "Mean with 95 % interval. What is undefined is left out and counted, never zero."
+        return _note(note) + table(shown) + missing
+
+    def _made(self) -> str:
+        """Stages with their parameters, counts and files; code and packages."""
+        out = []
+        stages = self.manifest["stages"]
+        for name in sorted(stages, key=lambda name: (stages[name].get("started", ""), name)):
+            stage = stages[name]
+            facts = {"status": stage["status"], **stage.get("counts", {})}
+            own = name.startswith("evaluate")  # those are a convention
+            facts |= {} if own else stage.get("parameters", {})
+            files = [{"file": file, "sha256": digest} for file, digest in stage.get("outputs", {}).items()]
+            out.append(f"<h3>{html.escape(name)}</h3>{table(_flat(facts))}{table(pd.DataFrame(files))}")
+        code = self.manifest.get("code") or {}
+        packages = {"code": code.get("commit", "unknown"), "changed since": code.get("dirty", "unknown")}
+        return "".join(
+            [*out, "<h3>Code and packages</h3>", table(_flat(packages | self.manifest.get("packages", {})))]
+        )
+
+
+def label(metric: str) -> str:
+    """The metric's name in a table: its short name, unless that is a symbol of one or two letters.
+
+    A dagger marks what is not valid for ranking.
+    """
+    facts = base.get(metric)
+    words = facts.short if len(facts.short) > 2 else metric.replace("_", " ")
+    return facts.label.replace(facts.short, words, 1).replace(f" {base.DAGGER}", f"\u00a0{base.DAGGER}")
+
+
+_WHOLE = ("rank", "rank_low", "rank_high", "n", "n_pairs", "n_missing", "df1", "df2")
+
+
+def _headed(frame: pd.DataFrame) -> pd.DataFrame:
+    """A table of statistics as a person reads it: columns in words, whole numbers."""
+    shown = frame.copy()
+    for name in set(_WHOLE) & set(shown):
+        shown[name] = [int(v) if isinstance(v, float) and v.is_integer() else v for v in shown[name]]
+    for name in shown:
+        if all(isinstance(v, int | float) for v in shown[name]):
+            shown[name] = pd.to_numeric(shown[name])  # to the right
+    if "outcome" in shown:
+        shown["outcome"] = [label(v) if v in base.METRICS else v for v in shown["outcome"]]
+    return shown.rename(columns={name: heading(name) for name in shown})
+
+
+def _signs(text: str) -> str:
+    """Numbers in a text with true minus signs, and none before a zero."""
+    return text.replace("-0.000", "0.000").replace("-", "−")
+
+
+def _note(text: str) -> str:
+    return f'<p class="quiet">{html.escape(text)}</p>'
+
+
+def _flat(facts: Mapping[str, Any]) -> pd.DataFrame:
+    """Settings as two columns; lists and groups in words."""
+    return pd.DataFrame({"setting": list(facts), "value": [_in_words(value) for value in facts.values()]})
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_in_words, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value) or "none"
+
+
+def _meaning(means: pd.DataFrame) -> pd.DataFrame:
+    described = base.describe()
+    mine = described[described["metric"].isin(set(means["metric"]))]
+    return mine[["short", "metric", "range", "direction", "mark", "source"]]

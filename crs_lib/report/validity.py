@@ -1,0 +1,120 @@
+"""Tables and figures of the validity notebook: verdicts, dose-response, detectors, human ratings."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from crs_lib import data as logs
+from crs_lib import evaluate
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.figures import style
+from crs_lib.validity import agreement, gate, success
+
+_LINES = ("-", "--", ":", "-.")
+
+
+def verdicts(table: pd.DataFrame) -> pd.DataFrame:
+    """The gate's verdicts as a reader takes them: metric, orderings passed of those asked, mark."""
+    of = table["passed"].astype(str) + " of " + table["asked"].astype(str)
+    shown = pd.DataFrame({"metric": table["metric"], "orderings": of, "mark": table["mark"].fillna("")})
+    share = table["passed"] / table["asked"].clip(lower=1)
+    return shown.loc[share.sort_values(ascending=False, kind="stable").index].reset_index(drop=True)
+
+
+def side_by_side(run: str) -> pd.DataFrame:
+    """Satisfaction where nothing shifts and where constraints shift, the costs of history; a row a system.
+
+    ``n`` counts scenarios of the run. A run without further arms raises RunError.
+    """
+    parts = {}
+    for arm, name in (("without shifts", f"{run}-none"), ("with shifts", run)):
+        table = evaluate.read(name, "model_metrics").set_index(["metric", "model"])["mean"]
+        parts[f"S* {arm}"] = table["satisfaction_corrected"]
+    costs = {name: table[name] for name in ("history_cost", "placebo_cost")}
+    found = pd.DataFrame(parts | costs).rename_axis("system").reset_index()
+    return found.sort_values("S* without shifts", ascending=False, ignore_index=True).round(3)
+
+
+def orderings(tests: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Every ordering of one metric with its paired difference, interval and verdict."""
+    mine = tests[tests["metric"] == metric]
+    return mine[["ordering", "diff", "low", "high", "n", "verdict"]].reset_index(drop=True)
+
+
+def dose_figure(doses: pd.DataFrame, metrics: Sequence[str]) -> Any:
+    """Mean score by dose of noise with 95 % intervals, a panel a metric; the oracle is dose 0."""
+    made, axes = style.figure(2.4, columns=len(metrics))
+    for panel, name in zip(axes[0], metrics, strict=True):
+        mine = doses[doses["metric"] == name]
+        panel.fill_between(mine["dose"], mine["low"], mine["high"], color=style.GRID)
+        panel.plot(mine["dose"], mine["mean"], color=style.INK, marker="o", markersize=3)
+        panel.set(xlabel="share of random turns", title=style.titled(name))
+    style.note(made, f"Mean over n = {int(doses['n'].max())} scenarios, 95 % bootstrap intervals.")
+    return made
+
+
+def detector_figure(swept: pd.DataFrame) -> Any:
+    """F1 of each detector by threshold, and the share of turns in which it raises an alarm."""
+    made, axes = style.figure(2.6, columns=2)
+    for line, (name, mine) in zip(_LINES * 3, swept.groupby("detector", sort=False), strict=False):
+        for panel, column in zip(axes[0], ("f1", "alarm_rate"), strict=True):
+            panel.plot(mine["threshold"], mine[column], line, color=style.INK, label=name)
+    axes[0][1].axhline(float(swept["shift_rate"].iloc[0]), color=style.FAINT, linewidth=0.8)
+    axes[0][0].set(xlabel="threshold", title="F1 ↑", ylim=(0, 1))
+    axes[0][1].set(xlabel="threshold", title="share of turns with an alarm", ylim=(0, 1.05))
+    axes[0][0].legend(fontsize=style.SMALL, frameon=False)
+    style.note(made, "The thin line is the true share of shifts. A useful detector has alarms near it.")
+    return made
+
+
+def label_figure(correlations: pd.DataFrame, most: int = 12) -> Any:
+    """Spearman of metrics with labels, the strongest first, with 95 % intervals."""
+    order = correlations["spearman"].abs().sort_values(ascending=False, kind="stable").index[:most]
+    shown = correlations.loc[order[::-1]]
+    made, axes = style.figure(0.8 + 0.24 * len(shown))
+    panel = axes[0][0]
+    for place, row in enumerate(shown.itertuples()):
+        style.interval(panel, place, row.low, row.high, style.INK)
+        panel.plot(row.spearman, place, "o", color=style.INK, markersize=4)
+    panel.axvline(0, color=style.FAINT, linewidth=0.8)
+    panel.set_yticks(range(len(shown)), [style.titled(name) for name in shown["metric"]])
+    panel.set(xlabel="Spearman with the mean label", xlim=(-1.05, 1.05))
+    style.note(made, f"n = {int(shown['n'].max())} questions; lines: 95 % intervals over scenarios.")
+    return made
+
+
+def human_ratings(dialogues: str, catalog: str) -> pd.DataFrame:
+    """Agreement of our scores with human ratings; a note where no rated conversations were given."""
+    if not dialogues:
+        hint = "no rated conversations given: set human_dialogues and human_catalog"
+        return pd.DataFrame({"note": [hint]})
+    read = list(logs.read(dialogues))
+    rows = agreement.rate(read, Grounder(sources.load(catalog)))
+    return agreement.agreement(rows, agreement.SHOWN)
+
+
+def missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
+    """The replies whose success the score judges most wrongly; a note where no conversations were given."""
+    if not (dialogues and catalog):
+        hint = "no conversations that log success given: set success_dialogues and human_catalog"
+        return pd.DataFrame({"note": [hint]})
+    read = logs.readable(dialogues, lambda broken: None)
+    return success.missed(success.replies(read, Grounder(sources.load(catalog))))
+
+
+def if_any(table: pd.DataFrame) -> pd.DataFrame | None:
+    """The table, or nothing to show where it is only a note that says what was not given."""
+    return None if list(table.columns) == ["note"] else table
+
+
+def failed(table: pd.DataFrame, metric: str) -> list[str]:
+    """The orderings that a metric fails, one a line."""
+    found = table.set_index("metric").loc[metric, "failed"]
+    return [] if pd.isna(found) or not found else str(found).split("; ")
+
+
+def marked(table: pd.DataFrame, run: str = "gate") -> pd.DataFrame:
+    """A table with a ``metric`` column, and the gate's mark of each metric beside it."""
+    return table.assign(mark=table["metric"].map(gate.marks(run)).fillna(""))

@@ -1,6 +1,0 @@
-from .scorer import Scorer, Scores
-
-__all__ = [
-    "Scorer",
-    "Scores",
-]

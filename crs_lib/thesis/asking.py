@@ -1,0 +1,209 @@
+"""Topics and concepts named by a language model: one call a text, each answer JSON of a given shape."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crs_lib.core import outside, prompts
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.hashes import fingerprint
+from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
+from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.llm.preflight import Need
+from crs_lib.llm.settings import LLMSettings, role_settings
+from crs_lib.llm.text import fence
+from crs_lib.metrics.scores import BatchScorer, Scores, unscored
+from crs_lib.thesis.concepts import ConceptSpace
+
+ROLE = "topics"
+SHORTEST = "ollama:mistral:7b"
+_AT_ONCE = 500  # texts whose calls are prepared together
+_OPTIONS = ("num_ctx", "num_predict")
+
+
+class UnansweredError(RunError):
+    """A text without a usable answer, however often it was asked about; the other answers are cached."""
+
+
+def read_settings(given: Mapping[str, Any]) -> LLMSettings:
+    """The settings of an extractor's model; InputError for one that it does not take."""
+    return role_settings(given, "an extractor", fixed=("temperature",))
+
+
+def answer_settings(rule: LLMSettings) -> dict[str, Any]:
+    """The settings that change an answer, for the tables; replies are sampled at temperature 0."""
+    return {name: getattr(rule, name) for name in (*_OPTIONS, "think")}
+
+
+def need(spec: str, rule: LLMSettings) -> Need:
+    """The model as the preflight checks it."""
+    return Need(ROLE, spec, _options(rule), settings=rule.service().settings_for(spec))
+
+
+def model(spec: str, rule: LLMSettings, folder: Path) -> LLM:
+    """An extractor's model, with its call cache and call log in a folder."""
+    service = rule.service()
+    return LLM(
+        spec, cache=Cache(folder / CACHE), recorder=Recorder(folder / LOG), options=_options(rule),
+        retry=service.retry, slots=service.at_once, **service.settings_for(spec),
+    )  # fmt: skip
+
+
+def _options(rule: LLMSettings) -> dict[str, Any]:
+    return {name: getattr(rule, name) for name in _OPTIONS}
+
+
+class Asker:
+    """Asks a model, given as a spec or as an ``LLM``, about many texts. InputError where none is named.
+
+    Replies are sampled at temperature 0; a reply that breaks the shape is asked for again. A text without a
+    usable answer raises :class:`UnansweredError`: no other method replaces the model. RunError where the
+    calls themselves fail (no server, time-out).
+    """
+
+    def __init__(self, llm: str | LLM, who: str) -> None:
+        if not llm:
+            raise InputError(f"{who} needs a model; name one, e.g. --llm {SHORTEST}")
+        self._llm = LLM(llm) if isinstance(llm, str) else llm
+        self.name = self._llm.spec
+        self._who = who
+        self._unusable: dict[str, LLMError] = {}  # by the text; not asked about again by this asker
+
+    def objects(
+        self, prompt: str, texts: Sequence[str], schema: Mapping[str, Any], **values: str | int
+    ) -> list[dict[str, Any]]:
+        """The answer to a prompt about each text, as an object that keeps the schema.
+
+        The prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked about before
+        anything is raised.
+        """
+        found: dict[str, dict[str, Any]] = {}
+        distinct = [text for text in dict.fromkeys(texts) if text not in self._unusable]
+        for first in range(0, len(distinct), _AT_ONCE):
+            part = distinct[first : first + _AT_ONCE]
+            requests = [_request(prompt, text, schema, values) for text in part]
+            for text, answer in zip(part, self._llm.gather(requests), strict=True):
+                if not isinstance(answer, LLMError):
+                    found[text] = outside.loads(answer.text, "the reply")
+                elif answer.remedy in ("other seed", "more room") or answer.kind == "prompt too long":
+                    self._unusable[text] = answer
+                else:
+                    raise RunError(
+                        f"{self._who}: {self.name} could not be asked ({answer}). What it answered before is "
+                        "kept; start the same command again"
+                    ) from answer
+        for text in texts:
+            if text in self._unusable:
+                problem = f"{self.name} gave no usable answer for {text[:60]!r} ({self._unusable[text]})"
+                raise UnansweredError(f"{self._who}: {problem}")
+        return [found[text] for text in texts]
+
+
+def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[str, str | int]) -> Request:
+    asked = prompts.render(prompt, message=text, fence=fence([text]), **values)
+    return Request.ask(
+        ROLE, asked, seed=0, options={"temperature": 0}, schema=schema, tags={"text": fingerprint(text)[:12]}
+    )
+
+
+def lists(names: Sequence[str], most: int = 20) -> dict[str, Any]:
+    """The JSON schema of an object with a list of texts under each name."""
+    entry = {"type": "array", "items": {"type": "string"}, "maxItems": most}
+    return {
+        "type": "object",
+        "properties": dict.fromkeys(names, entry),
+        "required": list(names),
+        "additionalProperties": False,
+    }
+
+
+class LlmExtractor:
+    """Concepts that a model names, one call a text.
+
+    A name counts as the catalogue's value that equals the name, else as the first value that contains the
+    name or is contained in it (the thesis's rule); names that the catalogue lacks are dropped. A text in
+    which the model finds nothing has no concepts. (The thesis fell back on substrings there, and so mixed two
+    methods in one column.)
+    """
+
+    name = "llm"
+
+    def __init__(self, space: ConceptSpace, llm: str | LLM) -> None:
+        self.space = space
+        self._ask = Asker(llm, "concept extractor llm")
+        self.embedder = self._ask.name
+
+    def sets(self, texts: Sequence[str]) -> list[frozenset[int]]:
+        """The codes of every text; blank texts are not asked about."""
+        asked = [text for text in texts if text.strip()]
+        fields = self.space.fields
+        shape = json.dumps({name: ["..."] for name in fields})
+        replies = self._ask.objects(
+            "movies/concepts", asked, lists(fields), kinds=", ".join(fields), shape=shape
+        )
+        answers = iter(replies)
+        return [
+            frozenset(
+                code
+                for name, values in (next(answers) if text.strip() else {}).items()
+                for value in values
+                if (code := self.code(name, value)) is not None
+            )
+            for text in texts
+        ]
+
+    def code(self, field: str, value: str) -> int | None:
+        """The concept that a name stands for, None where the catalogue has none."""
+        wanted = value.strip().lower()
+        if not wanted or field not in self.space.fields:
+            return None
+        if (field, wanted) in self.space.code_of:
+            return self.space.code_of[field, wanted]
+        values = self.space.value
+        return next(
+            (c for c in self.space.codes_of(field) if wanted in values[c] or values[c] in wanted), None
+        )
+
+
+@dataclass(eq=False)
+class AskedScorer:
+    """A scorer whose concepts or topics a model names.
+
+    A session with a text that gets no usable answer keeps its row, every metric null, and ``detail.failed``
+    says why; the other sessions are scored. RunError where no session of a batch can be scored: then the
+    model or its settings are at fault, not a text.
+    """
+
+    scorer: BatchScorer
+    convention: str
+    metrics: Sequence[str]
+    model: str | LLM
+
+    def close(self) -> None:
+        """Give back the model's connections and files."""
+        if isinstance(self.model, LLM):
+            self.model.close()
+            for kept in (self.model.cache, self.model.recorder):
+                if kept is not None:
+                    kept.close()
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
+        """The scores of each dialogue."""
+        try:
+            return self.scorer.score_many(dialogues)
+        except UnansweredError as error:
+            found = [self._alone(dialogue) for dialogue in dialogues]
+            if all("failed" in scores.session["detail"] for scores in found):
+                raise RunError(f"none of {len(found)} sessions can be scored; {error}") from error
+            return found
+
+    def _alone(self, dialogue: Dialogue) -> Scores:
+        """The scores of one dialogue; texts that were answered are not asked about again."""
+        try:
+            return self.scorer.score_many([dialogue])[0]
+        except UnansweredError as error:
+            who = (dialogue.model_name, dialogue.session_id)
+            return unscored(*who, self.convention, self.metrics, str(error))

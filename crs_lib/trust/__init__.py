@@ -1,1 +1,0 @@
-"""May these numbers be believed?"""

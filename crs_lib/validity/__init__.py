@@ -1,0 +1,1 @@
+"""Whether the numbers may be believed: controls, detectors, realism, and what people say."""

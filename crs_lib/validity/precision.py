@@ -1,0 +1,135 @@
+"""How many scenarios a precision needs: the same systems over catalogues, wordings, seeds and scenarios.
+
+A generalisability study: where do scores vary, and what does a difference between two systems therefore
+promise for other scenarios, seeds, wordings and catalogues?
+Source: docs/validity.md, section 6; Brennan (2001), Generalizability Theory.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Annotated, Any, Final, NamedTuple
+
+import pandas as pd
+
+from crs_lib import simulate, stats
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import paths, tables, wording
+from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
+from crs_lib.core.errors import InputError
+from crs_lib.evaluate import arms
+from crs_lib.evaluate.scorer import ItemsScorer, Scorer
+from crs_lib.metrics import base, conventions
+from crs_lib.simulate.scenarios import FRESH, SHIFT
+from crs_lib.systems.base import SYSTEMS, World
+
+FACETS: Final = {"catalogue": (), "wording": (), "seed": (), "scenario": ("catalogue", "seed")}
+# What a statement holds for, each a facet further than the one before.
+SCOPES: Final = {
+    "scenario": "other scenarios",
+    "seed": "and other seeds",
+    "wording": "and other wordings",
+    "catalogue": "and other catalogues",
+}
+
+
+@dataclass(frozen=True)
+class PrecisionConfig(Config):
+    """The settings of a study, checked."""
+
+    run: Annotated[RunName, Field(description="the run's name")] = "precision"
+    catalogs: Annotated[Sequence[str], Field(min_length=1, description="sample, or catalogues' files")] = (
+        sources.SAMPLE,
+    )
+    systems: Annotated[
+        Sequence[Annotated[str, OneOf(SYSTEMS)]], Field(min_length=2, description="control policies")
+    ] = ("oracle_lag:1", "tracker", "amnesiac", "sticky", "popular")
+    seeds: Annotated[Sequence[Seed], Field(min_length=1, description="seeds of the users")] = (1, 2, 3)
+    n_sessions: Annotated[int, Field(ge=2, description="scenarios of each catalogue and seed")] = 8
+    n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
+    templates: Annotated[
+        Sequence[Annotated[str, OneOf(wording.USER_SETS)]],
+        Field(min_length=1, description="template sets of the user's words"),
+    ] = ("A", "B")
+    metric: Annotated[
+        str, Field(description="the session metric, such as normalised_gain or history_cost")
+    ] = "normalised_gain"
+    precision: Annotated[float, Field(gt=0, description="half width of a difference's 95 % interval")] = 0.05
+
+    def check(self) -> None:
+        base.get(self.metric)
+
+    def batch(self, catalog: str, templates: str, seed: int) -> simulate.SimulateConfig:
+        """The sessions of one cell, with fresh users."""
+        return simulate.SimulateConfig(
+            self.run, catalog, tuple(self.systems), self.n_sessions, self.n_turns, seed,
+            arms=(SHIFT, FRESH), templates=templates,
+        )  # fmt: skip
+
+
+class Precision(NamedTuple):
+    """The variance components, and the scenarios that the precision needs by what is generalised over."""
+
+    components: pd.DataFrame
+    needed: pd.DataFrame
+
+
+def scores(config: PrecisionConfig) -> pd.DataFrame:
+    """One row a session: system, catalogue, wording, seed, scenario and ``value``, the metric."""
+    rows: list[dict[str, Any]] = []
+    for catalog in config.catalogs:
+        loaded = sources.load(catalog)
+        world = World(loaded, Grounder(loaded))
+        rule = conventions.get("default")
+        scorer, plain = ItemsScorer(world.grounder, rule), Scorer(world.grounder, rule)
+        for templates, seed in product(config.templates, config.seeds):
+            batch = config.batch(catalog, templates, seed)
+            talks, fresh = [], []
+            for number in range(config.n_sessions):
+                plan = simulate.scenario(world, number, batch)
+                for spec in config.systems:
+                    talks.append(simulate.session(world, spec, number, batch, plan))
+                    fresh += simulate.fresh_sessions(world, spec, number, batch, [plan])
+            gains = arms.gains_of(fresh, (), plain)
+            for talk, found in zip(talks, scorer.score_many(list(arms.joined(talks, gains))), strict=True):
+                row = {"system": talk.model_name, "catalogue": catalog, "wording": templates, "seed": seed}
+                rows.append(row | {"scenario": talk.session_id, "value": found.session[config.metric]})
+    return pd.DataFrame(rows).astype({"value": float})
+
+
+def balanced(frame: pd.DataFrame) -> pd.DataFrame:
+    """The scenarios that have a value for every system and wording, equally many a catalogue and seed.
+
+    The first ones of each cell are kept. Raises InputError where a cell has fewer than two.
+    """
+    cell = ["catalogue", "seed"]
+    whole = frame.groupby([*cell, "scenario"], sort=False)["value"].transform(lambda part: part.notna().all())
+    kept = frame[whole]
+    counts = kept.groupby(cell)["scenario"].nunique()
+    cells = frame.groupby(cell).ngroups
+    least = int(counts.min()) if len(counts) == cells else 0
+    if least < 2:
+        raise InputError(
+            f"a catalogue and seed has {least} scenarios with a value for every system and wording; "
+            "at least 2 are needed: give more sessions"
+        )
+    place = kept.groupby(cell, sort=False)["scenario"].transform(lambda part: pd.factorize(part)[0])
+    return kept[place < least].reset_index(drop=True)
+
+
+def run(config: PrecisionConfig) -> Precision:
+    """Simulate, score and take the variance apart; both tables are written into the run's folder."""
+    components = stats.facet_variances(balanced(scores(config)), FACETS)
+    rows, fixed = [], list(SCOPES)
+    for facet, scope in SCOPES.items():
+        fixed.remove(facet)
+        if f"n_{facet}" in components:
+            one = stats.scenarios_needed(components, config.precision, fixed=fixed)
+            rows.append(one.drop(columns="fixed").assign(holds_for=scope))
+    needed = pd.concat(rows, ignore_index=True)
+    needed = needed[["holds_for", *needed.columns.drop("holds_for")]].assign(metric=config.metric)
+    folder = paths.run_folder(simulate.STUDY, config.run)
+    tables.write_csv(folder / "precision_components.csv", components)
+    tables.write_csv(folder / "precision.csv", needed)
+    return Precision(components, needed)

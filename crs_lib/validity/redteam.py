@@ -1,0 +1,129 @@
+"""Exploitability: how far a score can be raised by a policy that is of no use to the user.
+
+The utility of a policy is the share of turns in which it shows a new film that meets everything in force. The
+same policies are drawn for every metric, so that each has the same budget.
+Source: docs/validity.md, section 1.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import pandas as pd
+
+from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import paths, rng, tables
+from crs_lib.core.config import Config, Field, RunName, Seed
+from crs_lib.core.errors import RunError
+from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.metrics import base, conventions
+from crs_lib.metrics.scores import Scores
+from crs_lib.systems.base import World
+from crs_lib.systems.gamed import Tricks
+
+RAISED = 0.1  # a metric that useless policies raise so far carries the mark
+TABLE = "redteam.csv"
+_CONTRACT = tables.Contract(TABLE, ("metric", "exploitability"), ("metric",))
+_IDLE = ("silent", "random")
+
+
+@dataclass(frozen=True)
+class RedteamConfig(Config):
+    """The settings of a search, checked."""
+
+    run: Annotated[RunName, Field(description="the run's name")] = "redteam"
+    catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
+    n_sessions: Annotated[int, Field(ge=2, description="scenarios that every policy meets")] = 6
+    n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
+    budget: Annotated[int, Field(ge=1, description="policies that are tried")] = 150
+    seed: Annotated[Seed, Field(description="seed of the search and of the users")] = 1
+
+
+def drawn(budget: int, seed: int) -> list[Tricks]:
+    """Policies by random search: a trick is off, full on, or a uniform share, each in a third of the draws.
+
+    The plain echo comes first, then each trick alone.
+    """
+    first = [Tricks(abstention=1.0, echoes=1.0)]
+    first += [Tricks(**{name: 1.0}) for name in Tricks._fields]
+    draw = rng.stream(seed, "redteam")
+    while len(first) < budget:
+        kinds, shares = draw.integers(0, 3, len(Tricks._fields)), draw.random(len(Tricks._fields))
+        first.append(Tricks(*np.select([kinds == 0, kinds == 1], [0.0, 1.0], shares).round(3).tolist()))
+    return first[:budget]
+
+
+def search(config: RedteamConfig) -> pd.DataFrame:
+    """One row a policy: its spec, its utility, and the mean of every metric over the same scenarios."""
+    catalog = sources.load(config.catalog)
+    world = World(catalog, Grounder(catalog))
+    scorer = ItemsScorer(world.grounder, conventions.get("default"))
+    specs = [*_IDLE, "oracle", *(f"gamed:{tricks.argument}" for tricks in drawn(config.budget, config.seed))]
+    specs = list(dict.fromkeys(specs))
+    batch = simulate.SimulateConfig(
+        config.run, config.catalog, specs, config.n_sessions, config.n_turns, config.seed
+    )
+    plans = [simulate.scenario(world, number, batch) for number in range(config.n_sessions)]
+    rows = []
+    for spec in specs:
+        talks = [simulate.session(world, spec, plan.session, batch, plan) for plan in plans]
+        found = scorer.score_many(talks)
+        frame = pd.DataFrame([one.session for one in found])[base.scored_names()].astype(float)
+        rows.append({"policy": spec, "utility": utility(found), **frame.mean().to_dict()})
+    return pd.DataFrame(rows)
+
+
+def utility(found: Sequence[Scores]) -> float:
+    """Share of turns in which a new film was shown that meets everything, in [0, 1]."""
+    return float(np.mean([row["new_and_fits"] for one in found for row in one.turns]))
+
+
+def exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.DataFrame:
+    """One row a metric with a direction: how far useless policies raise it, the mark, and the worst policy.
+
+    ``exploitability`` is the best value of a policy of utility 0, less the better of silence and chance, at
+    least 0; ``near_misses`` is the same for policies that are of no use only because they withhold every film
+    that fits and show the next best. Values are turned so that higher is better. Metrics that no such policy
+    defines are left out.
+    """
+    names = list(metrics) or [one.name for one in base.scored() if one.direction != base.NEITHER]
+    table = policies.set_index("policy")
+    gamed = table[table.index.str.startswith("gamed:")]
+    useless = gamed[gamed["utility"] == 0]
+    withheld = useless.index.str.rsplit("/", n=1).str[-1].astype(float) >= 0.5
+    rows = []
+    for name in names:
+        sign = -1.0 if base.get(name).direction == base.LOWER else 1.0
+        idle = (sign * table.loc[list(_IDLE), name]).max()
+        plain = (sign * useless.loc[~withheld, name]).dropna()
+        near = (sign * useless.loc[withheld, name]).dropna()
+        if not len(plain) or math.isnan(idle):
+            continue
+        rise = max(0.0, float(plain.max() - idle))
+        rows.append({
+            "metric": name, "exploitability": rise, "mark": "can be gamed" if rise >= RAISED else "",
+            "near_misses": max(0.0, float(near.max() - idle)) if len(near) else math.nan,
+            "oracle": float(table.loc["oracle", name]), "worst": plain.idxmax(), "n": len(plain),
+        })  # fmt: skip
+    return pd.DataFrame(rows).sort_values("exploitability", ascending=False, ignore_index=True)
+
+
+def run(config: RedteamConfig) -> pd.DataFrame:
+    """Search, and write ``redteam.csv`` into the run's folder; returns :func:`exploitability`."""
+    found = exploitability(search(config)).assign(
+        budget=config.budget, seed=config.seed, n_sessions=config.n_sessions
+    )
+    tables.write_csv(paths.run_folder(simulate.STUDY, config.run) / TABLE, found)
+    return found
+
+
+def stored(run: str = "redteam") -> pd.DataFrame:
+    """The table of a finished search; RunError with the command that makes it."""
+    path = paths.run_folder(simulate.STUDY, run) / TABLE
+    if not path.exists():
+        raise RunError(f"run {run!r} has no {TABLE}; make it with: python -m crs_lib redteam --run {run}")
+    return tables.read_table(path, _CONTRACT)

@@ -1,0 +1,175 @@
+"""Grounding in the catalogue of ten films: concepts, spans, reasons, vectors, titles."""
+
+import math
+
+import numpy as np
+import pytest
+
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core.dialogue import Dialogue, Turn
+from crs_lib.core.errors import InputError
+from tests.helpers.films import catalog, grounder
+
+TEN = grounder()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A drama with ADA QUILL, in french", {"genre=drama", "actor=ada quill", "language=french"}),
+        ("Zoë Tarn from 1988", {"director=zoe tarn", "writer=zoe tarn", "year=1988"}),
+        ("comedies", {"genre=comedy"}),
+        ("dramatically adaquill frenchman 19881", set()),
+        ("a war film", {"genre=war"}),
+        ("the war was long", set()),
+        ("with Stig, please", {"actor=stig"}),
+        ("a stig of straw", set()),
+        ("polish the silver", set()),
+        ("in Polish", {"language=polish"}),
+        ("Ron drank rum as per habit, nor did Dan", set()),
+        ("", set()),
+        ("?!", set()),
+    ],
+)
+def test_concepts_of_a_text(text, expected):
+    assert TEN.topic_set(text) == expected
+    assert TEN.keys(TEN.concepts(text)) == sorted(expected)
+
+
+def test_a_name_that_holds_another_keeps_both():
+    nested = Grounder(
+        Catalog.from_records([("A", {"actor": ["Ian Brook"]}), ("B", {"actor": ["Ian Brook Hale"]})])
+    )
+    text = "with Ian Brook Hale"
+    assert nested.topic_set(text) == {"actor=ian brook", "actor=ian brook hale"}
+    assert [text[m.start : m.end] for m in nested.audit(text)] == ["Ian Brook", "Ian Brook Hale"]
+    assert nested.find_attribute_in_text("actor", text) == "Ian Brook Hale"
+
+
+def test_matches_do_not_reach_over_the_end_of_a_text():
+    found = TEN.ground(["a drama with Ada", "Quill in French", "", "Zoe\nTarn"]).sets()
+    assert [TEN.keys(codes) for codes in found] == [
+        ["genre=drama"], ["language=french"], [], ["director=zoe tarn", "writer=zoe tarn"],
+    ]  # fmt: skip
+
+
+def test_no_texts_are_grounded_to_nothing():
+    none = TEN.ground([])
+    assert len(none) == 0
+    assert none.sets() == []
+
+
+def test_the_audit_shows_what_matched_where_and_why_not():
+    text = "After the war, a French comedy with Stig?"
+    assert TEN.audit_table(text).to_numpy().tolist() == [
+        ["war", "genre", "War", 10, 13, "everyday word without a film word beside it"],
+        ["French", "language", "French", 17, 23, "matched"],
+        ["comedy", "genre", "Comedy", 24, 30, "matched"],
+        ["Stig", "actor", "Stig", 36, 40, "matched"],
+    ]
+    assert TEN.audit_table("").empty
+
+
+def test_idf_is_that_of_the_formula():
+    # N = 10 films; drama occurs in 6, Stig in 1
+    idf = TEN.idf
+    assert idf[TEN.catalog.code("genre", "Drama")] == pytest.approx(math.log(11 / 7) + 1, abs=1e-15)
+    assert idf[TEN.catalog.code("actor", "Stig")] == pytest.approx(math.log(11 / 2) + 1, abs=1e-15)
+    assert idf.min() >= 1
+
+
+def test_the_vector_has_idf_where_a_concept_is_named():
+    vector = TEN.attribute_vector("a French drama, a drama")
+    named = {TEN.catalog.code("genre", "Drama"), TEN.catalog.code("language", "French")}
+    assert set(np.flatnonzero(vector).tolist()) == named
+    assert all(vector[code] == TEN.idf[code] for code in named)
+    only = TEN.attribute_vector("a French drama", active_fields=["language"])
+    assert set(np.flatnonzero(only).tolist()) == {TEN.catalog.code("language", "French")}
+    assert not TEN.attribute_vector("").any()
+    with pytest.raises(InputError, match="unknown field 'lang'"):
+        TEN.attribute_vector("x", active_fields=["lang"])
+
+
+def test_active_fields_restrict_what_is_found():
+    people = grounder(active_fields=["actor", "director"])
+    assert people.topic_set("a French drama with Ada Quill by Zoe Tarn") == {
+        "actor=ada quill",
+        "director=zoe tarn",
+    }
+    with pytest.raises(InputError, match="unknown field 'people'"):
+        grounder(active_fields=["people"])
+
+
+def test_plot_keywords_are_a_field_of_their_own_when_asked_for():
+    more = grounder(plot_keywords=True)
+    text = "a drama about a memorial"
+    assert more.topic_set(text) == {"genre=drama", "plot=memorial"}
+    assert TEN.topic_set(text) == {"genre=drama"}
+    code = next(code for code in more.concepts(text) if more.field_of(code) == "plot")
+    assert more.idf[code] == pytest.approx(math.log(11 / 2) + 1)
+    assert len(more.idf) == len(TEN.idf) + len(TEN.catalog.plot_keywords)
+    said = "Rain falls on the Memorial; a clerk writes"
+    assert TEN.find_plot_keywords_in_text(said, 2) == ["rain", "falls"]
+    assert TEN.find_plot_keywords_in_text(said)[:3] == ["rain", "falls", "memorial"]
+
+
+def test_find_attribute_returns_the_longest_then_the_first():
+    assert TEN.find_attribute_in_text("genre", "comedy, then drama") == "Comedy"
+    assert TEN.find_attribute_in_text("actor", "nobody") is None
+    assert TEN.find_attribute_in_text("title", "I saw Paper Kites") == "Paper Kites"
+    assert TEN.find_attribute_in_text("name", "nothing") is None
+
+
+def titles(text, **options):
+    return [(text[m.start : m.end], m.item, m.n_same_title) for m in TEN.titles(text, **options)]
+
+
+def test_titles_are_resolved_to_films():
+    assert titles("Paper Kites and Iron Valley") == [("Paper Kites", 1, 1), ("Iron Valley", 5, 1)]
+    assert titles("I gave her a kite") == []
+    assert titles('"Her", of course') == [("Her", 4, 1)]
+
+
+def test_of_films_with_one_title_the_year_decides_then_the_candidates_then_the_first():
+    assert titles("Lantern Street") == [("Lantern Street", 7, 2)]
+    assert titles("Lantern Street (2015)") == [("Lantern Street", 8, 2)]
+    assert titles("Lantern Street", prefer=[8]) == [("Lantern Street", 8, 2)]
+    assert titles("Lantern Street (1999)", prefer=[8]) == [("Lantern Street", 7, 2)]
+    assert titles("Lantern Street (1900)", prefer=[8]) == [("Lantern Street", 8, 2)]
+
+
+def test_of_titles_that_overlap_the_longer_counts():
+    films = Catalog.from_records([("Kites", {}), ("Paper Kites", {}), ("Kites Fly Home", {})])
+    found = Grounder(films).titles("see Paper Kites Fly Home")
+    assert [films.items[m.item].title for m in found] == ["Kites Fly Home"]
+
+
+def test_annotate_marks_spans_for_display_and_leaves_the_text():
+    talk = Dialogue("0", "echo", (Turn("USER", "a French drama"), Turn("SYSTEM", "Paper Kites?")))
+    marked = TEN.annotate(talk)
+    assert [[(m.field, turn.text[m.start : m.end]) for m in turn.marks] for turn in marked.turns] == [
+        [("language", "French"), ("genre", "drama")],
+        [("title", "Paper Kites")],
+    ]
+    assert marked.to_json() == talk.to_json()
+    assert "Paper Kites" in marked._repr_html_()
+
+
+def test_a_catalogue_without_any_value_grounds_nothing():
+    bare = Grounder(Catalog.from_records([("Alpha", {})]))
+    assert bare.concepts("Alpha with anybody") == frozenset()
+    assert bare.idf.shape == (0,)
+
+
+def test_two_grounders_of_one_catalogue_agree():
+    other = Grounder(catalog())
+    texts = ["a French drama by Zoe Tarn", "with Stig", "Her"]
+    assert other.ground(texts).sets() == TEN.ground(texts).sets()
+
+
+def test_characters_that_fold_to_several_are_alike_in_batches_and_alone():
+    texts = ["Ada Quill⑴ in French", "½Stig", "a drama… with Zoe Tarn", "comedy ﬁlm", "plain comedy"]
+    alone = [TEN.concepts(text) for text in texts]
+    assert [TEN.keys(codes) for codes in alone[:2]] == [["actor=ada quill", "language=french"], []]
+    assert TEN.ground(texts).sets() == alone

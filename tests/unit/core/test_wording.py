@@ -1,0 +1,112 @@
+"""Template files: alternatives, slots, and enough variety that users do not sound alike."""
+
+import re
+
+import pytest
+
+from crs_lib.catalog import fields, phrases, sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import wording
+from crs_lib.core.errors import InputError
+from crs_lib.core.rng import stream
+from crs_lib.simulate import scenarios
+from tests.helpers.films import grounder
+from tests.helpers.wordings import every_text, expansions
+
+FILES = (*wording.USER_SETS.values(), "system", "fields")
+
+
+def test_a_line_is_compiled_into_text_choices_and_slots():
+    line = wording.compile_line("{Hi|Hello}, I want $wish.")
+    assert expansions(line, "X") == ["Hi, I want X.", "Hello, I want X."]
+    assert [type(part) for part in line] == [tuple, str, wording.Slot, str]
+
+
+@pytest.mark.parametrize("where", ["sample", "ten"])
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.slow
+def test_the_words_around_the_slots_name_no_concept_and_no_title(name, where):
+    grounder_ = grounder() if where == "ten" else Grounder(sources.load())
+    texts = [text for found in every_text(name).values() for text in found]
+    assert len(texts) > 60
+    named = [text for text, codes in zip(texts, grounder_.ground(texts).sets(), strict=True) if codes]
+    assert named == []
+    assert [text for text in texts if grounder_.titles(text)] == []
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_no_line_is_broken_or_written_twice(name):
+    for section, texts in every_text(name).items():
+        assert texts, section
+        if not section.endswith(
+            (" phrases", " bridges", " clauses")
+        ):  # some are written twice to be said more often
+            assert len(set(texts)) == len(texts), section
+        assert not [text for text in texts if set("{}|$") & set(text)], section
+
+
+def test_every_act_and_shift_of_a_scenario_has_words():
+    acts = {"initial", "refine", "hesitate", "aside", "contradiction", "follow_up", "insist", "nothing_named"}
+    assert acts <= set(wording.sections("user"))
+    assert all(fields.QUESTION_ACTS[act].asks for act in scenarios.QUESTIONS)
+
+
+def test_every_wish_in_words_is_found_again_in_any_field():
+    ten = grounder()
+    wishes = {
+        "genre": "Drama",
+        "actor": "Ada Quill",
+        "director": "Zoe Tarn",
+        "writer": "Mo Reed",
+        "language": "French",
+        "year": "1988",
+    }
+    assert set(wishes) == {name for name in fields.SHIFT_FIELDS if ten.catalog.values(name)}
+    for i in range(40):
+        said = phrases.noun_phrase(wishes, stream(i, "wish"))
+        assert {fields.concept(*wish) for wish in wishes.items()} <= ten.topic_set(said), said
+
+
+def test_a_wish_in_words():
+    draw = stream(1, "wording")
+    assert phrases.noun_phrase({}, draw).startswith("good ")
+    assert phrases.noun_phrase({"genre": "Drama"}, draw).startswith("drama ")
+
+
+def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
+    catalog = grounder().catalog
+    said = {
+        one: {phrases.noun_phrase(dict([one]), stream(i, "alone"), "C", catalog=catalog) for i in range(40)}
+        for one in (("actor", "Ada Quill"), ("actor", "Stig"), ("director", "Zoe Tarn"), ("year", "1988"))
+    }
+    alone = [one[1] for one, texts in said.items() if f"{one[1]} movies" in texts]
+    assert alone == ["Ada Quill", "1988"]  # a single name, and a person of two roles, need a cue
+    assert "Ada Quill movies" not in {
+        phrases.noun_phrase({"actor": "Ada Quill"}, stream(i, "alone"), "C") for i in range(40)
+    }
+
+
+def test_small_letters_leave_values_as_they_are():
+    said = {wording.say_small("user_c", "refine", stream(i, "small"), wish="W", one="X") for i in range(80)}
+    assert all(set(re.findall("[A-Z]", text)) <= {"W", "X"} for text in said)
+    assert any("i like W" in text for text in said)
+
+
+def test_openings_are_many():
+    said = {wording.say("user", "initial", stream(i, "opening"), wish="drama films") for i in range(300)}
+    assert len(said) >= 50
+    assert all(text[0].isupper() and "  " not in text for text in said)
+
+
+@pytest.mark.parametrize("value", ["$wish", "{a|b}", "100% $", "a|b"])
+def test_slots_are_filled_in_as_they_are(value):
+    assert value in phrases.question("question_plot", value, stream(3, "x"))
+
+
+def test_unknown_sections_and_missing_slots_are_errors():
+    with pytest.raises(InputError, match=r"user.wording has no templates under \[greeting\]"):
+        wording.phrase("user", "greeting", stream(1, "x"))
+    with pytest.raises(InputError, match=r"user.wording, \[initial\]: a template needs \$wish"):
+        wording.phrase("user", "initial", stream(1, "x"))
+    with pytest.raises(InputError, match=r"field 'actor', phrases: a template needs \$valeu"):
+        wording.fill(wording.compiled(("with $valeu",)), stream(1, "x"), "field 'actor', phrases", value="A")

@@ -1,0 +1,527 @@
+"""External files: found in a mirror, fetched from pinned addresses, verified, never half-written."""
+
+import hashlib
+import io
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from crs_lib import __main__ as command_line
+from crs_lib import data as datasets
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.data import base, fetch, package, registry, verify
+from crs_lib.data.base import Dataset, File, Origin, files
+
+BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
+ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
+
+
+def known(path: str, source: str, body: bytes) -> File:
+    """A file with the checksum and the size of a body."""
+    return File(path, source, hashlib.sha256(body).hexdigest(), len(body))
+
+
+FILM = known("t/films.json", "data/films.json", BODY)
+FILMS = Dataset("films", "movies", "a file", ORIGIN, (FILM,))
+PAIR = Dataset(
+    "pair", "movies", "two files", ORIGIN,
+    (known("p/a.json", "a.json", b"[1]"), known("p/b.json", "b.json", b"[2]")), "p",
+)  # fmt: skip
+NEW = Dataset("new", "movies", "no known checksum", ORIGIN, (File("t/new.json", "data/new.json"),))
+LOGS = Dataset("logs", "movies", "members", ORIGIN, (), "t/logs", r"logs/([^/]+_session_\d+\.json)", "*.json")
+CHATS = Dataset("chats", "movies", "members", ORIGIN, (), "t/chats", r"chats/([^/]+\.json)", "*.json")
+ONLY = Dataset("only", "movies", "mirror only", ORIGIN, (File("t/only.json"),))
+
+
+class Server:
+    """Answers by path with bytes, or with what a function does to the open connection."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, bytes | Callable[[BaseHTTPRequestHandler], None]] = {}
+        self.asked: list[str] = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked.append(self.path)
+                answer = outer.answers.get(self.path)
+                if answer is None:
+                    self.send_error(404)
+                elif isinstance(answer, bytes):
+                    send(self, answer)
+                else:
+                    answer(self)
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.http.daemon_threads = True
+        self.base = f"http://127.0.0.1:{self.http.server_address[1]}"
+        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def raw(self, path: str) -> str:
+        return f"/{ORIGIN.repository}/{ORIGIN.commit}/{path}"
+
+
+def send(handler: BaseHTTPRequestHandler, body: bytes, length: int | None = None) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(body) if length is None else length))
+    handler.end_headers()
+    handler.wfile.write(body)
+    handler.wfile.flush()
+
+
+def zipped(members: dict[str, bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, body in members.items():
+            archive.writestr(f"films-{ORIGIN.commit}/{name}", body)
+    return out.getvalue()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
+    """A loopback server behind the registry's addresses, an empty data folder, and our own rows."""
+    found = Server()
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("CRS_DATA", str(tmp_path))
+    monkeypatch.delenv("CRS_MIRROR", raising=False)
+    monkeypatch.setattr(base, "RAW", found.base + "/{repository}/{commit}/{path}")
+    monkeypatch.setattr(base, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
+    rows = {row.name: row for row in (FILMS, PAIR, NEW, LOGS, CHATS, ONLY)}
+    monkeypatch.setattr(registry, "REGISTRY", rows)
+    yield found
+    found.http.shutdown()
+    found.http.server_close()
+
+
+def left(folder: Path) -> list[str]:
+    """Every file and folder that a failure left below ``data/external``."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*")) if folder.exists() else []
+
+
+def test_a_file_is_fetched_verified_and_then_only_read(server: Server, tmp_path: Path) -> None:
+    server.answers[server.raw("data/films.json")] = BODY
+    with pytest.raises(RunError, match="python -m crs_lib data get films"):
+        datasets.locate("films")
+    place = fetch.fetch(FILMS)
+    assert place == tmp_path / "external" / "t" / "films.json" == datasets.locate("films")
+    assert place.read_bytes() == BODY
+    fetch.fetch(FILMS)
+    assert len(server.asked) == 1  # the second time nothing was asked for
+
+
+def test_a_damaged_download_is_reported_and_mended(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.answers[server.raw("data/films.json")] = BODY
+    place = fetch.fetch(FILMS)
+    place.write_bytes(BODY[:-1])
+    assert command_line.main(["data", "verify", "films"]) == 2
+    assert "t/films.json differs (downloaded)" in capsys.readouterr().err
+    assert command_line.main(["data", "get", "films"]) == 0
+    assert place.read_bytes() == BODY
+    assert command_line.main(["data", "verify"]) == 0
+
+
+def test_a_wrong_checksum_is_refused_and_nothing_is_kept(server: Server, tmp_path: Path) -> None:
+    server.answers[server.raw("data/films.json")] = BODY.replace(b"two", b"tow")
+    expected = FILM.sha256
+    with pytest.raises(RunError, match=rf"t/films.json has another checksum: .*expected {expected}"):
+        fetch.fetch(FILMS)
+    assert left(tmp_path / "external") == []
+
+
+def test_an_earlier_whole_file_survives_a_failed_mending(server: Server, tmp_path: Path) -> None:
+    server.answers |= {server.raw("a.json"): b"[1]", server.raw("b.json"): b"[2]"}
+    fetch.fetch(PAIR)
+    (tmp_path / "external/p/b.json").write_bytes(b"[damaged]")
+    server.answers[server.raw("b.json")] = b"[another]"
+    with pytest.raises(RunError, match=r"p/b\.json has another checksum"):
+        fetch.fetch(PAIR)
+    assert left(tmp_path / "external") == ["p", "p/a.json", "p/b.json"]
+    assert (tmp_path / "external/p/a.json").read_bytes() == b"[1]"
+
+
+def test_a_set_of_files_counts_only_when_complete_and_goes_on_where_it_stopped(server: Server) -> None:
+    server.answers[server.raw("a.json")] = b"[1]"
+    with pytest.raises(RunError, match="404"):
+        fetch.fetch(PAIR)
+    with pytest.raises(RunError, match="data get pair"):
+        datasets.locate("pair")
+    server.answers[server.raw("b.json")] = b"[2]"
+    assert sorted(p.name for p in fetch.fetch(PAIR).iterdir()) == ["a.json", "b.json"]
+    assert [path.rpartition("/")[2] for path in server.asked] == ["a.json", "b.json", "b.json"]
+
+
+def drop(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, BODY[:70_000], len(BODY))
+    handler.connection.shutdown(socket.SHUT_RDWR)
+
+
+def stall(handler: BaseHTTPRequestHandler) -> None:
+    send(handler, BODY[:70_000], len(BODY))
+    time.sleep(1.0)
+
+
+def silent(handler: BaseHTTPRequestHandler) -> None:
+    time.sleep(1.0)
+    handler.close_connection = True
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (None, r"refused films\.json: 404 .*same command tries again"),
+        (lambda handler: handler.send_error(503), r"refused films\.json: 503"),
+        (drop, r"broke after \d+ bytes of films\.json"),
+        (stall, r"sent nothing of films\.json for 0\.3 s"),
+        (silent, r"sent nothing of films\.json for 0\.3 s"),
+    ],
+)
+def test_what_the_net_does_wrong_is_said_and_nothing_is_kept(
+    server: Server, tmp_path: Path, answer: Callable[[BaseHTTPRequestHandler], None] | None, message: str
+) -> None:
+    if answer:
+        server.answers[server.raw("data/films.json")] = answer
+    with pytest.raises(RunError, match=message):
+        fetch.fetch(FILMS, timeout=0.3)
+    assert left(tmp_path / "external") == []
+
+
+def test_a_slow_server_is_waited_for(server: Server) -> None:
+    def slowly(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, b"", len(BODY))
+        for start in range(0, len(BODY), 20_000):
+            time.sleep(0.1)
+            handler.wfile.write(BODY[start : start + 20_000])
+
+    server.answers[server.raw("data/films.json")] = slowly
+    assert fetch.fetch(FILMS, timeout=0.4).read_bytes() == BODY  # 0.6 s in all, 0.1 s at a time
+
+
+def test_without_a_network_the_message_says_what_else_there_is(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setattr(base, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
+    with pytest.raises(RunError, match=r"no connection to 127\.0\.0\.1.*CRS_MIRROR"):
+        fetch.fetch(FILMS)
+    assert left(tmp_path / "external") == []
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+from crs_lib.core.errors import RunError
+from crs_lib.data import base, fetch
+base.RAW = base.ARCHIVE = sys.argv[1]
+row = base.Dataset("films", "movies", "", base.Origin("a/b", "c", ""),
+                   (base.File("t/films.json", "f.json"),))
+try:
+    fetch.fetch(row)
+except RunError as error:
+    print(error)
+"""
+
+
+@pytest.mark.subprocess
+def test_without_space_the_message_says_so_and_nothing_is_kept(server: Server, tmp_path: Path) -> None:
+    server.answers["/f.json"] = BODY
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, server.base + "/f.json"],
+        capture_output=True, text=True, cwd=paths.ROOT, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith("no space for the download"), done.stderr[-2000:]
+    assert "CRS_DATA" in done.stdout
+    assert left(tmp_path / "external") == []
+
+
+@pytest.mark.subprocess
+def test_a_killed_download_leaves_no_file_under_its_name(server: Server, tmp_path: Path) -> None:
+    reached = threading.Event()
+
+    def half(handler: BaseHTTPRequestHandler) -> None:
+        send(handler, BODY[:70_000], len(BODY))
+        reached.set()
+        time.sleep(5)
+
+    server.answers["/f.json"] = half
+    code = LIMITED.replace("resource.setrlimit", "print")
+    with subprocess.Popen([sys.executable, "-c", code, server.base + "/f.json"], cwd=paths.ROOT) as process:
+        assert reached.wait(30)
+        process.kill()
+    (part,) = (tmp_path / "external/t").iterdir()
+    assert part.suffix == ".part"
+    os.utime(part, (0, 0))  # as if it had been killed days ago
+    server.answers[server.raw("data/films.json")] = BODY
+    assert fetch.fetch(FILMS).read_bytes() == BODY
+    assert left(tmp_path / "external") == ["t", "t/films.json"]
+
+
+def test_an_interrupted_download_leaves_nothing(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(*_: object) -> int:
+        raise KeyboardInterrupt
+
+    server.answers[server.raw("data/films.json")] = BODY
+    monkeypatch.setattr(fetch._Watched, "write", stop)
+    assert command_line.main(["data", "get", "films"]) == 130
+    assert "the same command continues" in capsys.readouterr().err
+    assert left(tmp_path / "external") == []
+
+
+def test_a_person_who_watches_sees_a_bar(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers[server.raw("data/films.json")] = BODY
+    monkeypatch.setenv("CRS_PROGRESS", str(tmp_path / "terminal"))
+    fetch.fetch(FILMS)
+    assert re.search(r"films\.json: 100%.*104000/104000", (tmp_path / "terminal").read_text())
+
+
+def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(
+    server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert NEW.checksum == datasets.RECORDED
+    server.answers[server.raw("data/new.json")] = b'{"a": 1}'
+    place = fetch.fetch(NEW)
+    recorded = json.loads((tmp_path / "external/.recorded/new.json").read_text())
+    assert recorded["files"] == {"t/new.json": hashlib.sha256(b'{"a": 1}').hexdigest()}
+    assert (recorded["commit"], recorded["bytes"]) == (ORIGIN.commit, 8)
+    place.write_bytes(b'{"a": 2}')
+    assert [check.status for check in verify.check(NEW)] == ["differs"]
+    server.answers[server.raw("data/new.json")] = b'{"a": 3}'
+    with pytest.raises(RunError, match="not what was recorded on its first download"):
+        fetch.fetch(NEW)
+    assert command_line.main(["data", "list"]) == 0
+    assert "recorded (*)" in capsys.readouterr().out
+
+
+def test_an_error_page_is_no_data(server: Server, tmp_path: Path) -> None:
+    server.answers[server.raw("data/new.json")] = b"<html>please log in</html>"
+    with pytest.raises(RunError, match="not JSON"):
+        fetch.fetch(NEW)
+    assert left(tmp_path / "external") == []
+
+
+MEMBERS = {
+    "logs/gemma:2b_session_00001.json": b"{}",
+    "logs/gemma:2b_session_00000.json": b'{"x": 1}',
+    "logs/summary.csv": b"model,mean\n",
+    "logs/deeper/gemma:2b_session_00002.json": b"{}",
+    "chats/../../../escape.json": b"{}",
+    "chats/Chat_1.json": b"[]",
+}
+
+
+def archive_address() -> str:
+    return f"/{ORIGIN.repository}/archive/{ORIGIN.commit}.zip"
+
+
+def test_members_of_an_archive_are_chosen_named_recorded_and_shared(server: Server, tmp_path: Path) -> None:
+    server.answers[archive_address()] = zipped(MEMBERS)
+    folder = fetch.fetch(LOGS)
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "gemma-2b_session_00000.json", "gemma-2b_session_00001.json",
+    ]  # fmt: skip
+    assert (folder / "gemma-2b_session_00000.json").read_bytes() == b'{"x": 1}'
+    assert [check.status for check in verify.check(LOGS)] == ["ok", "ok"]
+    assert [p.name for p in fetch.fetch(CHATS).iterdir()] == ["Chat_1.json"]
+    assert server.asked == [archive_address()]  # one download for both
+    assert left(tmp_path / "external") == [
+        ".recorded", ".recorded/chats.json", ".recorded/logs.json", "t", "t/chats", "t/chats/Chat_1.json",
+        "t/logs", "t/logs/gemma-2b_session_00000.json", "t/logs/gemma-2b_session_00001.json",
+    ]  # fmt: skip
+
+
+def test_a_lost_member_is_missing_and_fetched_again(server: Server) -> None:
+    server.answers[archive_address()] = zipped(MEMBERS)
+    lost = fetch.fetch(LOGS) / "gemma-2b_session_00001.json"
+    lost.unlink()
+    assert [check.status for check in verify.check(LOGS)] == ["ok", "missing"]
+    fetch.fetch(LOGS)
+    assert lost.is_file()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"PK no archive at all", "is damaged"),
+        (zipped(MEMBERS)[:-200], "is damaged"),
+        (zipped({"elsewhere/a.json": b"{}"}), "holds no file of 'logs'"),
+        (
+            zipped({"logs/a:b_session_1.json": b"{}", "logs/a-b_session_1.json": b"{}"}),
+            "two members would be called a-b_session_1.json",
+        ),
+    ],
+)
+def test_an_archive_that_cannot_be_used_leaves_nothing(
+    server: Server, tmp_path: Path, body: bytes, message: str
+) -> None:
+    server.answers[archive_address()] = body
+    with pytest.raises(RunError, match=message):
+        fetch.fetch(LOGS)
+    assert left(tmp_path / "external") == []
+
+
+def test_the_mirror_comes_first_and_is_checked(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mirror = tmp_path / "mirror"
+    (mirror / "t").mkdir(parents=True)
+    (mirror / "t/films.json").write_bytes(BODY)
+    monkeypatch.setenv("CRS_MIRROR", str(mirror))
+    assert datasets.locate("films") == mirror / "t/films.json" == fetch.fetch(FILMS)
+    assert command_line.main(["data", "get", "films"]) == 0
+    assert "films: in the mirror, 1 files with their checksum" in capsys.readouterr().out
+    (mirror / "t/films.json").write_bytes(b"{}")
+    with pytest.raises(RunError, match=r"the mirror's copy \(CRS_MIRROR\) of t/films.json has another"):
+        fetch.fetch(FILMS)
+    assert server.asked == []
+    assert left(tmp_path / "external") == []
+
+
+def test_what_only_a_mirror_has_says_so(server: Server) -> None:
+    with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
+        datasets.locate("only")
+    with pytest.raises(RunError, match="no public address; set CRS_MIRROR"):
+        fetch.fetch(ONLY)
+
+
+def test_a_mirror_that_is_no_folder_is_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRS_MIRROR", "/no/such/mirror")
+    with pytest.raises(RunError, match=r"CRS_MIRROR is '/no/such/mirror', which is no folder\); get it with"):
+        datasets.locate("films")
+
+
+def test_commands_name_what_is_unknown_or_absent(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.main(["data", "get", "film"]) == 2
+    assert "unknown data set 'film'; did you mean 'films'?" in capsys.readouterr().err
+    assert command_line.main(["data", "verify", "films"]) == 2
+    assert "python -m crs_lib data get films" in capsys.readouterr().err
+    assert command_line.main(["data", "list", "films"]) == 0
+    shown = capsys.readouterr().out
+    assert server.base + server.raw("data/films.json") in shown
+    assert FILM.sha256 in shown
+
+
+def test_a_missing_package_is_named_with_its_extra(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pooch", None)
+    with pytest.raises(InputError, match=re.escape('pip install "crs-lib[data]"')):
+        fetch.fetch(FILMS)
+
+
+@pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
+def test_every_row_keeps_the_contract(row: Dataset) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.name)
+    assert row.study in ("movies", "cosrec", "realtalk")
+    if row.package:  # one version of a package, and of every file a checksum: nothing else can arrive
+        assert re.search(r"@\d+\.\d+\.\d+$", row.package) and all(file.sha256 for file in row.wanted)
+    else:
+        assert re.fullmatch(r"[0-9a-f]{40}", row.origin.commit)  # a commit, never a branch
+    assert row.origin.licence and row.summary
+    assert row.files or row.members
+    for file in row.files:
+        assert not Path(file.path).is_absolute() and ".." not in file.path
+        assert file.source is None or row.origin.commit in row.address(file)
+        assert (file.sha256 is None) == (file.size is None)
+        assert file.sha256 is not None or file.source is not None  # neither known nor fetchable: no use
+    if row.members:
+        assert re.compile(row.members).groups == 1
+        assert row.folder and row.origin.commit in row.address()
+    assert row.checksum == datasets.RECORDED or all(file.sha256 for file in row.files)
+    assert len(row.wanted) < 2 or row.folder  # several files are located as a folder
+
+
+@pytest.mark.parametrize("row", datasets.REGISTRY.values(), ids=lambda row: row.name)
+def test_every_row_is_documented(row: Dataset) -> None:
+    assert f"| `{row.name}` | {row.study} |" in (paths.ROOT / "docs/data.md").read_text(encoding="utf-8")
+
+
+def test_a_file_belongs_to_one_row_and_its_checksum_is_one() -> None:
+    found = [file for row in datasets.REGISTRY.values() for file in row.files]
+    assert len(found) == len({file.path for file in found})
+    assert all(re.fullmatch(r"[0-9a-f]{64}", file.sha256) for file in found if file.sha256)
+    assert sum(file.sha256 is not None for file in found) > 40
+
+
+def test_the_files_of_a_folder_are_read_from_their_sums() -> None:
+    sums = f"""
+    {64 * "a"} 12 one.json
+    {64 * "b"} 3 two.json
+    """
+    both = files("d/here", "there", sums)
+    assert both[0] == File("d/here/one.json", "there/one.json", 64 * "a", 12)
+    assert files("d/here", "", sums)[1] == File("d/here/two.json", None, 64 * "b", 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "turns"),
+    [
+        ("gemma:2b_session_gemma:2b_17.json", "20"),
+        ("llama3:instruct_session_llama3:instruct_999.json", "20"),
+        ("gemma:2b_session_00017.json", "50"),
+        ("llama3:instruct_session_00099.json", "50"),
+        ("gemma:2b_judge_scores.csv", ""),
+    ],
+)
+@pytest.mark.parametrize("folder", ["context-aware", "crs_eval_integrated_updated_V4_updated"])
+def test_the_two_forms_of_logs_are_told_apart_by_their_names(folder: str, name: str, turns: str) -> None:
+    rows = [datasets.get("thesis-logs-20"), datasets.get("thesis-logs-50")]
+    path = f"{folder}/logs/{name}"
+    assert [r.name[-2:] for r in rows if re.fullmatch(str(r.members), path)] == ([turns] if turns else [])
+
+
+@pytest.mark.external
+def test_the_mirror_has_the_files_of_the_table() -> None:
+    if not paths.mirror():
+        pytest.skip("no mirror of the external data (CRS_MIRROR)")
+    checks = [check for row in datasets.REGISTRY.values() for check in verify.check(row)]
+    assert {check.status for check in checks} <= {"ok", "absent"}
+    assert sum(check.status == "ok" for check in checks) > 0
+
+
+@pytest.mark.subprocess
+def test_a_package_gives_its_files_whole_or_not_at_all(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "package/dist").mkdir(parents=True)
+    (tmp_path / "package/dist/films.json").write_bytes(BODY)
+    (tmp_path / "package/dist/other.json").write_bytes(b"{}")
+    with tarfile.open(tmp_path / "made.tgz", "w:gz") as archive:
+        archive.add(tmp_path / "package", "package")
+    npm = tmp_path / "npm"
+    npm.write_text(f'#!/bin/sh\n[ "$2" = "@t/films@1.0.0" ] && cp {tmp_path}/made.tgz t-films-1.0.0.tgz\n')
+    npm.chmod(0o755)
+    monkeypatch.setattr(package, "command", lambda: str(npm))
+    good = known("t/films.json", "dist/films.json", BODY)
+    row = replace(FILMS, folder="t", files=(good,), package="@t/films@1.0.0")
+    assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
+    (paths.external() / "t/films.json").unlink()
+    with pytest.raises(RunError, match=r"dist/other.json of the package has another checksum"):
+        fetch.fetch(replace(row, files=(replace(good, source="dist/other.json"),)))
+    with pytest.raises(RunError, match=r"the package lacks dist/none.json"):
+        fetch.fetch(replace(row, files=(replace(good, source="dist/none.json"),)))
+    with pytest.raises(RunError, match=r"npm pack @t/else@1.0.0 failed"):
+        fetch.fetch(replace(row, package="@t/else@1.0.0"))
+    assert not (paths.external() / "t/films.json").exists()
+    assert not list(paths.external().glob("*.part"))

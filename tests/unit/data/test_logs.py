@@ -1,0 +1,501 @@
+"""Logs in every form through one door, validated; their quirks named and located."""
+
+import gzip
+import itertools
+import json
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib import data as logs
+from crs_lib.core import paths
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
+from crs_lib.core.errors import InputError
+from crs_lib.data import quirks as log_quirks
+from crs_lib.data.forms import RecordOrigin, dialogue_of
+from crs_lib.data.reader import SessionKey, session_key
+from tests.helpers import hash_seeds
+
+Record = dict[str, Any]
+
+
+def plain(turns: int = 2, **more: Any) -> Record:
+    """The older form: no user_meta, no shift events, no session id."""
+    conversation = []
+    for i in range(turns):
+        conversation.append({"speaker": "USER", "text": f"A quiet comedy, please, take {i}."})
+        conversation.append(
+            {"speaker": "SYSTEM", "text": f"Try number {i}.", "constraints": {"genre": "comedy"}}
+        )
+    return {"model_name": "gemma:2b", "true_genre": "comedy", "conversation": conversation, **more}
+
+
+def rich(turns: int = 3, shift: int = 2, session: str = "00007") -> Record:
+    """The newer form: user_meta in every user turn, titles in every reply, one shift."""
+    event = {"turn": shift, "from_focus": "genre", "to_focus": "actor", "bridge_value": "x"}
+    record = plain(turns, session_id=session, shift_events=[event])
+    for i, entry in enumerate(record["conversation"]):
+        turn, now = i // 2 + 1, i // 2 + 1 == shift
+        if i % 2:
+            entry["rec_titles"] = ["A", "B"]
+        else:
+            entry["user_meta"] = {
+                "turn": turn, "constraints": {"genre": "comedy"}, "focus_field": "actor",
+                "shift_event": now, "shift_event_obj": dict(event) if now else None,
+            }  # fmt: skip
+    return record
+
+
+def write(path: Path, content: object) -> Path:
+    """A JSON file, or lines of JSON for a list under a .jsonl name; compressed where the name says so."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    many = ".jsonl" in path.name and isinstance(content, list)
+    text = "".join(json.dumps(r) + "\n" for r in content) if many else json.dumps(content)  # type: ignore[attr-defined]
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def read(path: Path) -> list[Dialogue]:
+    return list(logs.read(path))
+
+
+# ── forms of one session ────────────────────────────────────────────────────────────────────────
+
+
+def test_the_older_form_takes_its_session_from_the_file_name(tmp_path: Path) -> None:
+    (dialogue,) = read(write(tmp_path / "gemma-2b_session_gemma-2b_17.json", plain()))
+    assert (dialogue.model_name, dialogue.session_id) == ("gemma:2b", "17")  # the record's name wins
+    assert session_key(dialogue) == SessionKey("gemma-2b", 17)
+    assert [turn.speaker for turn in dialogue.turns] == [USER, SYSTEM] * 2
+    assert dialogue.turns[1].meta == {"constraints": {"genre": "comedy"}}
+
+
+def test_the_newer_form_keeps_every_key(tmp_path: Path) -> None:
+    record = rich()
+    (dialogue,) = read(write(tmp_path / "anything.json", record))
+    assert dialogue.to_json() == record
+    assert session_key(dialogue) == SessionKey("gemma-2b", 7)
+    assert dialogue.shift_turns() == [2]
+
+
+def test_a_bare_list_of_turns_is_a_session_named_by_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "llama3:instruct_session_00042.json"
+    (dialogue,) = read(write(path, plain()["conversation"]))
+    assert session_key(dialogue) == SessionKey("llama3-instruct", 42)
+
+
+@pytest.mark.parametrize(
+    ("model", "session", "key"),
+    [
+        ("ollama:llama3:instruct", "00000", ("ollama-llama3-instruct", 0)),
+        ("../odd name/é:1b", 12, ("odd-name-e-1b", 12)),
+        ("m", "a-7", ("m", "a-7")),
+        ("m", "٣", ("m", "٣")),  # a digit, but no number as the tables write it
+    ],
+)
+def test_keys_are_file_names_and_whole_numbers(
+    tmp_path: Path, model: str, session: object, key: tuple[str, object]
+) -> None:
+    (dialogue,) = read(write(tmp_path / "a.json", plain(model_name=model, session_id=session)))
+    assert session_key(dialogue) == SessionKey(*key)  # type: ignore[arg-type]
+    assert dialogue.model_name == model
+
+
+def test_our_own_dialogues_come_through_unchanged(tmp_path: Path) -> None:
+    ours = Dialogue.from_json({**rich(), "seed": 3, "arm": "shift"})
+    (tmp_path / "dialogues.jsonl").write_text(ours.dumps() + "\n", encoding="utf-8")
+    write(tmp_path / "results.jsonl", [{"model": "gemma:2b"}])  # a run folder holds other files too
+    (found,) = read(tmp_path)
+    assert found == ours
+
+
+# ── foreign forms ───────────────────────────────────────────────────────────────────────────────
+
+KIT = {
+    "agent": {"id": "MovieBot", "type": "BOT"},
+    "user": {"id": "13"},
+    "dialogues": [
+        {
+            "conversation_id": "c1",
+            "conversation": [
+                {"participant": "AGENT", "utterance": "Welcome."},
+                {"participant": "USER", "utterance": "Hello,", "intent": "GREET"},
+                {"participant": "USER", "utterance": "a western?"},
+                {"participant": "AGENT", "utterance": "Here is one.", "text": "kept apart"},
+            ],
+            "metadata": {"rating": 4},
+        },
+        {"conversation_id": "c2", "conversation": [{"participant": "USER", "utterance": "Hi"}]},
+    ],
+}
+
+
+def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path: Path) -> None:
+    first, second = read(write(tmp_path / "export.json", KIT))
+    assert [(t.speaker, t.text) for t in first.turns] == [
+        (USER, "Hello,\na western?"),
+        (SYSTEM, "Here is one."),
+    ]
+    assert first.turns[0].meta["merged"] == [{"text": "Hello,", "intent": "GREET"}, {"text": "a western?"}]
+    assert first.turns[1].meta == {"original_text": "kept apart"}
+    assert first.extra == {
+        "source_form": "dialoguekit", "opening": ["Welcome."], "merged_utterances": 1,
+        "annotations": {"user": {"id": "13"}, "metadata": {"rating": 4}},
+    }  # fmt: skip
+    assert session_key(first) == SessionKey("MovieBot", "c1")
+    assert [t.text for t in second.turns] == ["Hi"]
+    report = log_quirks.quirks([first, second])
+    assert report[["session", "quirk"]].values.tolist() == [
+        ["c1", "merged utterances"], ["c1", "opening left out"], ["c2", "missing reply"],
+    ]  # fmt: skip
+
+
+def test_what_was_adapted_can_be_stored_and_read_again(tmp_path: Path) -> None:
+    first, _ = read(write(tmp_path / "export.json", KIT))
+    (tmp_path / "stored.jsonl").write_text(first.dumps() + "\n", encoding="utf-8")
+    assert read(tmp_path / "stored.jsonl") == [first]
+
+
+@given(st.lists(st.sampled_from(["USER", "AGENT"]), min_size=1, max_size=12).filter(lambda s: "USER" in s))
+def test_no_word_is_lost_in_merging(speakers: list[str]) -> None:
+    entries = [{"participant": s, "utterance": f"w{i}"} for i, s in enumerate(speakers)]
+    record = {"conversation_id": "c", "agent": "bot", "conversation": entries}
+    dialogue = dialogue_of(record, RecordOrigin("here"))
+    kept = [
+        *dialogue.extra.get("opening", []),
+        *(w for turn in dialogue.turns for w in turn.text.split("\n")),
+    ]
+    assert kept == [f"w{i}" for i in range(len(speakers))]
+    changes = sum(a != b for a, b in itertools.pairwise(speakers))
+    assert len(dialogue.turns) == changes + 1 - (speakers[0] == "AGENT")
+
+
+def test_arena_dialogues_keep_their_ratings(tmp_path: Path) -> None:
+    record = {
+        "conv_id": "some_crs_0a1b-22",
+        "dialogue": [
+            {"turn_ind": 0, "role": "USER", "utterance": "Something sad?"},
+            {"turn_ind": 1, "role": "ASST", "utterance": "", "turn_level_aggregated": {"relevance": 2}},
+        ],
+        "dial_level_aggregated": {"understanding": 1},
+    }
+    (dialogue,) = read(write(tmp_path / "arena.json", [record]))
+    assert session_key(dialogue) == SessionKey("some_crs", "some_crs_0a1b-22")
+    assert dialogue.turns[1].meta["turn_level_aggregated"] == {"relevance": 2}
+    assert dialogue.extra["annotations"] == {"dial_level_aggregated": {"understanding": 1}}
+    assert log_quirks.quirks([dialogue])["quirk"].tolist() == ["missing reply"]
+
+
+# ── files, folders, order, memory ───────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ["many.jsonl", "many.jsonl.gz", "many.json", "many.json.gz"])
+def test_one_file_of_many_sessions(tmp_path: Path, name: str) -> None:
+    records = [rich(session=f"{i:05d}") for i in (3, 1, 2)]
+    found = read(write(tmp_path / name, records))
+    assert [d.session_id for d in found] == ["00003", "00001", "00002"]  # as the file has them
+
+
+def test_a_folder_is_read_by_name_numbers_by_value(tmp_path: Path) -> None:
+    for i in (10, 9, 1, 100):
+        write(tmp_path / f"m_session_m_{i}.json", plain(model_name="m"))
+    write(tmp_path / ".m_session_m_2.json", plain())  # hidden: half-written by somebody else
+    (tmp_path / "m_judge_scores.csv").write_text("model\n")
+    assert [session_key(d).session for d in read(tmp_path)] == [1, 9, 10, 100]
+
+
+def test_sessions_come_before_the_file_is_read_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "broken_later.jsonl"
+    path.write_text(json.dumps(rich()) + "\n{broken\n")
+    stream = logs.read(path)
+    assert next(stream).session_id == "00007"
+    with pytest.raises(InputError, match="line 2"):
+        next(stream)
+
+
+def peak(path: Path) -> int:
+    """Largest number of bytes that Python objects held while a file was read through."""
+    tracemalloc.start()
+    try:
+        for _ in logs.read(path):
+            pass
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.slow
+def test_peak_memory_does_not_grow_with_the_number_of_sessions(tmp_path: Path) -> None:
+    few, many = tmp_path / "few.jsonl", tmp_path / "many.jsonl"
+    for path, n in ((few, 50), (many, 1000)):
+        path.write_text("\n".join(json.dumps(rich(20, session=str(i))) for i in range(n)))
+    peak(few)  # what is imported and cached once
+    assert (
+        peak(many) - peak(few) < 0.05 * many.stat().st_size
+    )  # the keys of 950 more sessions, not their text
+
+
+# ── what is refused ─────────────────────────────────────────────────────────────────────────────
+
+
+def change(edit: Callable[[Record], object]) -> Record:
+    record = rich()
+    edit(record)
+    return record
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (change(lambda r: r["conversation"].pop(0)), r"session '00007': turn 1 is spoken by 'SYSTEM', expected USER"),
+        (change(lambda r: r["conversation"].insert(2, r["conversation"][1])), r"turn 3 is spoken by 'SYSTEM'"),
+        (change(lambda r: r.update(conversation=[])), "'conversation' must be a list of turns, and not empty"),
+        (change(lambda r: r["conversation"][2].pop("text")), "turn 3 must be an object with a text"),
+        (change(lambda r: r.pop("conversation")), r"no known form of a conversation \(keys \['model_name'"),
+        (change(lambda r: r.pop("model_name")), "'model_name' is None, expected a name"),
+        (change(lambda r: r.pop("session_id")), r"'session_id' is None, expected .*_session_<number>"),
+        (change(lambda r: r.update(session_id=1.5)), "'session_id' is 1.5"),
+        (change(lambda r: r.update(session_id=True)), "'session_id' is True"),
+        (change(lambda r: r.update(true_genre=["comedy"])), "'true_genre' is .* expected a name or null"),
+        (change(lambda r: r.update(shift_events={"turn": 1})), "'shift_events' is .* expected a list"),
+        (change(lambda r: r["shift_events"][0].update(turn="2")), "a shift event's 'turn' is '2', expected a whole"),
+        (change(lambda r: r["shift_events"][0].update(turn=0)), "a shift event's 'turn' is '0'"),
+        (change(lambda r: r["conversation"][0].update(user_meta=[1])), "turn 1: 'user_meta' is .* an object"),
+        (change(lambda r: r["conversation"][3].update(rec_titles="A")), "turn 4: 'rec_titles' is 'A', .* list"),
+        ([1, 2], "entry 1: holds int, expected one conversation"),
+        ({"conversation_id": "c", "agent": "b", "conversation": [{"participant": "ROBOT", "utterance": ""}]},
+         "utterance 1: 'participant' is 'ROBOT', expected one of USER"),
+        ({"conversation_id": "c", "agent": "b", "conversation": [{"participant": "USER", "utterance": None}]},
+         "utterance 1: must be an object with an 'utterance'"),
+        ({"conversation_id": "c", "agent": "b", "conversation": [{"participant": "AGENT", "utterance": "x"}]},
+         "session 'c': the user says nothing"),
+        ({"conversation_id": "c", "conversation": [{"participant": "USER", "utterance": "x"}]},
+         "session 'c': the system's name is 'None'"),
+    ],
+)  # fmt: skip
+def test_what_breaks_the_form_is_refused_with_its_place(tmp_path: Path, record: object, message: str) -> None:
+    with pytest.raises(InputError, match=rf"^odd\.json.*{message}"):
+        read(write(tmp_path / "odd.json", record))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("a.jsonl", b'{"a": 1}\n{"b"\n', r"^a\.jsonl, line 1: no known form"),
+        ("a.jsonl", b"\n\n{x\n", r"^a\.jsonl, line 3: not JSON \(.*column 2\)"),
+        ("a.json", b"\xff\xfe{}", r"^a\.json: not UTF-8 text"),
+        ("a.json", b"", r"^a\.json: not JSON"),
+        ("a.json", b"[" * 200_000, r"^a\.json: not (a log|JSON)"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(b"x" * 1000, mtime=0)[:-20],
+            r"^a\.jsonl\.gz: cannot be read .*is the file whole",
+        ),
+        ("a.jsonl.gz", b"plain text", r"^a\.jsonl\.gz: cannot be read"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, data: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / name)
+
+
+def test_the_same_session_twice_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "a.jsonl", [rich(session="00007")])
+    write(tmp_path / "b.jsonl", [plain(session_id=7)])
+    with pytest.raises(
+        InputError, match=r"b\.jsonl, line 1: session 7 of 'gemma-2b' was already read from a\.jsonl"
+    ):
+        read(tmp_path)
+
+
+def test_an_empty_place_says_what_was_expected(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(InputError, match=r"no log in .*\.jsonl\.gz.*data get thesis-logs-50"):
+            read(place)
+
+
+def test_a_mark_at_the_start_of_the_file_is_no_content(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(rich()).encode())
+    assert read(path)[0].session_id == "00007"
+
+
+# ── quirks ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def odd(edit: Callable[[Record], object] = lambda r: None, **how: Any) -> list[list[Any]]:
+    """The quirks of one edited session, as rows of turn, speaker, quirk."""
+    record = rich(**how)
+    edit(record)
+    report = log_quirks.quirks([Dialogue.from_json(record)])
+    return report[["turn", "speaker", "quirk"]].values.tolist()
+
+
+def say(index: int, text: str) -> Callable[[Record], object]:
+    return lambda record: record["conversation"][index].update(text=text)
+
+
+def test_a_plain_session_has_no_quirk() -> None:
+    assert odd() == []
+    assert log_quirks.quirks([Dialogue.from_json(plain(session_id=1))]).empty  # no user_meta anywhere: a form
+
+
+ODD_TEXTS = [
+    (0, "What is {'name': 'Some Film', 'year': '1999'} about?", "printed record"),
+    (0, 'More like { "name": "Some Film" }', "printed record"),
+    (1, "Some Film (N/A) is about a lake.", "N/A in text"),
+    (1, "Based on the user's preference, see it.", "speaks of the user"),
+    (1, "\x1b[?25lLoading", "control character"),
+    (0, " \n", "empty utterance"),
+    (1, "", "missing reply"),
+    (3, "Try number 0.", "repeated reply"),
+]
+
+
+@pytest.mark.parametrize(("index", "text", "quirk"), ODD_TEXTS)
+def test_odd_texts_are_named(index: int, text: str, quirk: str) -> None:
+    speaker = (USER, SYSTEM)[index % 2]
+    assert odd(say(index, text)) == [[index // 2 + 1, speaker, quirk]]
+
+
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        (0, "I am the user of a {small} shop: 'yes'"),
+        (1, "See it at N/ABC or M/N/A."),
+        (1, "Your preference:\ta\nb"),
+    ],
+)
+def test_ordinary_texts_are_not(index: int, text: str) -> None:
+    assert odd(say(index, text)) == []
+
+
+def meta(index: int, **values: Any) -> Callable[[Record], object]:
+    return lambda record: record["conversation"][index]["user_meta"].update(values)
+
+
+ODD_LOGS: list[tuple[Callable[[Record], object], list[list[Any]]]] = [
+    (meta(2, shift_event=False, shift_event_obj=None), [[2, USER, "shift not flagged"]]),
+    (meta(4, shift_event=True, shift_event_obj={"turn": 3}), [[3, USER, "shift not listed"]]),
+    (meta(2, shift_event_obj=None), [[2, USER, "shift without event"]]),
+    (meta(2, shift_event_obj={"turn": 2}), [[2, USER, "shift differs"]]),
+    (lambda r: r["shift_events"].append({"turn": 9}), [[9, USER, "shift after the end"]]),
+    (lambda r: r["shift_events"].append(r["shift_events"][0]), [[2, USER, "shift listed twice"]]),
+    (meta(4, turn=2), [[3, USER, "turn number off"]]),
+    (lambda r: r["conversation"][4].pop("user_meta"), [[3, USER, "missing user_meta"]]),
+    (lambda r: r["conversation"][1].update(rec_titles=[]), [[1, SYSTEM, "missing rec_titles"]]),
+    (lambda r: r["conversation"][1].pop("constraints"), [[1, SYSTEM, "missing constraints"]]),
+    (lambda r: r["conversation"].pop(), [[3, SYSTEM, "missing reply"]]),
+]
+
+
+@pytest.mark.parametrize(("edit", "found"), ODD_LOGS)
+def test_logs_that_disagree_with_themselves_are_named(
+    edit: Callable[[Record], object], found: list[list[Any]]
+) -> None:
+    assert odd(edit) == found
+
+
+def test_lengths_and_gaps_show_beside_other_sessions() -> None:
+    many = [Dialogue.from_json(rich(3, session=str(i))) for i in (0, 1, 5)]
+    report = log_quirks.quirks([*many, Dialogue.from_json(rich(2, session="6"))])
+    assert report[["session", "quirk", "detail"]].values.tolist() == [
+        [6, "other length", "2 turns, most have 3"],
+        [None, "missing sessions", "3: 2, 3, 4"],
+    ]
+    table = log_quirks.summary(report)
+    assert table["cases"].tolist() == [1, 1]
+
+
+def test_the_report_of_nothing_is_an_empty_table() -> None:
+    report = log_quirks.quirks([])
+    assert report.empty
+    assert log_quirks.summary(report).empty
+
+
+def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path: Path) -> None:
+    seen = {row[2] for index, text, _ in ODD_TEXTS for row in odd(say(index, text))}
+    seen |= {row[2] for edit, _ in ODD_LOGS for row in odd(edit)}
+    seen |= set(log_quirks.quirks(read(write(tmp_path / "export.json", KIT)))["quirk"])
+    sessions = [Dialogue.from_json(rich(n, session=str(i))) for i, n in ((0, 3), (1, 3), (5, 2))]
+    seen |= set(log_quirks.quirks(sessions)["quirk"])
+    assert seen == set(log_quirks.QUIRKS)
+
+
+# ── the real logs ───────────────────────────────────────────────────────────────────────────────
+
+
+def real(*parts: str) -> Path:
+    root = paths.mirror()
+    if not root or not root.joinpath(*parts).exists():
+        pytest.skip(f"no {'/'.join(parts)} in a mirror of the external data (CRS_MIRROR)")
+    return root.joinpath(*parts)
+
+
+@pytest.mark.external
+@pytest.mark.parametrize(("folder", "turns"), [("logs_20turns", 20), ("logs_50turns", 50)])
+def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder: str, turns: int) -> None:
+    place = real("thesis", folder)
+    dialogues = read(place)
+    assert {len(d.pairs()) for d in dialogues} == {turns}
+    keys = [session_key(d) for d in dialogues]
+    reference = real("thesis", "reference")
+    name = "logs_20turns_lda_sessions.csv" if turns == 20 else "logs_50turns_embed_sessions.csv"
+    table = pd.read_csv(reference / name)
+    expected = {
+        (model.replace(":", "-"), n) for model, n in zip(table["model"], table["session"], strict=True)
+    }
+    here = {path.name.removesuffix(".jsonl.gz") for path in place.glob("*.jsonl.gz")}
+    assert set(keys) == {key for key in expected if key[0] in here}  # session ids are the tables' own
+    assert keys == sorted(keys)
+
+    def lines() -> list[Record]:
+        return [json.loads(line) for path in sorted(place.glob("*.gz")) for line in gzip.open(path, "rt")]
+
+    raw = lines()
+    for dialogue, record in zip(dialogues, raw, strict=True):
+        again = dialogue.to_json()
+        assert again["conversation"] == record["conversation"]
+        assert again["shift_events"] == record.get("shift_events", [])
+        assert str(record["session_id"]) == dialogue.session_id
+    report = log_quirks.quirks(dialogues)
+    users = [turn["text"] for record in raw for turn in record["conversation"][0::2]]
+    printed = report[(report["quirk"] == "printed record") & (report["speaker"] == USER)]
+    assert len(printed) == sum("{'" in text for text in users)
+    texts = [turn["text"] for record in raw for turn in record["conversation"]]
+    assert (report["quirk"] == "N/A in text").sum() == sum("N/A" in text for text in texts)
+    assert not set(report["quirk"]) & {
+        "other length",
+        "missing sessions",
+        "shift not listed",
+        "shift not flagged",
+    }
+
+
+@pytest.mark.external
+def test_rated_dialogues_load_whole() -> None:
+    path = real("crsarena", "crs_arena_eval_redial.json")
+    raw = json.loads(path.read_text(encoding="utf-8"))
+    dialogues = read(path)
+    assert [d.session_id for d in dialogues] == [record["conv_id"] for record in raw]
+    for dialogue, record in zip(dialogues, raw, strict=True):
+        assert [t.text for t in dialogue.turns] == [u["utterance"] for u in record["dialogue"]]
+        assert dialogue.extra["annotations"]["dial_level_aggregated"] == record["dial_level_aggregated"]
+        ratings = [t.meta.get("turn_level_aggregated") for t in dialogue.turns]
+        assert ratings == [u.get("turn_level_aggregated") for u in record["dialogue"]]
+
+
+@pytest.mark.subprocess
+@pytest.mark.external
+def test_the_order_of_reading_is_the_same_under_any_hash_seed() -> None:
+    place = str(real("thesis", "logs_50turns"))
+    code = "import sys\nfrom crs_lib.data import reader\nprint([reader.session_key(d) for d in reader.read(sys.argv[1])])"
+    assert "SessionKey" in hash_seeds.printed(code, place)

@@ -1,0 +1,51 @@
+"""What replies are like, and who worded the users' turns."""
+
+import pandas as pd
+
+from crs_lib import report as views
+from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
+
+
+def talk(model, *replies):
+    turns = []
+    for text, ids, foreign, user in replies:
+        turns.append(Turn(USER, "Hello", {"user_meta": user}))
+        turns.append(Turn(SYSTEM, text, {"rec_ids": ids, "hallucinated_titles": foreign}))
+    return Dialogue("00000", model, tuple(turns))
+
+
+def test_habits_count_films_repetitions_and_unknown_titles():
+    first = talk(
+        "a", ("One.", ["x", "y"], [], {}), ("One.", [], ["Lamps", "Lights"], {}), ("Two.", ["x"], [], {})
+    )
+    second = talk("a", ("One.", ["x"], [], {}))
+    table = views.habits([first, second])
+    row = table.loc["a"]
+    assert row["replies"] == 4 and row["films"] == 1 and row["without film"] == 0.25
+    assert row["said before"] == 0.25  # within the session alone
+    assert row["unknown titles"] == 0.5
+
+
+def test_the_words_of_a_user_have_an_author_and_refusals_a_reason():
+    users = [{"worded_by": "llm", "faults": []}, {"worded_by": "template", "faults": ["empty", "empty"]}, {}]
+    table = views.worded_by([talk("a", *[("One.", [], [], user) for user in users])]).set_index("worded by")
+    assert table.loc["llm", "turns"] == 1 and table.loc["template", "share"] == 0.67
+    assert table.loc["template", "reason"] in ("empty", "–")
+
+
+def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
+    gains = {
+        "m": [0.5, 0.6, 0.4, 0.7, 0.5],
+        "list": [0.5, 0.5, 0.5, 0.6, 0.6],
+        "poor": [0.1, 0.1, 0.0, 0.2, 0.1],
+    }
+    rows = [(name, f"{i:05d}", value) for name, values in gains.items() for i, value in enumerate(values)]
+    results = pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain"])
+    table = views.against(results, [("m", "list"), ("m", "poor"), ("m", "m"), ("poor", "m")])
+    assert table["shown"].tolist() == ["not better", "better", "worse"]
+    assert table["difference"].str.split().str[0].tolist() == [
+        "+0.00",
+        "+0.44",
+        "-0.44",
+    ]  # 0.54, 0.54 and 0.1
+    assert table[["gain", "its gain"]].to_numpy().tolist() == [[0.54, 0.54], [0.54, 0.1], [0.1, 0.54]]

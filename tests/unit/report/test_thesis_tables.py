@@ -1,0 +1,121 @@
+"""The thesis's tables of a run: by one command from logs, under any convention, beside what was published."""
+
+import json
+
+import pandas as pd
+import pytest
+import scipy
+
+from crs_lib import evaluate, simulate
+from crs_lib.__main__ import main
+from crs_lib.report import thesis_tables
+from tests.helpers.thesis_data import external, folder
+
+MODELS = {"alpha": "Try Kites, a comedy with Ann Lee.", "beta": "Noted.", "gamma:2b": "A comedy, you say?"}
+
+
+def session(model, reply, number):
+    """A session in the thesis's older form; replies differ a little from session to session."""
+    asks = [f"I want a comedy about number {number}.", "Something with Ann Lee.", "Now a drama, please."]
+    turns = []
+    for place, text in enumerate(asks):
+        turns.append({"speaker": "USER", "text": text})
+        turns.append({"speaker": "SYSTEM", "text": reply + " Yes." * ((number + place) % 3)})
+    return {"session_id": number, "model_name": model, "conversation": turns}
+
+
+@pytest.fixture
+def logs(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    monkeypatch.setenv("CRS_FIGURES", str(tmp_path / "figures"))
+    place = tmp_path / "logs"
+    place.mkdir()
+    for model, reply in MODELS.items():
+        lines = [json.dumps(session(model, reply, number)) for number in range(6)]
+        (place / f"{model.replace(':', '-')}.jsonl").write_text("\n".join(lines) + "\n")
+    (place / "broken.jsonl").write_text('{"model_name": "delta", "conversation": []}\n')
+    scores = "model,proactiveness,coherence,personalization\n"
+    scores += "".join(f"alpha,{1 + n % 5},4,7\n" for n in range(6)) + "beta,2,,3\n" * 6
+    (tmp_path / "judge.csv").write_text(scores)
+    return place
+
+
+@pytest.mark.slow
+def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("crs_lib.figures.style.PRINT_DPI", 40)
+    given = [
+        "--logs",
+        str(logs),
+        "--run",
+        "made",
+        "--workers",
+        "1",
+        "--judge-scores",
+        str(tmp_path / "judge.csv"),
+    ]
+    assert main(["thesis-tables", *given, "--topics", "heuristic"]) == 0
+    out = capsys.readouterr().out
+    assert "no usable session: delta" in out and "out of range" in out
+    scores = simulate.run_folder("made") / "scores" / "thesis_legacy-topics-heuristic"
+    names = {"model_metrics.csv", "anova.csv", "tukey.csv", "headline.csv", "headline.tex"}
+    assert names <= {path.name for path in scores.iterdir()}
+    anova, tukey = pd.read_csv(scores / "anova.csv"), pd.read_csv(scores / "tukey.csv")
+    results = evaluate.read("made", "results")
+    groups = [part["cross_coherence"] for _, part in results.groupby("model")]
+    row = anova[(anova["outcome"] == "cross_coherence") & (anova["test"] == "one-way ANOVA")].iloc[0]
+    assert row["statistic"] == pytest.approx(scipy.stats.f_oneway(*groups).statistic, rel=1e-6)
+    assert set(tukey.groupby("outcome").size()) == {3}
+    assert {"context_adaptation_score", "proactiveness"} <= set(tukey["outcome"])
+    means = pd.read_csv(scores / "model_metrics.csv").set_index(["model", "metric"])
+    assert tuple(means.loc[("alpha", "proactiveness"), ["n", "n_missing"]]) == (6, 0)
+    assert tuple(means.loc[("alpha", "personalization"), ["n", "n_missing"]]) == (0, 6)  # 7 is off the scale
+    assert tuple(means.loc[("gamma:2b", "coherence"), ["n", "n_missing"]]) == (0, 6)  # nobody judged it
+    drawn = tmp_path / "figures" / "movies-made" / scores.name
+    for name in (
+        "system_overview",
+        "dataset_attributes",
+        "experimental_design",
+        "metric_bars",
+        "judge_radar",
+    ):
+        assert (drawn / f"{name}.png").stat().st_size > 2000, name
+    best = pd.read_csv(scores / "headline.csv")
+    assert best["metric"].iloc[0] == "context_adaptation_score"
+    assert best["published"].isna().all()  # this is no run of the thesis
+
+
+@pytest.mark.slow
+def test_a_run_of_one_system_has_tables_that_say_why_there_is_no_test(logs, capsys):
+    main(["import", "--logs", str(logs / "alpha.jsonl"), "--run", "one"])
+    evaluate.evaluate(evaluate.EvaluateConfig("one", "thesis_legacy", topics="heuristic"))
+    thesis_tables.write_tables("one")
+    place = evaluate.folder_of("one", evaluate.convention_of("one"))
+    assert pd.read_csv(place / "anova.csv")["statistic"].isna().all()
+    assert pd.read_csv(place / "anova.csv")["note"].str.contains("at least 2").any()
+    assert pd.read_csv(place / "tukey.csv").empty
+
+
+class TestTheThesisItself:
+    """F and Tukey's table of CAS from the original's session scores, by our code and by scipy alone."""
+
+    pytestmark = external
+
+    def test_f_and_tukey_of_cas_equal_those_of_the_reference(self):
+        from crs_lib import stats
+
+        reference = pd.read_csv(folder() / "reference" / "logs_20turns_lda_sessions.csv")
+        frame = reference.rename(columns={"model": "system", "session": "scenario"})
+        outcome = "context_adaptation_score"
+        groups = {name: part[outcome].to_numpy() for name, part in frame.groupby("system")}
+        f = scipy.stats.f_oneway(*groups.values())
+        mine = stats.anova_table(frame, [outcome]).set_index("test").loc["one-way ANOVA"]
+        assert f"{mine['statistic']:.4g}" == f"{f.statistic:.4g}" == "521.9"
+        assert (mine["df1"], mine["df2"]) == (2, 2997)
+        theirs = scipy.stats.tukey_hsd(*groups.values())
+        ends, names = theirs.confidence_interval(), list(groups)
+        for row in stats.tukey_table(frame, [outcome]).itertuples():
+            i, j = names.index(row.a), names.index(row.b)
+            assert round(row.diff, 4) == round(theirs.statistic[i, j], 4)
+            assert round(row.low, 4) == round(ends.low[i, j], 4)
+            assert round(row.high, 4) == round(ends.high[i, j], 4)
+            assert row.p < 1e-4

@@ -1,0 +1,374 @@
+"""The trace's data: text cut at findings, films and constraints, escapes, and agreement with the scored tables."""
+
+import json
+import math
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crs_lib import evaluate, runs, simulate
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import paths
+from crs_lib.core.dialogue import Dialogue, Turn
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.evaluate.scorer import Scorer
+from crs_lib.judge import records as judge_records
+from crs_lib.metrics import conventions
+from crs_lib.report import trace
+from crs_lib.report.files import RunFiles
+from crs_lib.report.page import Link, Mean, cell, fill, table
+from crs_lib.report.session import SessionView, constraint_list, judge_notes, lean, number, pieces, script
+
+SYSTEMS = ("tracker", "sticky", "random")
+
+
+# ── text ────────────────────────────────────────────────────────────────────────────────────────
+def test_a_text_is_cut_where_findings_begin_and_end():
+    # 0123456789
+    # "a Fargo b": Fargo is 2 to 7, and "argo b" (3 to 9) overlaps it
+    found = [(2, 7, "title", "Fargo", ""), (3, 9, "actor", "Argo B", "")]
+    assert pieces("a Fargo b", found) == [
+        "a ",
+        ["F", [["title", "Fargo"]]],
+        ["argo", [["title", "Fargo"], ["actor", "Argo B"]]],
+        [" b", [["actor", "Argo B"]]],
+    ]
+
+
+def test_a_finding_does_not_repeat_its_own_text_and_keeps_its_reason():
+    assert pieces("War", [(0, 3, "genre", "War", "")]) == [["War", [["genre"]]]]
+    assert pieces("war", [(0, 3, "genre", "War", "no film word")]) == [
+        ["war", [["genre", "War", "no film word"]]]
+    ]
+
+
+@given(st.text(max_size=30), st.lists(st.tuples(st.integers(-3, 40), st.integers(-3, 40)), max_size=8))
+def test_the_pieces_joined_are_the_text_and_every_finding_covers_its_stretch(text, ranges):
+    found = [(a, b, "genre", f"value {n}", "") for n, (a, b) in enumerate(ranges)]
+    cut = pieces(text, found)
+    assert "".join(piece if isinstance(piece, str) else piece[0] for piece in cut) == text
+    for a, b, _, value, _ in found:
+        covered = "".join(
+            piece[0] for piece in cut if not isinstance(piece, str) and ["genre", value] in piece[1]
+        )
+        assert covered == (text[a:b] if 0 <= a < b <= len(text) else "")
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    )
+)
+@pytest.mark.slow
+def test_a_script_holds_its_data_and_never_closes_its_element(value):
+    made = script("f", 1, value)
+    assert b"<" not in made
+    assert made.startswith(b"f(1,")
+    text = made.decode("utf-8")
+    assert "\u2028" not in text
+    assert json.loads("[" + text[2:-3] + "]") == [1, value]
+
+
+def test_lone_surrogates_are_written_as_escapes():
+    assert script("f", "\ud83d!") == b'f("\\ud83d!");\n'
+
+
+def test_numbers_are_rounded_and_what_is_missing_stays_missing():
+    assert [number(v) for v in (0.123456, -0.00001, 1, math.nan, math.inf, None, "x")] == [
+        0.1235,
+        0.0,
+        1.0,
+        None,
+        None,
+        None,
+        None,
+    ]
+    assert lean({"a": 0, "b": [], "c": None, "d": "", "e": False, "f": {}, "g": [0], "h": 0.0}) == {
+        "a": 0,
+        "g": [0],
+        "h": 0.0,
+    }
+
+
+def test_constraints_of_any_form_become_pairs():
+    assert constraint_list({"genre": ["War", "Drama"], "year": 1994, "actor": None}) == [
+        ["genre", "War"],
+        ["genre", "Drama"],
+        ["year", "1994"],
+    ]
+    assert constraint_list(None) == constraint_list("War") == []
+
+
+# ── films ───────────────────────────────────────────────────────────────────────────────────────
+@pytest.fixture(scope="module")
+def view():
+    films = {
+        "Harbour Lights": {"genre": ["Drama"], "director": ["Mara Lindqvist"], "year": "1994"},
+        "The Long Quay": {"genre": ["Comedy"], "director": ["Mara Lindqvist"], "year": "1999"},
+        "Saltwind": {"genre": ["War"], "director": ["Ode Farrow"], "year": "1994"},
+    }
+    catalog = Catalog.from_records(films.items())
+    return SessionView(Scorer(Grounder(catalog), conventions.get("default")), ["item_tas"])
+
+
+def conversation(*turns):
+    """Turns of (constraints, avoid, titles)."""
+    said = []
+    for constraints, avoid, titles in turns:
+        said.append(
+            Turn("USER", "Something, please.", {"user_meta": {"constraints": constraints, "avoid": avoid}})
+        )
+        said.append(Turn("SYSTEM", "Here.", {"rec_titles": titles}))
+    return Dialogue("00000", "mine", tuple(said))
+
+
+def test_films_name_the_constraints_they_meet_and_what_was_dropped_or_excluded(view):
+    made = view.record(conversation(
+        ({"genre": "Drama", "year": "1994"}, {}, ["Harbour Lights", "Saltwind"]),
+        ({"director": "Mara Lindqvist"}, {"genre": "Comedy"}, ["Harbour Lights", "The Long Quay"]),
+    ), [], [])  # fmt: skip
+    first, second = (turn["films"] for turn in made["turns"])
+    harbour, quay, salt = (
+        view.catalog.title_index[t][0] for t in ("harbour lights", "the long quay", "saltwind")
+    )
+    assert first == [{"film": harbour, "met": [True, True]}, {"film": salt, "met": [False, True]}]
+    assert second == [
+        {"film": harbour, "met": [True], "dropped": [["genre", "Drama"], ["year", "1994"]], "again": True},
+        {"film": quay, "met": [True], "avoided": [["genre", "Comedy"]]},
+    ]
+
+
+def test_a_constraint_that_the_catalogue_lacks_is_neither_met_nor_unmet(view):
+    made = view.record(conversation(({"genre": "Western"}, {}, ["Saltwind"])), [], [])
+    assert made["turns"][0]["films"][0]["met"] == [None]
+
+
+def test_a_turn_without_scores_has_missing_scores_not_zeros(view):
+    made = view.record(conversation(({}, {}, [])), [], [])
+    assert made["turns"][0]["scores"] == [None]
+    assert "films" not in made["turns"][0]
+
+
+def test_the_shift_says_what_changed_and_when_replies_followed(view):
+    event = {"turn": 2, "type": "switch", "added": {"genre": "War"}, "dropped": {"genre": "Drama"}, "bridge_field": "year",
+             "bridge_value": "1994", "from_anchor": "Harbour Lights", "to_anchor": "Saltwind"}  # fmt: skip
+    talk = conversation(({"genre": "Drama"}, {}, []), ({"genre": "War"}, {}, ["Saltwind"]))
+    talk = Dialogue(talk.session_id, talk.model_name, talk.turns, shift_events=(event,))
+    row = {
+        "turn": 2,
+        "watched": 1,
+        "recovered_item": True,
+        "delay_item": 0.0,
+        "recovered_text": False,
+        "delay_text": math.nan,
+    }
+    shift = view.record(talk, [], [row])["turns"][1]["shift"]
+    assert (shift["type"], shift["added"], shift["dropped"]) == (
+        "switch",
+        [["genre", "War"]],
+        [["genre", "Drama"]],
+    )
+    assert shift["bridge"] == ["year", "1994"]
+    assert (shift["films"], shift["text"]) == ([True, 0.0], [False, None])
+
+
+def test_judge_notes_are_shown_where_a_judge_spoke():
+    assert judge_notes(None) is None
+    assert judge_notes({"judge": {"coherence": None}}) is None
+    score = {
+        "judge": "j",
+        "construct": "coherence",
+        "sample": 0,
+        "score": 4,
+        "flag": None,
+        "evidence": "It answers.",
+        "digest": "x",
+    }
+    made = judge_notes({"judge": {"coherence": 4.0}, "scores": [score]})
+    assert made["means"] == {"coherence": 4.0}
+    assert made["notes"][0]["evidence"] == "It answers."
+
+
+# ── a run ───────────────────────────────────────────────────────────────────────────────────────
+@pytest.fixture(scope="module")
+def run():
+    name = "trace-unit"
+    simulate.simulate(
+        simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=7, n_turns=12), progress=False
+    )
+    evaluate.evaluate(evaluate.EvaluateConfig(run=name))
+    trace.write(name, page_size=5)
+    return name
+
+
+def called(path):
+    """The arguments of a data file's call."""
+    text = path.read_text(encoding="utf-8")
+    return json.loads("[" + text[text.index("(") + 1 : text.rindex(")")] + "]")
+
+
+@pytest.fixture(scope="module")
+def data(run):
+    folder = paths.run_folder("movies", run) / "trace" / "data"
+    pages = [called(path)[1] for path in sorted(folder.glob("page-*.js"))]
+    return called(folder / "index.js")[0], pages
+
+
+@pytest.mark.slow
+def test_every_session_is_in_the_index_and_on_the_page_that_it_says(run, data):
+    index, pages = data
+    dialogues = simulate.dialogues(run)
+    assert [len(page["sessions"]) for page in pages] == [5, 5, 5, 5, 1]
+    for place, dialogue in enumerate(dialogues):
+        session = pages[place // 5]["sessions"][place % 5]
+        assert (session["model"], session["id"]) == (dialogue.model_name, dialogue.session_id)
+        assert index["models"][index["model"][place]]["name"] == dialogue.model_name
+        assert index["id"][place] == dialogue.session_id
+        genre, types, _ = index["plots"][index["plot"][place]]
+        assert genre == dialogue.true_genre
+        assert [index["types"][t] for t in types] == [e["type"] for e in dialogue.shift_events]
+    assert len(index["plots"]) == 7  # scenarios are shared by the systems
+
+
+def test_the_texts_of_the_pages_are_the_texts_of_the_dialogues(run, data):
+    _, pages = data
+    sessions = [session for page in pages for session in page["sessions"]]
+    for dialogue, session in zip(simulate.dialogues(run), sessions, strict=True):
+        texts = [turn[who] for turn in session["turns"] for who in ("user", "system")]
+        assert ["".join(p if isinstance(p, str) else p[0] for p in text) for text in texts] == [
+            t.text for t in dialogue.turns
+        ]
+
+
+def test_scores_counted_again_from_what_is_shown_are_the_scores_of_the_tables(run, data):
+    """Satisfaction, leakage and novelty from ticks and marks alone: a second opinion on both."""
+    index, pages = data
+    column = {metric["name"]: place for place, metric in enumerate(index["turn_metrics"])}
+    turns = evaluate.read(run, "turns").set_index(["model", "session_id", "turn"])
+    checked = dict.fromkeys(("satisfaction", "topic_interference_leakage", "novelty"), 0)
+    for session in (session for page in pages for session in page["sessions"]):
+        for turn in session["turns"]:
+            row = turns.loc[(session["model"], session["id"], turn["turn"])]
+            films = turn.get("films", [])
+            ticks = [bool(tick) for film in films for tick in film["met"]]
+            bad = [
+                bool((film.get("dropped") or film.get("avoided")) and not any(film["met"])) for film in films
+            ]
+            again = [bool(film.get("again")) for film in films]
+            counted = {
+                "satisfaction": ticks,
+                "topic_interference_leakage": bad,
+                "novelty": [not seen for seen in again],
+            }
+            for name, flags in counted.items():
+                shown = turn["scores"][column[name]]
+                assert (shown is None) == bool(pd.isna(row[name]))
+                if shown is not None and flags:
+                    assert shown == pytest.approx(row[name], abs=1e-4)
+                    assert shown == pytest.approx(sum(flags) / len(flags), abs=1e-4), (
+                        session["id"],
+                        turn["turn"],
+                        name,
+                    )
+                    checked[name] += 1
+    assert min(checked.values()) > 100
+
+
+def test_the_index_carries_the_scores_of_the_results(run, data):
+    index, _ = data
+    results = evaluate.read(run, "results")
+    assert index["scores"]["item_tas"] == pytest.approx(results["item_tas"].tolist(), abs=1e-4)
+    assert index["scores"]["topic_recovery_rate"] == [number(v) for v in results["topic_recovery_rate"]]
+
+
+def test_the_same_run_gives_the_same_bytes_and_the_manifest_stays(run):
+    folder = paths.run_folder("movies", run)
+    files = {path: path.read_bytes() for path in (folder / "trace").rglob("*") if path.is_file()}
+    manifest = (folder / "manifest.json").read_bytes()
+    trace.write(run, page_size=5)
+    assert {path: path.read_bytes() for path in (folder / "trace").rglob("*") if path.is_file()} == files
+    assert (folder / "manifest.json").read_bytes() == manifest
+    assert sorted(path.name for path in folder.glob(".trace*")) == []
+
+
+@pytest.mark.slow
+def test_fewer_pages_leave_no_page_of_before(run):
+    folder = paths.run_folder("movies", run) / "trace" / "data"
+    trace.write(run, page_size=100)
+    assert [path.name for path in sorted(folder.iterdir())] == ["index.js", "page-0000.js"]
+    trace.write(run, page_size=5)
+
+
+def test_a_run_without_scores_says_what_makes_them():
+    simulate.simulate(
+        simulate.SimulateConfig(run="trace-bare", systems=("random",), n_sessions=1, n_turns=3),
+        progress=False,
+    )
+    with pytest.raises(RunError, match="run 04_evaluate -p run trace-bare"):
+        trace.write("trace-bare")
+
+
+def test_judges_notes_come_from_the_judge_stage_and_canaries_do_not(run):
+    key = {"model": "tracker", "session_id": "00002", "judge": {"coherence": 4.0}, "scores": [], "missing": 0}
+    made = runs.read_manifest("movies", run)["stages"]["simulate"]["outputs"]
+    inputs = {"dialogues": made["dialogues.jsonl"]}
+    with runs.stage("movies", run, judge_records.STAGE, {}, inputs, fixed=False) as stage:
+        lines = [
+            json.dumps({**key, "canary": ""}),
+            json.dumps({**key, "canary": "shuffled", "judge": {"coherence": 1.0}}),
+        ]
+        stage.path(judge_records.SCORES).write_text("\n".join(lines) + "\n")
+    found = {(s.dialogue.model_name, s.dialogue.session_id): s.judge for s in RunFiles(run)}
+    assert found["tracker", "00002"]["judge"] == {"coherence": 4.0}
+    assert judge_notes(found["tracker", "00001"]) is None
+
+
+# ── one session in a notebook ───────────────────────────────────────────────────────────────────
+def test_show_holds_one_session_and_prints_a_line_elsewhere(run):
+    made = trace.show(run, "sticky", 4)
+    assert repr(made) == "session 00004 with sticky: 12 turns"
+    assert made.page.count("crsTrace.page(") == 1
+    assert '"id":"00004","model":"sticky"' in made.page
+    frame = made._repr_html_()
+    assert frame.startswith('<iframe sandbox="allow-scripts"')
+    assert frame.count("<") == 2  # the frame and its end; the page inside is escaped
+
+
+def test_show_suggests_names_and_sessions(run):
+    with pytest.raises(InputError, match=r"no model 'stiky'.*did you mean 'sticky'"):
+        trace.show(run, "stiky", 0)
+    with pytest.raises(InputError, match="no session '00009' of 'sticky'; it has 00000 to 00006"):
+        trace.show(run, "sticky", 9)
+
+
+# ── pages ───────────────────────────────────────────────────────────────────────────────────────
+def test_what_is_put_into_a_page_is_never_read_as_a_page():
+    assert fill("<p>{{a}}</p>{{b}}", {"a": "{{b}}", "b": "}} {{"}) == "<p>{{b}}</p>}} {{"
+    with pytest.raises(KeyError):
+        fill("{{missing}}", {})
+
+
+def test_cells_are_escaped_rounded_and_honest_about_what_is_missing():
+    assert cell("<b>") == "&lt;b&gt;"
+    assert [cell(v) for v in (0.12345, -0.5, -0.0001, math.nan, None, 3)] == [
+        "0.123",
+        "−0.500",
+        "0.000",
+        "–",
+        "–",
+        "3",
+    ]
+    assert cell(Link("<", "a?x=1&y=2")) == '<a href="a?x=1&amp;y=2">&lt;</a>'
+    assert cell(Mean(0.5, 0.25, 0.75)) == "0.500<small>0.250 to 0.750</small>"
+    assert cell(Mean(0.5, math.nan, math.nan)) == "0.500<small></small>"
+
+
+def test_a_table_marks_numbers_and_says_when_it_is_empty():
+    made = table(pd.DataFrame({"name": ["a<"], "n": [2]}))
+    assert '<th scope="col">name</th><th scope="col" class="value">n</th>' in made
+    assert '<td>a&lt;</td><td class="value">2</td>' in made
+    assert "Nothing to show" in table(pd.DataFrame({"name": []}))

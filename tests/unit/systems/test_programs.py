@@ -1,0 +1,392 @@
+"""Programs reached over an address, as a process and as a class: answers, failures, retries, log, no state sent."""
+
+import json
+import sys
+import time
+
+import pytest
+
+from crs_lib import runs, simulate
+from crs_lib.__main__ import main
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.llm.errors import Busy, Dropped, LLMError, Refused, Unreachable
+from crs_lib.llm.retry import Retry
+from crs_lib.llm.settings import Service
+from crs_lib.runs.ledger import Ledger
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.systems import base as systems
+from crs_lib.systems import contract
+from crs_lib.systems.base import World
+from crs_lib.systems.client import Programs
+from crs_lib.systems.failures import Crashed, NotStarted, TooSlow, WrongAnswer
+from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
+
+FAST = Service(timeout=2.0, retry=Retry(waits=2, first=0.01))
+ASK = contract.request("00000", 2, 3, "sample", [("USER", "A drama, please.")])
+ALLOWED = {"version", "session", "turn", "want", "catalog", "conversation", "role", "content"}
+
+
+@pytest.fixture(scope="module")
+def world():
+    catalog = sources.load()
+    return World(catalog, Grounder(catalog))
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "results" / "movies"
+
+
+def config(spec, **changes):
+    return SimulateConfig(**{"run": "r", "systems": [spec], "n_sessions": 4, "n_turns": 3, **changes})
+
+
+def calls(folder):
+    return [json.loads(line) for line in (folder / "llm_calls.jsonl").read_text().splitlines()]
+
+
+def keys_within(value):
+    """Every key at any depth."""
+    if isinstance(value, dict):
+        return set(value) | {key for one in value.values() for key in keys_within(one)}
+    return {key for one in value for key in keys_within(one)} if isinstance(value, list) else set()
+
+
+# ── over an address ────────────────────────────────────────────────────────────────────────────
+@pytest.mark.slow
+def test_a_server_gets_the_conversation_and_nothing_of_the_log(results):
+    with ProgramServer(lambda _: (200, {"reply": "See Metropolis (1927)."})) as server:
+        folder = simulate.simulate(config(server.url, n_turns=12), progress=False)
+    assert len(server.requests) == 4 * 12
+    assert set().union(*map(keys_within, server.requests)) == ALLOWED
+    said = {d.session_id: [turn.text for turn in d.turns] for d in simulate.dialogues("r")}
+    for request in server.requests:
+        talk = [one["content"] for one in request["conversation"]]
+        assert talk == said[request["session"]][: 2 * request["turn"] - 1]
+        assert [one["role"] for one in request["conversation"]][::2] == ["user"] * request["turn"]
+    rows = calls(folder)
+    assert len(rows) == 48
+    assert {row["model"] for row in rows} == {server.url}
+    assert {row["error"] for row in rows} == {None}
+    entry = runs.finished("movies", "r", "simulate", "03_simulate")
+    assert entry["inputs"][f"program {server.url}"] == f"address:{server.url}"
+    assert entry["counts"]["llm_calls"] == 48
+    assert entry["parameters"]["want"] == 3
+
+
+def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_not():
+    plan = []
+    with (
+        ProgramServer(lambda _: plan.pop(0) if plan else (200, {"reply": "Hi"})) as server,
+        Programs(None, FAST) as programs,
+    ):
+        for first in ([(503, "wait")], [(None, "")], [(500, "x"), (None, "")]):
+            plan[:] = first
+            before = len(server.requests)
+            assert programs.ask(server.url, ASK).reply == "Hi"
+            assert len(server.requests) == before + len(first) + 1
+        plan[:] = [(503, "wait")] * 9
+        with pytest.raises(Busy, match="said: wait"):
+            programs.ask(server.url, ASK)
+        assert len(plan) == 6
+        plan[:] = [(None, "")] * 9
+        with pytest.raises(Dropped, match="ended early"):
+            programs.ask(server.url, ASK)
+        for status in (400, 404, 408, 429, 302):
+            plan[:] = [(status, "no such thing")]
+            before = len(server.requests)
+            with pytest.raises(Refused, match=rf"said: no such thing \(HTTP {status}\)"):
+                programs.ask(server.url, ASK)
+            assert len(server.requests) == before + 1
+        plan[:] = [(200, "<html>"), (200, {"reply": 3})]
+        with pytest.raises(WrongAnswer, match="not JSON: '<html>'"):
+            programs.ask(server.url, ASK)
+        with pytest.raises(WrongAnswer, match="'reply' is a number"):
+            programs.ask(server.url, ASK)
+        plan[:] = [(200, "x" * 1_100_000)]
+        with pytest.raises(WrongAnswer, match="longer than 1,000,000 bytes"):
+            programs.ask(server.url, ASK)
+    with ProgramServer(lambda _: (200, {"reply": "Hi"}), delay=0.6) as server:
+        with Programs(None, Service(timeout=0.2, retry=FAST.retry)) as programs, pytest.raises(TooSlow):
+            programs.ask(server.url, ASK)
+        assert len(server.requests) == 1
+
+
+def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(results):
+    spec = "http://127.0.0.1:9/reply"
+    with pytest.raises(
+        RunError, match=r"cannot start; one thing is missing:\n  - crs: no server answers at http"
+    ):
+        simulate.simulate(config(spec), progress=False)
+    with Programs(None, FAST) as programs, pytest.raises(Unreachable, match="is it running"):
+        programs.ask(spec, ASK)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("http:", "needs a URL after a colon"),
+        ("http://name:secret@host/x", "must not hold a name and password"),
+        ("http://host/x?key=1", "ends before '\\?'"),
+        ("exec:", "needs a command after a colon"),
+        ("exec:node 'adapter", "not a command line"),
+        ("python:MySystem", "write python:package.module:Class"),
+        ("python:my-module:My", "write python:package.module:Class"),
+    ],
+)
+def test_a_spec_that_cannot_be_read_is_refused_at_once(spec, message):
+    with pytest.raises(InputError, match=message):
+        config(spec)
+
+
+# ── as a process ───────────────────────────────────────────────────────────────────────────────
+@pytest.mark.subprocess
+def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
+    adapter, seen = script(tmp_path, "adapter.sh", SHELL), tmp_path / "seen.jsonl"
+    spec = f"exec:{adapter} {seen}"
+    folder = simulate.simulate(config(spec, n_sessions=20, workers=2), progress=False)
+    requests = [json.loads(line) for line in seen.read_text().splitlines()]
+    assert len(requests) == 60 == len({(one["session"], one["turn"]) for one in requests})
+    assert set().union(*map(keys_within, requests)) == ALLOWED
+    talks = simulate.dialogues("r")
+    assert [talk.session_id for talk in talks] == [f"{n:05d}" for n in range(20)]
+    for pair in (pair for talk in talks for pair in talk.pairs()):
+        assert pair.system.meta["rec_ids"] == ["metropolis-1927"]
+        assert pair.system.meta["state"] == {"genre": "drama"}
+        assert pair.system.meta["constraints"] == {"genre": "Drama"}
+    capsys.readouterr()
+    given = ["-p", "systems", json.dumps([spec]), "-p", "n_sessions", "3600", "-p", "n_turns", "5"]
+    assert main(["estimate", *given, "--log", "r"]) == 0
+    *_, mine, total = capsys.readouterr().out.splitlines()
+    assert mine.split()[-4:-2] == ["18000", "-"]
+    assert total.split()[:3] == ["all", "18000", "0.0"]
+    assert float(total.split()[-1]) < 5
+    before = (folder / "dialogues.jsonl").read_bytes()
+    simulate.simulate(config(spec, n_sessions=20, workers=2), progress=False)
+    assert len(seen.read_text().splitlines()) == 60
+    assert (folder / "dialogues.jsonl").read_bytes() == before
+    adapter.write_text(SHELL.replace("drama", "comedy"))
+    (folder / "manifest.json").write_text(
+        (folder / "manifest.json").read_text().replace('"status": "finished"', '"status": "failed"')
+    )
+    with pytest.raises(RunError, match=r"input program exec:.* there, .* now"):
+        simulate.simulate(config(spec, n_sessions=20, workers=2), progress=False)
+
+
+@pytest.mark.subprocess
+def test_a_node_script_answers(tmp_path, world):
+    pytest.importorskip("shutil").which("node") or pytest.skip("no node on this machine")
+    adapter = script(tmp_path, "adapter.js", NODE)
+    with Programs(None, FAST) as programs:
+        mine = World(world.catalog, world.grounder, programs=programs)
+        reply = systems.create(f"exec:node {adapter}", mine, 7, 0).reply(
+            1, "I like drama", {"constraints": 1}
+        )
+    assert reply.constraints == {"genre": "Drama"}
+    assert reply.extra["state"] == {"genre": "drama"}
+    assert [world.catalog.items[i].item_id for i in reply.items] == ["metropolis-1927"]
+
+
+@pytest.mark.subprocess
+def test_sessions_of_a_bad_program_fail_with_the_reason_and_resume_when_it_is_mended(tmp_path, results):
+    how = {0: "crash", 2: "rubbish", 3: "slow", 4: "twice", 5: "field", 6: "flood", 7: "kill"}
+    spec = odd(tmp_path, how)
+    mine = config(spec, n_sessions=9, llm={"timeout": 1.0})
+    started = time.monotonic()
+    with pytest.raises(RunError, match=r"7 of 9 sessions failed; the first is session 0 .*KeyError: 'films'"):
+        simulate.simulate(mine, progress=False)
+    assert time.monotonic() - started < 20
+    with Ledger(results / "r" / "ledger.sqlite") as ledger:
+        failed = {key.session: error for key, error in ledger.failures()}
+    assert failed.keys() == how.keys()
+    assert "ended with exit code 1 before it answered; its last words: " in failed[0]
+    assert "about to fail | " in failed[0]
+    assert "not JSON: 'I am no JSON'" in failed[2]
+    assert "did not answer within 1 seconds" in failed[3]
+    assert "more than one line answers a request" in failed[4]
+    assert "'recommended' is a text" in failed[5]
+    assert "longer than 1,000,000 bytes" in failed[6]
+    assert "was ended by SIGKILL before it answered" in failed[7]
+    kinds = [row["error"] for row in calls(results / "r") if row["error"]]
+    assert sorted(set(kinds)) == ["crashed", "too slow", "wrong answer"]
+    n_calls = len(calls(results / "r"))
+    (tmp_path / "mended").touch()
+    folder = simulate.simulate(mine, progress=False)
+    assert [talk.session_id for talk in simulate.dialogues("r")] == [f"{n:05d}" for n in range(9)]
+    assert len(calls(folder)) == n_calls + 7 * 3
+
+
+@pytest.mark.subprocess
+def test_a_run_may_do_without_a_few_sessions(tmp_path, results):
+    folder = simulate.simulate(config(odd(tmp_path, {1: "crash"}), llm={"max_failed": 1}), progress=False)
+    assert "KeyError: 'films'" in (folder / "failed_sessions.csv").read_text()
+    assert len(simulate.dialogues("r")) == 3
+
+
+@pytest.mark.subprocess
+def test_a_program_that_reads_nothing_is_too_slow_and_one_that_is_not_there_is_named(tmp_path):
+    long = contract.request("00000", 1, 3, "sample", [("USER", "x" * 300_000)])
+    with Programs(None, Service(timeout=0.3)) as programs:
+        with pytest.raises(TooSlow):
+            programs.ask("exec:sleep 30", long)
+        with pytest.raises(Crashed, match=r"ended with exit code 0 .*; it wrote nothing to standard error"):
+            programs.ask("exec:true", ASK)
+        with pytest.raises(NotStarted, match="No such file"):
+            programs.ask("exec:./nothing-here", ASK)
+    with pytest.raises(RunError, match="nothing-here is not there"):
+        simulate.simulate(config("exec:./nothing-here"), progress=False)
+
+
+@pytest.mark.subprocess
+def test_a_halt_ends_a_program_under_way(tmp_path):
+    import threading
+
+    programs = Programs(None, Service(timeout=30.0))
+    threading.Timer(0.3, programs.halt).start()
+    started = time.monotonic()
+    with pytest.raises(LLMError, match="SIGKILL"):
+        programs.ask("exec:sleep 30", ASK)
+    assert time.monotonic() - started < 5
+    with pytest.raises(RunError, match="was stopped before this call"):
+        programs.ask("exec:sleep 30", ASK)
+
+
+# ── as a class ─────────────────────────────────────────────────────────────────────────────────
+MINE = """
+class Mine:
+    def __init__(self, catalog):
+        self.size = len(catalog)
+
+    def reply(self, request):
+        request["conversation"].clear()
+        if self.size and request["turn"] == FAILS:
+            raise ValueError("no more")
+        return {"reply": f"Film {request['turn']} of {self.size}: Metropolis (1927)."}
+"""
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    yield lambda text: (tmp_path / "mine_of_test.py").write_text(text)
+    sys.modules.pop("mine_of_test", None)
+
+
+@pytest.mark.slow
+def test_a_class_in_the_current_folder_is_a_system_and_its_changes_count(module, world):
+    spec = "python:mine_of_test:Mine"
+    module(MINE.replace("FAILS", "99"))
+    simulate.simulate(config(spec), progress=False)
+    talks = simulate.dialogues("r")
+    assert talks[0].turns[3].text == "Film 2 of 770: Metropolis (1927)."
+    assert talks[0].turns[3].meta["rec_titles"] == ["Metropolis"]
+    module(MINE.replace("FAILS", "2"))
+    with pytest.raises(RunError, match=r"reply raised ValueError: no more \(mine_of_test.py, line 9\)"):
+        simulate.simulate(config(spec, run="changed"), progress=False)
+
+
+@pytest.mark.slow
+def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
+    module("class Mine:\n    pass\n")
+    for spec, message in (
+        ("python:mine_of_test:Mine", "Mine has no method reply"),
+        ("python:mine_of_test:Other", "mine_of_test has no class Other \\(it has: Mine\\)"),
+        ("python:no_such_module:Mine", "no_such_module cannot be imported \\(ModuleNotFoundError"),
+    ):
+        with pytest.raises(RunError, match=message):
+            simulate.simulate(config(spec), progress=False)
+
+
+# ── what is understood ─────────────────────────────────────────────────────────────────────────
+@pytest.mark.parametrize(
+    ("answer", "items", "foreign"),
+    [
+        ({"reply": "Metropolis and Modern Times."}, ["metropolis-1927", "modern-times-1936"], ()),
+        ({"reply": "Hm.", "recommended": ["metropolis-1927", "Modern Times", "METROPOLIS (1927)"]},
+         ["metropolis-1927", "modern-times-1936"], ()),
+        ({"reply": "See “Lamps of Nowhere”.", "recommended": ["Lamps of Nowhere", "Ape Days (1990)"]}, [],
+         ("Lamps of Nowhere", "Ape Days (1990)")),
+        ({"reply": "Metropolis (1927) is old.", "recommended": []}, [], ()),
+        ({"reply": "See *Lamps of Nowhere*."}, [], ("Lamps of Nowhere",)),
+    ],
+)  # fmt: skip
+def test_films_are_read_by_id_by_title_or_from_the_reply(world, answer, items, foreign):
+    with ProgramServer(lambda _: (200, answer)) as server, Programs(None, FAST) as programs:
+        mine = World(world.catalog, world.grounder, programs=programs)
+        reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
+    assert [world.catalog.items[i].item_id for i in reply.items] == items
+    assert reply.hallucinated == foreign
+
+
+def test_no_more_films_count_than_were_wanted(world):
+    ids = [item.item_id for item in world.catalog.items[:5]]
+    with (
+        ProgramServer(lambda _: (200, {"reply": "Five.", "recommended": ids})) as server,
+        Programs(None, FAST) as programs,
+    ):
+        mine = World(world.catalog, world.grounder, programs=programs)
+        reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
+    assert reply.items == (0, 1, 2)
+    assert reply.extra["films_beyond"] == 2
+
+
+def test_a_stated_state_is_scored_against_the_wishes_in_force(world):
+    from crs_lib import evaluate
+    from crs_lib.metrics import conventions
+
+    def answer(request):
+        genre = "comedy" if request["turn"] % 2 else "no such genre"
+        return 200, {"reply": "Hm.", "state": {"genre": genre, "mood": "gay"}}
+
+    with ProgramServer(answer) as server, Programs(None, FAST) as programs:
+        mine = World(world.catalog, world.grounder, programs=programs)
+        talk = simulate.session(mine, server.url, 3, config(server.url, n_turns=6))
+    (scores,) = evaluate.score_all([talk], world.grounder, conventions.get("default"))
+    for pair, row in zip(talk.pairs(), scores.turns, strict=True):
+        wishes = pair.user.user_meta["constraints"]
+        right = pair.turn % 2 and wishes.get("genre") == "Comedy"
+        assert row["state_joint"] == float(bool(right) and len(wishes) == 1)
+        assert row["state_f1"] == pytest.approx(2 / (1 + len(wishes)) if right else 0.0)
+
+
+@pytest.mark.subprocess
+def test_a_sweep_of_ten_systems_continues_and_asks_no_finished_session_again(tmp_path, capsys, module):
+    module(MINE.replace("FAILS", "99"))
+    plain, seen = script(tmp_path, "plain.sh", SHELL), tmp_path / "seen.jsonl"
+    down = [True]
+
+    def answer(request):
+        if down[0] and request["session"] == "00002":
+            return 404, "not now"
+        return 200, {"reply": "See Metropolis."}
+
+    with ProgramServer(answer) as server:
+        programs = [server.url, f"exec:{plain} {seen}", "python:mine_of_test:Mine"]
+        ours = ["oracle", "tracker", "amnesiac", "sticky", "popular", "random", "bm25"]
+        record = {
+            "notebooks": ["03_simulate"], "grid": {"seed": [7]}, "run": "ten",
+            "parameters": {"systems": [*programs, *ours], "n_sessions": 3, "n_turns": 4},
+        }  # fmt: skip
+        (tmp_path / "ten.yaml").write_text(json.dumps(record))
+        words = ["simulate", "--sweep", str(tmp_path / "ten.yaml")]
+        assert main(words) == 2
+        assert "1 of 30 sessions failed; the first is session 2 of 'http://" in capsys.readouterr().err
+        before = len(server.requests), len(seen.read_text().splitlines())
+        assert before == (2 * 4 + 1, 3 * 4)
+        down[0] = False
+        assert main(words) == 0
+        assert (len(server.requests), len(seen.read_text().splitlines())) == (9 + 4, 12)
+    talks = [(talk.model_name, talk.session_id) for talk in simulate.dialogues("ten")]
+    assert talks == [(name, f"{n:05d}") for name in (*programs, *ours) for n in range(3)]
+    users = {}
+    for talk in simulate.dialogues("ten"):
+        users.setdefault(talk.session_id, set()).add(talk.turns[0].text)
+    assert all(len(openings) == 1 for openings in users.values())
+    assert main(["estimate", "--sweep", str(tmp_path / "ten.yaml"), "--log", "ten"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[-4] for line in shown if "crs" in line] == ["12"] * 3

@@ -1,0 +1,173 @@
+"""Scores that rest on a model's answers: checked before they start, kept, resumed, and none lost for another."""
+
+import json
+
+import pytest
+
+from crs_lib import simulate
+from crs_lib.__main__ import main
+from crs_lib.llm import LLM
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.thesis import asking
+from tests.helpers.ollama_server import Faults, OllamaServer
+
+LEGACY = ["--convention", "thesis_legacy", "--topics", "llm"]
+GROUNDED = ["--convention", "thesis_grounded", "--extractor", "llm"]
+TABLES = ("results.jsonl", "turns.parquet", "shifts.parquet", "model_metrics.csv")
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """Dialogues of two systems, two sessions each."""
+    folder = tmp_path_factory.mktemp("asked")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_RESULTS", str(folder))
+        config = SimulateConfig("asked", systems=["tracker", "popular"], n_sessions=2, n_turns=3)
+        return simulate.simulate(config, progress=False) / "dialogues.jsonl"
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with OllamaServer({"t:1": "a" * 64}, answer=answer) as running:
+        monkeypatch.setenv("OLLAMA_HOST", running.url)
+        yield running
+
+
+def answer(prompt, schema, seed):
+    """Every list that the schema asks for, with a genre that the message names."""
+    found = [word for word in ("drama", "comedy", "thriller") if word in prompt.lower()]
+    return json.dumps({name: found if name in ("topics", "genre") else [] for name in schema["properties"]})
+
+
+def score(log, out, way=LEGACY, *more, model="ollama:t:1"):
+    words = ["--logs", str(log), "--catalog", "sample", *way, "--llm", model, "--out", str(out), *more]
+    return main(["score", *words])
+
+
+def rows(out, name="results.jsonl"):
+    return [json.loads(line) for line in (out / name).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("way", [LEGACY, GROUNDED])
+@pytest.mark.slow
+def test_every_call_is_on_record_and_asked_once(log, server, tmp_path, way, capsys):
+    assert score(log, tmp_path, way, "--llm-settings", '{"num_ctx": 4096, "slots": 3}') == 0
+    calls = rows(tmp_path, "llm_calls.jsonl")
+    assert len(calls) == server.chats > 0
+    assert {(call["role"], call["model"], call["error"]) for call in calls} == {
+        ("topics", "ollama:t:1", None)
+    }
+    assert {call["options"]["num_ctx"] for call in calls} == {4096}
+    assert {call["options"]["temperature"] for call in calls} == {0}
+    assert "topics ollama:t:1" in " ".join(capsys.readouterr().out.split())
+    for row in rows(tmp_path):
+        assert f"weights of ollama:t:1 {'a' * 16}" in row["input_hash"]
+        assert json.loads(row["weights"])["llm"] == {"num_ctx": 4096, "num_predict": 400, "think": None}
+    first = {name: (tmp_path / name).read_bytes() for name in TABLES}
+    before = server.chats
+    assert score(log, tmp_path, way, "--llm-settings", '{"num_ctx": 4096}') == 0
+    assert server.chats == before
+    assert {name: (tmp_path / name).read_bytes() for name in TABLES} == first
+
+
+def test_what_is_missing_is_said_before_anything_is_asked(log, server, tmp_path, capsys):
+    assert score(log, tmp_path / "out", model="ollama:away:1") == 2
+    assert "topics: " in (told := capsys.readouterr().err)
+    assert "ollama pull away:1" in told
+    server.context = 4096
+    assert score(log, tmp_path / "out") == 2
+    assert "num_ctx asks for 8192" in capsys.readouterr().err
+    assert server.chats == 0
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_server_that_goes_away_costs_no_answer(log, server, tmp_path, capsys):
+    assert score(log, tmp_path / "whole") == 0
+    whole = server.chats
+    server.faults["t:1"] = Faults(plan=[""] * whole + ["", "", "400"])
+    assert score(log, tmp_path / "cut") == 2
+    assert "could not be asked" in (told := capsys.readouterr().err)
+    assert "start the same command again" in told
+    assert not (tmp_path / "cut" / "results.jsonl").exists()
+    calls = rows(tmp_path / "cut", "llm_calls.jsonl")
+    assert [call["error"] for call in calls if call["error"]] == ["refused"]
+    answered = len(calls) - 1
+    assert answered >= 2
+    before = server.chats
+    assert score(log, tmp_path / "cut") == 0
+    assert server.chats - before == whole - answered
+    for name in TABLES:
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.parametrize("way", [LEGACY, GROUNDED])
+@pytest.mark.slow
+def test_a_text_without_an_answer_leaves_one_session_without_scores(log, server, tmp_path, way, capsys):
+    assert score(log, tmp_path / "whole", way) == 0
+    capsys.readouterr()
+    first = json.loads(log.read_text().splitlines()[0])
+    (stubborn,) = [turn["text"] for turn in first["conversation"] if turn["speaker"] == "SYSTEM"][1:2]
+    server.answer = lambda prompt, schema, seed: (
+        "rubbish" if stubborn in prompt else answer(prompt, schema, seed)
+    )
+    out = tmp_path / "out"
+    assert score(log, out, way) == 0
+    told = capsys.readouterr().out
+    assert f"sessions without scores: 1; the first is {first['session_id']} of {first['model_name']}" in told
+    found, whole = rows(out), rows(tmp_path / "whole")
+    assert [(row["model"], row["session_id"]) for row in found] == [
+        (r["model"], r["session_id"]) for r in whole
+    ]
+    assert "gave no usable answer" in found[0]["detail"]["failed"]
+    assert found[0]["topic_recovery_rate"] is None
+    assert found[0]["cross_coherence"] is None
+    assert found[1:] == whole[1:]
+    before = server.chats
+    assert score(log, out, way) == 0  # asked again: one text, under three seeds
+    assert server.chats - before == 3
+    server.answer = answer
+    assert score(log, out, way) == 0
+    for name in TABLES:
+        assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_model_that_answers_nothing_usable_is_an_error(log, server, tmp_path, capsys):
+    server.answer = lambda prompt, schema, seed: "rubbish"
+    assert score(log, tmp_path) == 2
+    assert "none of 4 sessions can be scored; topic extractor llm: ollama:t:1" in capsys.readouterr().err
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--llm-settings", "4096"], "llm_settings is 4096; give an object"),
+        (["--llm-settings", "{"], "llm_settings is '{'; give an object"),
+        (["--llm-settings", '{"temperature": 1}'], "an extractor takes no 'temperature'"),
+        (
+            ["--llm-settings", '{"enforce": true}'],
+            "an extractor takes no 'enforce': it is the simulation's (it",
+        ),
+        (["--topics", "heuristic"], "llm is 'ollama:t:1', but convention 'thesis_legacy(topics=heuristic)'"),
+    ],
+)
+def test_what_would_have_no_use_is_refused(log, server, tmp_path, more, message, capsys):
+    assert score(log, tmp_path, LEGACY, *more) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_texts_go_out_in_parts_and_each_once(monkeypatch):
+    monkeypatch.setattr(asking, "_AT_ONCE", 3)
+    sizes = []
+
+    class Counting(LLM):
+        def gather(self, requests):
+            sizes.append(len(requests))
+            return super().gather(requests)
+
+    asker = asking.Asker(Counting("scripted", answers=lambda _: '{"topics": []}'), "x")
+    texts = [f"text {number}" for number in (0, 1, 2, 3, 0, 4, 5, 6, 6)]
+    schema = asking.lists(["topics"])
+    assert asker.objects("movies/topics", texts, schema, most=5) == [{"topics": []}] * 9
+    assert sizes == [3, 3, 1]

@@ -1,0 +1,229 @@
+"""Concept extractors: worked examples, a contract for every member, second opinions."""
+
+import json
+import re
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crs_lib.catalog import sources
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.llm import LLM
+from crs_lib.thesis import extractors
+from crs_lib.thesis.catalog import ThesisCatalog
+from crs_lib.thesis.concepts import ConceptSpace
+from crs_lib.thesis.extractors import EXTRACTORS, ExtractorInputs
+from crs_lib.thesis.substrings import NearWords, SubstringMatcher
+
+FIELDS = ("genre", "actor", "director", "writer", "language", "year")
+VALUES = {
+    "genre": ["drama", "reference", "ex", "science", "horror"],
+    "actor": ["eve", "brian johnson", "maya lind", "tomas berg"],
+    "director": ["rian johnson", "ida holm"],
+    "writer": ["ida holm"],
+    "language": ["ger", "english"],
+    "year": ["1999", "975"],
+}
+
+
+def space() -> ConceptSpace:
+    pairs = [(name, value) for name in FIELDS for value in VALUES[name]]
+    return ConceptSpace(
+        "thesis", tuple(f for f, _ in pairs), tuple(v for _, v in pairs), np.ones(len(pairs), np.int64), 9
+    )
+
+
+def reply(request) -> str:
+    text = request.messages[-1].content
+    found = {name: [] for name in FIELDS}
+    if "Maya" in text:
+        found["actor"] = ["Maya Lind", "Nobody Known"]
+    return json.dumps(found)
+
+
+def made(name: str, over: ConceptSpace | None = None):
+    llm = LLM("scripted", answers=reply) if name == "llm" else ""
+    return extractors.create(name, ExtractorInputs(over or space(), None, llm))
+
+
+def found(name: str, text: str) -> set[str]:
+    extractor = made(name)
+    return set(extractor.space.keys(extractor.sets([text])[0]))
+
+
+@pytest.mark.parametrize("name", EXTRACTORS.names())
+def test_every_extractor_keeps_the_contract(name):
+    extractor = made(name)
+    texts = [
+        "A horror film with Maya Lind, 1999.",
+        "",
+        "   ",
+        "nothing here",
+        "A horror film with Maya Lind, 1999.",
+    ]
+    sets = extractor.sets(texts)
+    assert extractor.name == name
+    assert isinstance(extractor.embedder, str)
+    assert len(sets) == len(texts)
+    assert sets[0] == sets[4]
+    assert sets[1] == sets[2] == frozenset()
+    assert all(0 <= code < len(extractor.space) for codes in sets for code in codes)
+    assert extractor.sets(list(reversed(texts))) == list(reversed(sets))
+    assert extractor.sets([]) == []
+
+
+@pytest.mark.parametrize("name", EXTRACTORS.names())
+def test_a_full_name_is_found_by_all(name):
+    assert "actor=maya lind" in found(name, "Something with Maya Lind")
+
+
+IN_WORD = [
+    ("genre=reference", "What is your preference?"),
+    ("language=ger", "It is full of danger."),
+    ("genre=ex", "An excellent, exciting choice."),
+    ("actor=eve", "Every evening, whatever you believe."),
+    ("director=rian johnson", "Brian Johnson sings."),
+]
+
+
+@pytest.mark.parametrize(("concept", "text"), IN_WORD)
+def test_only_substrings_look_inside_words(concept, text):
+    assert concept in found("substring", text)
+    assert concept not in found("words", text)
+    assert concept not in found("rules", text)
+
+
+def test_the_default_over_the_sample_finds_nothing_inside_words():
+    catalog = sources.load("sample")
+    extractor = extractors.create("words", ExtractorInputs(ConceptSpace.of(catalog), catalog))
+    assert extractor.sets([text for _, text in IN_WORD]) == [frozenset()] * len(IN_WORD)
+
+
+def test_a_value_that_ends_in_a_full_stop_is_whole():
+    found = SubstringMatcher(["lind jr."]).find(
+        ["with lind jr. and others", "with lind jr.x", "blind jr."], whole=True
+    )
+    assert found == [{0}, {0}, set()]
+
+
+def test_rules_take_years_of_two_centuries_only():
+    assert found("rules", "from 1999 or 975") == {"year=1999"}
+    assert found("substring", "from 1999 or 975") == {"year=1999", "year=975"}
+
+
+def test_fuzzy_forgives_one_letter():
+    """ "mayaa": 2·4/(4+5) = 0.889 ≥ 0.88; "maia": 2·3/8 = 0.75 < 0.88."""
+    assert "actor=maya lind" in found("fuzzy", "with mayaa lind")
+    assert "actor=maya lind" not in found("fuzzy", "with maia lind")
+
+
+def test_hybrid_asks_the_next_only_for_fields_that_are_empty():
+    both = found("hybrid", "drama with mayaa lind")
+    assert {"genre=drama", "actor=maya lind"} <= both
+    assert "actor=brian johnson" not in found("hybrid", "a film by Rian Johnson with Maya Lind")
+
+
+@pytest.mark.slow
+def test_embed_equals_the_textbook_computation():
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    over = ThesisCatalog.load("sample").space
+    texts = [
+        "Do you know a crime drama, perhaps in French?", "drama", "Anything by the director of that thriller?",
+        "I liked the sound of it. Who stars in it?", "1994", "x", "Ääh, très bien — romance!",
+    ]  # fmt: skip
+    ours = made("embed", over).sets(texts)
+    for text, mine in zip(texts, ours, strict=True):
+        expected = set()
+        for name in over.fields:
+            codes = over.codes_of(name)
+            vectoriser = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 5))
+            matrix = vectoriser.fit_transform([over.value[code] for code in codes])
+            cosine = (vectoriser.transform([text]) @ matrix.T).toarray().ravel()
+            best = np.argsort(-cosine, kind="stable")[:3]
+            expected |= {codes[i] for i in best if cosine[i] >= 0.35}
+        assert mine == expected, text
+
+
+def test_llm_takes_known_names_only_and_needs_a_model():
+    assert found("llm", "I adore Maya!") == {"actor=maya lind"}
+    with pytest.raises(InputError, match="needs a model"):
+        extractors.create("llm", ExtractorInputs(space()))
+    broken = extractors.create(
+        "llm", ExtractorInputs(space(), None, LLM("scripted", answers=lambda _: "no JSON"))
+    )
+    with pytest.raises(RunError, match="gave no usable answer"):
+        broken.sets(["hello there"])
+
+
+def test_an_unknown_extractor_is_an_error_with_a_suggestion():
+    with pytest.raises(InputError, match="did you mean 'substring'"):
+        extractors.create("substrings", ExtractorInputs(space()))
+
+
+TEXTS = st.text(alphabet="abcer éß.ıΩ𝔄\n", max_size=40)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(TEXTS, max_size=5),
+    st.lists(st.text(alphabet="abcer éß𝔄", min_size=1, max_size=7), min_size=1, max_size=12, unique=True),
+)
+def test_the_matcher_equals_a_loop_of_in_tests(texts, patterns):
+    found = SubstringMatcher(patterns).find(texts)
+    assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.text(alphabet="ab\x00", max_size=60), max_size=4),
+    st.lists(st.text(alphabet="ab", min_size=1, max_size=19), max_size=12),
+)
+def test_long_and_repeated_patterns_are_found_too(texts, patterns):
+    found = SubstringMatcher(patterns).find(texts)
+    assert found == [{i for i, pattern in enumerate(patterns) if pattern in text} for text in texts]
+
+
+def test_any_character_may_occur_in_patterns_and_texts():
+    every = "".join(map(chr, range(0x20000, 0x30000)))
+    assert SubstringMatcher([every, "", every[5:9]]).find([every, "", every[:9]]) == [{0, 2}, set(), {2}]
+    assert SubstringMatcher(["b", "\ufffdb"]).find(["a\ud800b", "a\ufffdb"]) == [{0}, {0, 1}]
+    assert SubstringMatcher([]).find(["a"]) == [set()]
+    assert SubstringMatcher(["b", "a", "b"]).find(["b"]) == [{0, 2}]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(alphabet="ab c-_é", max_size=30), max_size=4))
+def test_whole_matches_equal_a_regular_expression(texts):
+    patterns = ["a", "ab", "a b", "é", "b-c", "c_"]
+    found = SubstringMatcher(patterns).find(texts, whole=True)
+    for text, numbers in zip(texts, found, strict=True):
+        assert numbers == {
+            i for i, p in enumerate(patterns) if re.search(rf"(?<!\w){re.escape(p)}(?!\w)", text)
+        }
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_word_without_end_is_near_to_nothing():
+    near = NearWords(["drama", "x" * 50], 0.88)
+    assert near.of("x" * 1_000_000) == () and near.of("x" * 55) == ("x" * 50,) and near.of("drana") == ()
+    assert NearWords([], 0.88).of("drama") == ()
+    endless = "x" * 100_000  # in the catalogue too: compared letter by letter it would take hours
+    near = NearWords(["drama", endless], 0.88)
+    assert near.of(endless[1:]) == () and near.of(endless) == (endless,) and near.of("dramas") == ("drama",)
+
+
+def test_scoring_a_text_of_a_hundred_times_the_length_takes_no_ten_thousand_times_the_time():
+    """Linear or nearly so, for every extractor without a model, with words and without any space."""
+    for name in (name for name in EXTRACTORS.names() if name != "llm"):
+        found = made(name)
+        for piece in ("drama and maya lynd ", "x", "a\u0301"):
+            took = []
+            for times in (500, 50_000):
+                began = time.process_time()
+                found.sets([piece * times])
+                took.append(time.process_time() - began)
+            assert took[1] < 1_000 * max(took[0], 1e-4), (name, piece, took)

@@ -1,0 +1,98 @@
+"""Twins, the cost of adapting on paper, and what must hold of the simulator."""
+
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+
+from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core.dialogue import Turn
+from crs_lib.core.errors import InputError
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.systems.base import World
+from crs_lib.validity import arms
+from crs_lib.validity import checks as simulator_checks
+
+M = "satisfaction_corrected"
+
+
+def turns(values, since=None, system="a"):
+    frame = pd.DataFrame({"model": system, "session_id": "0", "turn": range(1, len(values) + 1), M: values})
+    return frame.assign(since_shift=pd.array(since or [None] * len(values), dtype="Int64"))
+
+
+SINCE = [None, None, 0, 1, 0]
+SHIFTS = pd.DataFrame({"model": "a", "session_id": "0", "turn": [3, 5], "type": ["switch", "refine"]})
+
+
+def test_the_cost_is_a_difference_in_differences():
+    own, plain = turns([0.8, 0.6, 0.2, 0.4, 0.5], SINCE), turns([0.8, 0.6, 0.9, 0.7, 0.5])
+    rows = arms.segments(own, plain, SHIFTS)
+    # switch: twin 0.8 - 0.7, own 0.3 - 0.7; refine: twin 0.5 - 0.7, own 0.5 - 0.7
+    assert rows.set_index("type")["value"].to_dict() == pytest.approx({"switch": 0.5, "refine": 0.0})
+    table = arms.cost(rows, resamples=50).set_index("type")
+    assert table.loc[arms.ALL, "mean"] == pytest.approx(0.25)
+    assert table.loc[arms.ALL, "n"] == 2
+
+
+def test_the_excess_is_what_the_oracle_does_not_pay():
+    base = pd.DataFrame({"scenario": "0", "turn": [3, 5], "type": ["switch", "refine"]})
+    rows = pd.concat(
+        [base.assign(system="oracle", value=[0.1, -0.2]), base.assign(system="a", value=[0.5, 0.1])]
+    )
+    assert arms.excess(rows)["value"].tolist() == pytest.approx([0.4, 0.3])
+    with pytest.raises(InputError, match="no system 'tracker' to compare with"):
+        arms.excess(rows, "tracker")
+
+
+def test_arms_of_other_turns_are_refused():
+    with pytest.raises(InputError, match="the two arms differ in"):
+        arms.segments(turns([0.1, 0.2], [None, 0]), turns([0.1]), SHIFTS)
+
+
+def test_the_twin_has_its_own_run_and_no_shift():
+    config = SimulateConfig(run="thesis", n_sessions=2)
+    assert (arms.twin(config).run, arms.twin(config).arm) == ("thesis-none", "none")
+    with pytest.raises(InputError, match="has no shifts itself"):
+        arms.twin(arms.twin(config))
+
+
+@pytest.fixture(scope="module")
+def talks():
+    catalog = sources.load()
+    world = World(catalog, Grounder(catalog))
+    config = SimulateConfig(systems=("oracle", "random"), n_sessions=6, n_turns=16)
+    keys = config.keys()
+    return world, [simulate.session(world, key.system, key.session, config) for key in keys]
+
+
+def test_the_simulator_passes_its_checks(talks):
+    world, dialogues = talks
+    table = simulator_checks.summary(dialogues, world.grounder)
+    assert table["holds"].tolist() == [True] * 4
+
+
+def test_a_leak_and_an_unvoiced_shift_are_found(talks):
+    world, dialogues = talks
+    one = next(d for d in dialogues if any(e["added"] for e in d.shift_events))
+    place = next(e["turn"] for e in one.shift_events if e["added"])
+    said = one.turns[2 * place - 2]
+    spoilt = list(one.turns)
+    spoilt[0] = replace(spoilt[0], text=f"{spoilt[0].text} {said.text}")
+    leaked = simulator_checks.leaks([replace(one, turns=tuple(spoilt))], world.grounder)
+    assert leaked.set_index("turn").loc[place, "leaked"]
+    silent = list(one.turns)
+    silent[2 * place - 2] = Turn("USER", "Something else, please.", said.meta)
+    found = simulator_checks.voiced([replace(one, turns=tuple(silent))], world.grounder)
+    assert not found.set_index("turn").loc[place, "voiced"]
+
+
+def test_variety_counts_words_and_repetitions(talks):
+    _, dialogues = talks
+    one = replace(dialogues[0], model_name="echo", turns=tuple(
+        Turn("USER" if i % 2 == 0 else "SYSTEM", text) for i, text in enumerate(("a b", "x", "A b!", "x"))
+    ))  # fmt: skip
+    row = simulator_checks.variety([one]).iloc[0]
+    assert row[["utterances", "words", "type_token_ratio", "repeated"]].tolist() == [2, 2.0, 0.5, 0.5]

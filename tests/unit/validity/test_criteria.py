@@ -1,0 +1,187 @@
+"""Scores against raters, success and judges, on small conversations whose answers can be worked out."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from crs_lib import data as logs
+from crs_lib import simulate, stats
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
+from crs_lib.validity import agreement, raters, simulators, success, two_views
+from tests.helpers.films import grounder
+
+TEN = grounder()
+
+
+def table(path, name, header, rows):
+    lines = [",".join(header), *(",".join(f'"{cell}"' for cell in row) for row in rows)]
+    (path / name).write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def rated(tmp_path):
+    """Two conversations, three raters: all but one rating of the first reply are the same."""
+    talk = [
+        "SYSTEM\tHello",
+        "USER\tI want drama films",
+        "SYSTEM\tTry Cold Orchard (1962)",
+        "USER\tThanks, great",
+    ]
+    header = ["ConvId", *(f"utterance{i}" for i in range(4)), "relevance1", "interestingness1", "overall1"]
+    rows = [["AB", *talk, value, 2, 3] for value in (4, 4, 1)] + [["CD", *talk, 0, 2, 3] for _ in range(3)]
+    table(tmp_path, raters.TURNS, header, rows)
+    whole = ["ConvId", *(f"utterance{i}" for i in range(4)), "dialogue-overall"]
+    table(tmp_path, raters.DIALOGUES, whole, [["AB", "USER   I want drama films", *talk[2:], "", 4]])
+    return tmp_path
+
+
+def test_every_rating_of_every_rater_is_read(rated):
+    found = raters.abredial(raters.TURNS, rated)
+    relevance = found.ratings[found.ratings["construct"] == "relevance"]
+    assert relevance["value"].tolist() == [4, 4, 1, 0, 0, 0]
+    assert relevance["item"].unique().tolist() == ["AB 2", "CD 2"]
+    rows = agreement.rate(found.dialogues, TEN)
+    assert rows["relevance"].tolist() == [3.0, 0.0]  # (4 + 4 + 1)/3
+    whole = raters.abredial(raters.DIALOGUES, rated)
+    assert agreement.rate(whole.dialogues, TEN)["dialogue_overall"].tolist() == [4.0]
+
+
+def test_a_ceiling_is_one_rater_against_the_others(rated):
+    found = raters.ceiling(raters.abredial(raters.TURNS, rated).ratings, resamples=50).set_index("construct")
+    # the others' means: 2.5, 2.5, 4 for AB, 0 for CD
+    expected = agreement.spearman(np.array([4.0, 4, 1, 0, 0, 0]), np.array([2.5, 2.5, 4, 0, 0, 0]))
+    assert found.loc["relevance", "spearman"] == pytest.approx(expected)
+    assert found.loc["relevance", ["n_ratings", "n_items"]].tolist() == [6, 2]
+    assert np.isnan(found.loc["overall", "spearman"])  # nothing varies
+
+
+def test_a_table_without_its_columns_is_refused(tmp_path):
+    table(tmp_path, raters.TURNS, ["ConvId", "utterance0"], [["AB", "USER\thi"]])
+    with pytest.raises(InputError, match=r"annotated_turns.csv: no column 'relevance1'"):
+        raters.abredial(raters.TURNS, tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_auc_agrees_with_scikit_learn(seed):
+    draw = np.random.default_rng(seed)
+    score, hit = draw.integers(0, 4, 50).astype(float), draw.random(50) < 0.3
+    assert stats.auc(score, hit) == pytest.approx(roc_auc_score(hit, score))
+    assert np.isnan(stats.auc(score, np.zeros(50, bool)))
+
+
+def test_an_item_is_the_film_that_replies_name_while_it_ranks_first():
+    ranked = [[7, 8], [7, 9], [7], [8], [8], [8], [9, 7]]
+    named = [(1,), (1,), (2,), (3,), (4,), (5,), (6,)]
+    texts = list("abcdefg")
+    assert success.resolved(ranked, named, texts) == {7: 1}  # 2 of 3; 8 is split, 9 was seen once
+    assert success.resolved(ranked, named, ["a"] * 7) == {}  # one reply said three times is one
+
+
+def concept(system, file, hits):
+    turns = []
+    for hit in hits:
+        turns.append({"role": "user", "content": "I want drama films"})
+        film = "Cold Orchard (1962)" if hit else "Lantern Street (1999)"
+        turns.append({
+            "role": "assistant", "content": f"{system} {file} {len(turns)}: try {film}", "rec_items": [1 if hit else 2],
+            "rec_success_rec": hit, "rec_success_dialogue": hit,
+        })  # fmt: skip
+    return {"system": system, "file": file, "target": ["Cold Orchard (1962)"], "turns": turns}
+
+
+@pytest.mark.slow
+def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
+    talks = [
+        concept(system, f"{i}.json", hits)
+        for system in ("kbrd", "barcor")
+        for i, hits in enumerate(([True, False], [False, False], [True, True]))
+    ]
+    path = tmp_path / "talks.jsonl"
+    path.write_text("\n".join(map(json.dumps, talks)))
+    frame = success.replies(logs.read(path), TEN)
+    assert len(frame) == 12 and frame["found"].tolist() == [1.0] * 12
+    assert frame["ranked_satisfaction"].tolist() == frame["in_list"].astype(float).tolist()
+    found = success.prediction(frame, resamples=20).set_index(["criterion", "level", "predictor"])
+    assert found.loc[("in_text", "reply", "satisfaction"), "within"] == 1.0
+    assert found.loc[("in_list", "reply", "ranked_satisfaction"), "within"] == 1.0
+    assert success.systems(frame)["in_list"].tolist() == pytest.approx([2 / 3, 2 / 3])
+    missed = success.missed(frame, 1)
+    assert missed["in_text"].tolist() == [True, False]
+    with pytest.raises(InputError, match="no reply logs success"):
+        success.replies([], TEN)
+
+
+def judged_talk(system, simulator, index, good, score):
+    said = "Cold Orchard (1962)?" if good else "no idea"
+    texts = [("USER", "I want drama films"), ("AGENT", said), ("USER", "thanks, great" if good else "no")]
+    turns = [{"participant": who, "utterance": text, "dialogue_acts": []} for who, text in texts]
+    scores = {"REC_RELEVANCE": score, "OVERALL_SAT": score}
+    return {
+        "system": system,
+        "users": f"{system}_{simulator}_x",
+        "index": index,
+        "turns": turns,
+        "scores": scores,
+    }
+
+
+def test_a_judge_is_met_simulator_by_simulator(tmp_path):
+    talks = [
+        judged_talk(system, simulator, index, good=index < n, score=1 + 2 * (index < n))
+        for system, n in (("a", 1), ("b", 2), ("c", 3))
+        for simulator in ("ABUS", "Dual_LLM")
+        for index in range(4)
+    ]
+    path = tmp_path / "talks.jsonl"
+    path.write_text("\n".join(map(json.dumps, talks)))
+    rows = simulators.judged(logs.read(path), TEN)
+    assert rows["simulator"].value_counts().to_dict() == {"ABUS": 12, "Dual_LLM": 12}
+    found = simulators.with_judge(rows, resamples=20).set_index(["simulator", "judge", "score"])
+    assert found.loc[("ABUS", "OVERALL_SAT", "dialogue_adaptation"), "spearman"] == pytest.approx(1.0)
+    assert simulators.survival(rows)["tau"].tolist() == pytest.approx([1.0] * 3)
+    assert simulators.rankings(rows)["system"].tolist() == ["a", "b", "c"]
+    with pytest.raises(InputError, match="no conversation carries a judge's scores"):
+        simulators.judged([], TEN)
+
+
+@pytest.mark.slow
+def test_the_two_views_of_a_run_differ_only_in_the_state():
+    simulate.simulate(
+        simulate.SimulateConfig(
+            run="bridge", systems=("oracle", "random", "sticky"), n_sessions=6, n_turns=8
+        ),
+        progress=False,
+    )
+    from crs_lib import evaluate
+    from crs_lib.catalog.grounder import Grounder
+
+    films = Grounder(evaluate.catalog_of("bridge"))
+    rows = two_views.turns(simulate.iter_dialogues("bridge"), films)
+    exact = rows[(rows["joint"] == 1) & (rows["turn"] == 1)]
+    pd.testing.assert_series_equal(
+        exact["logged"], exact["heard"], check_names=False
+    )  # the same state, the same score
+    found = two_views.bridge(rows, resamples=20).set_index("system")
+    assert found.loc["all", "joint"] > 0.5
+    assert found.loc["all", "spearman, turns"] > 0.7
+    assert found.loc["oracle", "logged"] == pytest.approx(1.0)
+
+
+@pytest.mark.external
+def test_scores_beside_the_ceiling_of_raters():
+    mirror = paths.mirror()
+    if mirror is None or not (mirror / "abredial").is_dir():
+        pytest.skip("no AB-ReDial here; name a folder with it in CRS_MIRROR")
+    from crs_lib.catalog import sources
+    from crs_lib.catalog.grounder import Grounder
+
+    films = Grounder(sources.load(mirror / "crsarena" / "redial_id2info.json"))
+    for name, level, goal in ((raters.TURNS, "reply", 0.45), (raters.DIALOGUES, "dialogue", 0.25)):
+        found = raters.abredial(name, mirror / "abredial")
+        rows = agreement.rate(found.dialogues, films)
+        shown = agreement.agreement(rows, resamples=10).set_index("level")
+        assert shown.loc[level, "spearman"] >= goal

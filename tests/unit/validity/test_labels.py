@@ -1,0 +1,136 @@
+"""Questions about a run and the labels that people give: blinded, checked, held against the metrics."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from crs_lib import evaluate, simulate
+from crs_lib.__main__ import main
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.report import annotate
+from crs_lib.validity import labels, questions
+
+SYSTEMS = ("oracle", "tracker", "sticky", "random")
+KINDS = ("single", "pairs")
+
+
+def ask(run, n, kind="single", seed=0):
+    return questions.sample(questions.AskConfig(run, n, kind, seed))
+
+
+@pytest.fixture(scope="module")
+def run():
+    name = "annotated"
+    simulate.simulate(
+        simulate.SimulateConfig(run=name, systems=SYSTEMS, n_sessions=10, n_turns=8), progress=False
+    )
+    evaluate.evaluate(evaluate.EvaluateConfig(run=name))
+    return name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
+def test_questions_are_blinded_balanced_and_the_same_for_a_seed(run, kind):
+    asked = ask(run, 12, kind)
+    assert len({one.id for one in asked}) == 12
+    assert asked == ask(run, 12, kind)
+    assert asked != ask(run, 12, kind, 1)
+    counts = pd.Series([model for one in asked for model in one.systems]).value_counts()
+    assert counts.max() - counts.min() <= (2 if kind == "single" else 4)
+    shown = annotate.page(asked, kind).partition('id="data">')[2].partition("</script>")[0]
+    for model in SYSTEMS:
+        assert f'"{model}"' not in shown  # no system is named
+    for one in asked:
+        assert sum(turn["shift"] for turn in one.sides[0]) == 1
+        assert len(one.sides) == (1 if kind == "single" else 2)
+        # both assistants meet the same user up to the shift
+        assert len({side[0]["user"] for side in one.sides}) == 1 or one.shift > 2
+
+
+def test_too_few_sessions_and_unknown_kinds_are_said(run):
+    with pytest.raises(InputError, match="asked for 5000; simulate more"):
+        ask(run, 5000)
+    with pytest.raises(InputError, match="kind"):
+        ask(run, 3, "triples")
+
+
+def test_the_page_allows_its_own_script_and_nothing_else(run):
+    page = annotate.page(ask(run, 3), "single")
+    policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
+    hostile = questions.Question(
+        "x", (), (({"user": "</script><b>", "system": "s", "shift": True},),), ("a",), "1", 1, (1,)
+    )
+    assert "</script><b>" not in annotate.page([hostile], "single")
+
+
+@pytest.mark.slow
+def test_labels_are_imported_and_held_against_every_metric(run, tmp_path, capsys):
+    assert main(["annotate", "--run", run, "--n", "12"]) == 0
+    file = labels.save(labels.scripted(run), tmp_path / "labels.jsonl")
+    assert main(["annotate", "--run", run, "--import", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "one_against_rest" in shown and "true_detectable" in shown and "normalised_gain" in shown
+    found = labels.findings(run, [file], resamples=50)
+    assert set(found.labels["rater"]) == {"scripted-1", "scripted-2", "scripted-3"}
+    gain = found.correlations.set_index("metric").loc["normalised_gain"]
+    assert gain["spearman"] > 0.6  # the raters are made of it
+    for name in ("labels", "agreement", "power", "correlations"):
+        assert (questions.folder(run) / f"{name}.csv").is_file()
+
+
+def test_raters_without_noise_agree_and_their_labels_follow_the_gain(run, tmp_path):
+    main(["annotate", "--run", run, "--n", "12", "--kind", "pairs"])
+    file = labels.save(labels.scripted(run, noise=0), tmp_path / "labels.jsonl")
+    found = labels.findings(run, [file], resamples=50)
+    assert found.agreement.loc[0, "alpha"] == pytest.approx(1.0)
+    assert found.correlations.loc[0, "spearman"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"value": 6}, "a value from 1 to 5"),
+        ({"value": True}, "a value from 1 to 5"),
+        ({"rater": ""}, "no label"),
+        ({"page": "0" * 16}, "belongs to page"),
+        ({"item": "nobody"}, "no question 'nobody'"),
+    ],
+)
+def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message):
+    main(["annotate", "--run", run, "--n", "4"])
+    _, page, asked = questions.read_key(run)
+    label = {"item": asked["id"][0], "rater": "ab", "value": 3, "page": page, "seconds": 1.5}
+    path = tmp_path / "labels.jsonl"
+    path.write_text(json.dumps(label) + "\n" + json.dumps({**label, **change}) + "\n")
+    with pytest.raises(InputError, match=rf"labels.jsonl, line 2.*{message}"):
+        labels.read([path], page, asked["id"])
+
+
+def test_the_last_label_of_a_rater_counts(tmp_path):
+    lines = [{"item": "a", "rater": "ab", "value": value, "page": "p"} for value in (2, 5)]
+    path = tmp_path / "labels.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert labels.read([path], "p", ["a"])["value"].tolist() == [5]
+
+
+def test_an_import_without_a_page_says_how_to_make_one():
+    with pytest.raises(RunError, match="annotate --run nowhere"):
+        questions.read_key("nowhere")
+
+
+def test_power_falls_with_fewer_questions_and_noisier_labels():
+    table = labels.power([30, 120], 0.64)
+    # tanh((1.96 + 0.84) · sqrt(1.06/27)) and that divided by 0.8
+    assert table["detectable"].tolist() == pytest.approx([0.5047, 0.2604], abs=1e-3)
+    assert table["true_detectable"].tolist() == pytest.approx([0.5047 / 0.8, 0.2604 / 0.8], abs=1e-3)
+    assert np.isnan(labels.power([3], 0.5).loc[0, "detectable"])
+
+
+def test_reliability_grows_with_raters():
+    frame = pd.DataFrame({"item": ["a", "b"] * 4, "rater": list("wwxxyyzz")})
+    assert labels.reliability(0.5, frame) == pytest.approx(4 * 0.5 / 2.5)  # Spearman-Brown
+    assert math.isnan(labels.reliability(math.nan, frame))

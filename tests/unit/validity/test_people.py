@@ -1,0 +1,394 @@
+"""Scores of conversations with people: wishes heard, replies judged on paper, agreement, the run file."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats as scipy_stats
+
+from crs_lib import data as logs
+from crs_lib.__main__ import main
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
+from crs_lib.evaluate.run import score_all
+from crs_lib.metrics import conventions
+from crs_lib.validity import agreement, heard, scores
+from crs_lib.validity.reactions import reaction
+from crs_lib.validity.scores import ReplyFeatures, adaptation
+from tests.helpers.films import grounder
+
+TEN = grounder()
+
+
+def code(name, value):
+    return TEN.catalog.code(name, value)
+
+
+DRAMA, COMEDY, QUILL = code("genre", "Drama"), code("genre", "Comedy"), code("actor", "Ada Quill")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "unwanted"),
+    [
+        ("I like drama films with Ada Quill", {DRAMA, QUILL}, set()),
+        ("a comedy, but not a drama film please", {COMEDY}, {DRAMA}),
+        ("I don't like comedy films. I want drama films", {DRAMA}, {COMEDY}),
+        ("what can you recommend?", set(), set()),
+        ("a film made after 1962", set(), set()),  # a bound is no year
+        ("not drama films. No: drama films it is", {DRAMA}, set()),  # the last word counts
+        ("swap drama films for comedy films", {COMEDY}, set()),
+    ],
+)
+def test_wishes_are_heard_with_their_sign(text, wanted, unwanted):
+    found = heard.hear(TEN, text)
+    assert (set(found.wanted) & {DRAMA, COMEDY, QUILL}, set(found.unwanted)) == (wanted, unwanted)
+    assert "1962" not in {TEN.key(c).split("=")[1] for c in found.wanted}
+
+
+def test_a_year_counts_where_that_very_year_is_meant():
+    assert TEN.keys(heard.hear(TEN, "a film from 1962").wanted) == ["year=1962"]
+    assert not heard.hear(TEN, "a film from 1962 on").wanted
+
+
+def test_wishes_are_given_up_without_being_refused():
+    listener = heard.Listener(TEN)
+    listener.listen("drama films with Ada Quill")
+    state = listener.listen("Ada Quill is not required any more")
+    assert (state.constraints, state.avoid) == ({DRAMA}, set())
+    state = listener.listen("forget the rest, a comedy film")
+    assert (state.constraints, state.avoid) == ({COMEDY}, set())
+
+
+def test_the_words_before_a_name_tell_the_role():
+    terms = TEN.catalog.vocabulary
+    both = [c for c in range(len(terms)) if terms.field[c] in ("actor", "director")]
+    names = {terms.value[c] for c in both if terms.field[c] == "actor"} & {
+        terms.value[c] for c in both if terms.field[c] == "director"
+    }
+    for name in names:
+        fields = {terms.field[c] for c in heard.hear(TEN, f"films directed by {name}").wanted}
+        assert fields == {"director"}
+
+
+def test_wishes_are_carried_replaced_and_taken_back():
+    listener = heard.Listener(TEN)
+    assert DRAMA in listener.listen("I want drama films").constraints
+    assert DRAMA in listener.listen("something else please").constraints
+    assert listener.listen("a comedy film then").constraints == {COMEDY}
+    state = listener.listen("no comedy film any more")
+    assert state[:3] == (frozenset(), {COMEDY}, False)
+
+
+def test_a_film_that_is_liked_stands_for_its_genres_until_a_wish_is_said():
+    listener = heard.Listener(TEN)
+    liked = {code("genre", "War"), DRAMA}
+    assert listener.listen("I loved Iron Valley").constraints == liked
+    asked = listener.listen("Who directed Paper Kites?")
+    assert (asked.constraints, asked.asks_about) == (liked, True)
+    assert listener.listen("give me a comedy film").constraints == {COMEDY}
+
+
+def test_a_year_in_brackets_is_no_title():
+    assert [TEN.catalog.items[i].title for i in heard.films(TEN, "Her (1988), 1947 (1990) and Iron Valley (1947)")] == [
+        "Her", "1947", "Iron Valley",
+    ]  # fmt: skip
+    assert heard.films(TEN, "something like Iron Valley (1947)") == (5,)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "unwanted"),
+    [
+        ("those are not comedy films", {COMEDY}, set()),  # a correction: the wish stays
+        ("it isn't a drama film", {DRAMA}, set()),
+        ("they don't make comedy films like that any more", {COMEDY}, set()),
+        ("I don't really like comedy films", set(), {COMEDY}),
+        ("not a comedy film this time", set(), {COMEDY}),
+        ("something funny for tonight", {COMEDY}, set()),  # a kind of film that is no catalogue value
+        ("nothing too funny", set(), {COMEDY}),
+    ],
+)
+def test_corrections_and_kinds_of_film_are_heard(text, wanted, unwanted):
+    found = heard.hear(TEN, text)
+    assert (set(found.wanted), set(found.unwanted)) == (wanted, unwanted)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Great, thanks! I will watch it", 1.0),
+        ("No, that's boring", 0.0),
+        ("No, I have never seen it", math.nan),  # not seen is not turned down
+        ("I haven't, but it sounds good", 1.0),
+        ("I liked it but I don't want another", 0.5),
+        ("a drama", math.nan),
+    ],
+)
+def test_reactions_are_read_from_cues(text, expected):
+    assert reaction(text) == pytest.approx(expected, nan_ok=True)
+
+
+def test_words_inside_a_title_are_no_reaction():
+    assert math.isnan(reaction("Love Again (1990)", [(0, 10)]))
+    assert reaction("Love Again (1990)") == 1.0
+
+
+NOTHING = ReplyFeatures(0, math.nan, math.nan, True, False, False, False, False, False)
+
+
+@pytest.mark.parametrize(
+    ("change", "known", "expected"),
+    [
+        ({"n_films": 2, "gain": 1.0, "novel": 1.0}, True, 1.0),
+        ({"n_films": 2, "gain": 0.5, "novel": 1.0}, True, 0.75),  # (1 + 0.5)/2 · 1
+        ({"n_films": 2, "gain": -0.5, "novel": 0.0}, True, 0.25),  # (1 + 0)/2 · ½
+        ({"n_films": 1, "novel": 1.0}, False, 0.75),  # no wish known: G is ½
+        ({"n_films": 1, "novel": 1.0, "invited": False}, False, 0.375),  # nobody asked
+        ({"elicits": True}, False, 0.75),
+        ({"elicits": True, "elicited_before": True}, False, 0.375),
+        ({"elicits": True}, True, 0.0),  # asks for what was said
+        ({"answers": True}, True, 0.5),
+        ({"closes": True}, True, 0.5),
+        ({}, True, 0.0),
+        ({"n_films": 2, "gain": 1.0, "novel": 1.0, "repeats": True}, True, 0.0),
+    ],
+)
+def test_a_reply_is_judged_on_paper(change, known, expected):
+    assert adaptation(NOTHING._replace(**change), wishes_known=known) == pytest.approx(expected)
+
+
+def test_a_reaction_counts_half_and_only_where_films_are_named():
+    assert scores.received(0.5, 1.0, 2) == 0.75
+    assert scores.received(0.5, 1.0, 0) == 0.5
+    assert scores.received(0.5, math.nan, 2) == 0.5
+
+
+def test_a_dialogue_is_its_replies_on_paper_and_how_they_were_taken():
+    # paper: sqrt((1 + 0)/2) = 0.7071; reactions: (1 + ½)/2 = 0.75
+    assert scores.of_dialogue([1.0, 0.0], [1.0, math.nan]) == pytest.approx((0.5**0.5 + 0.75) / 2)
+    assert math.isnan(scores.of_dialogue([], []))
+
+
+def talk(number, *said, relevance=(), overall=None, system="alpha"):
+    turns = [
+        {"turn_ind": i, "role": "USER" if i % 2 == 0 else "ASST", "utterance": text}
+        for i, text in enumerate(said)
+    ]
+    for turn, value in zip(turns[1::2], relevance, strict=False):
+        turn["turn_level_aggregated"] = {"relevance": value}
+    record = {"conv_id": f"{system}_{number}", "dialogue": turns}
+    return record | ({"dial_level_aggregated": {"dialogue_overall": overall}} if overall is not None else {})
+
+
+def read(tmp_path, *records):
+    path = tmp_path / "talks.json"
+    path.write_text(json.dumps(list(records)))
+    return list(logs.read(path))
+
+
+GOOD = ("I want drama films", "How about Cold Orchard (1962)?", "more please", "Harbour Lights (1951) then.")
+BAD = ("I want drama films", "What kind of films do you like?", "drama films!", "Lantern Street (1999).")
+
+
+def frame(found):
+    return pd.DataFrame([row for one in found for row in one.rows])
+
+
+def test_a_conversation_is_scored_reply_by_reply(tmp_path):
+    good, bad = read(tmp_path, talk(1, *GOOD), talk(2, *BAD))
+    rows = frame(scores.score([good, bad], TEN))
+    # met and new: 1, 1; asks for what was said: 0; a comedy for a drama wish: (1 + 0)/2 · 1
+    assert rows["heard_adaptation"].tolist() == [1.0, 1.0, 0.0, 0.5]
+    assert rows["satisfaction"].tolist() == [1.0, 1.0, 0.0, 0.0]
+    (short,) = scores.score([good.head(1)], TEN)
+    later = ("reaction", "received_adaptation")  # only these look at what is said next
+    assert {k: v for k, v in short.rows[0].items() if k not in later} == {
+        k: v for k, v in rows.iloc[0].to_dict().items() if k not in later
+    }
+
+
+def test_the_film_part_is_the_gain_that_ranks_simulated_systems(tmp_path):
+    (dialogue,) = read(tmp_path, talk(1, *GOOD))
+    log = scores.logged(dialogue, TEN)
+    (with_log,) = score_all([log], TEN, conventions.get("default"))
+    (heard_rows,) = scores.score([dialogue], TEN)
+    assert [row["normalised_gain"] for row in with_log.turns] == [
+        row["normalised_gain"] for row in heard_rows.rows
+    ]
+
+
+def test_what_the_person_says_next_moves_the_score_received(tmp_path):
+    liked, hated = read(
+        tmp_path,
+        talk(1, *GOOD[:2], "Great, thanks, I will watch it", "Enjoy!"),
+        talk(2, *GOOD[:2], "No, that is boring", "Enjoy!"),
+    )
+    rows = frame(scores.score([liked, hated], TEN))
+    assert rows["heard_adaptation"].tolist() == [1.0, 0.5, 1.0, 0.0]  # "Enjoy!" returns the thanks
+    assert rows["received_adaptation"].tolist() == [1.0, 0.5, 0.5, 0.0]
+
+
+def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tmp_path):
+    record = talk(3, *GOOD)
+    record["dialogue"].insert(0, {"turn_ind": 0, "role": "ASST", "utterance": "Hi! What films do you like?"})
+    record["dialogue"].append({"turn_ind": 5, "role": "ASST", "utterance": "Enjoy!"})
+    for place, turn in enumerate(record["dialogue"]):
+        turn["turn_ind"] = place
+    (scored,) = scores.score(read(tmp_path, record), TEN)
+    entry = agreement.entry(scored)
+    assert [turn["turn_ind"] for turn in entry["turns"]] == [0, 2, 4, 5]
+    values = [turn["turn_level_pred"]["relevance"] for turn in entry["turns"]]
+    assert values == [0.75, 1.0, 1.0, 1.0]
+    assert entry["dial_level_pred"] == {"dialogue_overall": 0.75}  # (1 + ½)/2: nobody reacted
+    assert entry["conv_id"] == "alpha_3"
+
+
+def test_agreement_needs_ratings_and_reads_them(tmp_path):
+    plain = read(tmp_path, talk(1, *GOOD))
+    with pytest.raises(InputError, match="no reply carries a human rating"):
+        agreement.agreement(agreement.rate(plain, TEN))
+    talks = [talk(i, *GOOD, relevance=(2, 2), overall=4, system=s) for i, s in enumerate(("alpha", "beta"))]
+    talks += [talk(i, *BAD, relevance=(0, 1), overall=1, system=s) for i, s in ((7, "gamma"), (8, "delta"))]
+    rows = agreement.rate(read(tmp_path, *talks), TEN)
+    table = agreement.agreement(rows, resamples=50).set_index("level")
+    assert table.loc["reply", "spearman"] == pytest.approx(1.0)
+    assert table.loc["dialogue", ["n", "coverage"]].tolist() == [4, 1.0]
+    assert table.loc["system", "p_exact"] == pytest.approx(8 / 24)  # ties: 8 of 24 orders are as extreme
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_correlations_agree_with_scipy(seed):
+    draw = np.random.default_rng(seed)
+    x, y = draw.integers(0, 4, 40).astype(float), draw.random(40)
+    assert agreement.spearman(x, y) == pytest.approx(scipy_stats.spearmanr(x, y)[0])
+    few, other = draw.random(5), draw.random(5)
+    exact = scipy_stats.permutation_test(
+        (few,), lambda a: scipy_stats.spearmanr(a, other)[0], permutation_type="pairings"
+    )  # fmt: skip
+    assert agreement.exact_p(few, other) == pytest.approx(min(1.0, exact.pvalue), abs=0.02)
+    assert math.isnan(agreement.spearman(np.ones(5), few))
+
+
+def test_partial_correlation_takes_out_what_is_given():
+    draw = np.random.default_rng(1)
+    length = draw.random(200)
+    x, y = length + 0.01 * draw.random(200), length + 0.01 * draw.random(200)
+    assert agreement.spearman(x, y) > 0.95
+    assert abs(agreement.partial(x, y, length[:, None])) < 0.3
+
+
+def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):
+    records = {
+        "11": {"name": "Harbour Lights (1951)", "genre": ["drama"], "star": ["Ada Quill"], "director": ["Zoe Tarn"]},
+        "12": {"name": "(2015)", "genre": ["drama"], "star": ["Cy Hale"], "director": []},
+        "13": {"name": "1947 (1990)", "genre": ["war"], "star": [None, "Stig"], "plot": "A winter."},
+    }  # fmt: skip
+    path = tmp_path / "films.json"
+    path.write_text(json.dumps(records))
+    found = sources.load(path)
+    assert [(item.item_id, item.title, item.year) for item in found.items] == [
+        ("11", "Harbour Lights", 1951),
+        ("13", "1947", 1990),
+    ]
+    assert found.items[1].values["actor"] == ("Stig",)
+    assert found.items[0].values["genre"] == ("Drama",)
+
+
+def films_file(tmp_path):
+    path = tmp_path / "films.json"
+    path.write_text(
+        json.dumps({item.title: TEN.catalog.record(i) for i, item in enumerate(TEN.catalog.items)})
+    )
+    return path
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_run_file_with_and_without_ratings(tmp_path, capsys):
+    talks = [talk(i, *GOOD, relevance=(2, i % 3), overall=3, system=f"s{i % 2}") for i in range(24)]
+    plain = [{**one, "dialogue": [{k: v for k, v in t.items() if k != "turn_level_aggregated"} for t in one["dialogue"]]}
+             for one in talks]  # fmt: skip
+    for one in plain:
+        del one["dial_level_aggregated"]
+    for name, records in (("rated", talks), ("plain", plain)):
+        (tmp_path / f"{name}.json").write_text(json.dumps(records))
+    at = ["--catalog", str(films_file(tmp_path)), "--out", str(tmp_path / "run.json")]
+    common = ["score-human", *at, "--dialogues"]
+    assert main([*common, str(tmp_path / "rated.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "reply, within systems" in shown and "system identity" in shown
+    with_ratings = json.loads((tmp_path / "run.json").read_text())
+    assert main([*common, str(tmp_path / "plain.json")]) == 0
+    assert "spearman" not in capsys.readouterr().out
+    assert (
+        json.loads((tmp_path / "run.json").read_text()) == with_ratings
+    )  # ratings are never read for scores
+    assert with_ratings[0]["turns"][0] == {"turn_ind": 1, "turn_level_pred": {"relevance": 1.0}}
+    (tmp_path / "none.json").write_text("[]")
+    assert main([*common, str(tmp_path / "none.json")]) == 2
+    assert "no reply to score" in capsys.readouterr().err
+
+
+def test_odd_conversations_are_scored_or_reported_and_never_fatal(tmp_path, capsys):
+    nameless = {k: v for k, v in talk(1, *GOOD).items() if k != "conv_id"}
+    deaf = talk(2, "I want drama films")  # nobody answers
+    mute = {**talk(3), "dialogue": [{"turn_ind": 0, "role": "ASST", "utterance": "Hello?"}]}
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps([talk(0, *GOOD), nameless, deaf, mute]))
+    out = tmp_path / "run.json"
+    line = [
+        "score-human",
+        "--dialogues",
+        str(path),
+        "--catalog",
+        str(films_file(tmp_path)),
+        "--out",
+        str(out),
+    ]
+    assert main(line) == 0
+    shown = capsys.readouterr().out
+    assert "3 dialogues, 4 replies" in shown and "1 of them without a reply" in shown
+    assert "1 conversations not scored" in shown and "the user says nothing" in shown
+    found = json.loads(out.read_text())
+    assert [one["dial_level_pred"]["dialogue_overall"] for one in found] == [0.75, 0.75, 0.0]
+    assert main([*line, "--strict"]) == 2
+    assert json.loads(out.read_text()) == found  # what was there stays
+
+
+def test_the_command_scores_dialoguekit_files_utterance_by_utterance(tmp_path, capsys):
+    said = [
+        ("AGENT", "What kind of movies do you like?"),  # an opening: it asks while nothing is known
+        ("USER", "Hello,"), ("USER", "I would like a comedy."),  # merged into one turn
+        ("AGENT", "Sure!"), ("AGENT", "Try \"Cold Orchard\" (1962)."),  # one reply in two parts
+        ("USER", "Thanks"), ("AGENT", ""),
+    ]  # fmt: skip
+    talks = [{
+        "conversation_id": "c1",
+        "conversation": [{"participant": who, "utterance": text} for who, text in said],
+    }]  # fmt: skip
+    (tmp_path / "kit.json").write_text(json.dumps({"agent": {"id": "MovieBot"}, "dialogues": talks}))
+    out = tmp_path / "run.json"
+    at = ["--catalog", str(films_file(tmp_path)), "--out", str(out)]
+    assert main(["score-human", "--dialogues", str(tmp_path / "kit.json"), *at]) == 0
+    assert "1 dialogues, 2 replies" in capsys.readouterr().out
+    (found,) = json.loads(out.read_text())
+    values = [(turn["turn_ind"], turn["turn_level_pred"]["relevance"]) for turn in found["turns"]]
+    assert found["conv_id"] == "c1"
+    assert [place for place, _ in values] == [0, 3, 4, 6]  # every utterance of the agent, by its place
+    assert values[0] == (0, 0.75)
+    assert values[1][1] == values[2][1] > values[3][1] == 0
+
+
+@pytest.mark.external
+def test_people_agree_with_the_unsupervised_score():
+    mirror = paths.mirror()
+    if mirror is None or not (mirror / "crsarena").is_dir():
+        pytest.skip("no CRSArena-Eval here; name a folder with it in CRS_MIRROR")
+    dialogues = logs.read(mirror / "crsarena" / "crs_arena_eval_redial.json")
+    films = Grounder(sources.load(mirror / "crsarena" / "redial_id2info.json"))
+    table = agreement.agreement(agreement.rate(dialogues, films), resamples=20).set_index("level")
+    assert table.loc["reply", "spearman"] >= 0.52
+    assert table.loc["dialogue", "spearman"] >= 0.60
+    assert table.loc["reply", "coverage"] == 1.0

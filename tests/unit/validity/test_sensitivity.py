@@ -1,0 +1,136 @@
+"""Sensitivity on made-up means, where each ranking can be read off, and on a few real sessions."""
+
+import pandas as pd
+import pytest
+from scipy import stats
+
+from crs_lib import simulate
+from crs_lib.catalog import sources
+from crs_lib.catalog.grounder import Grounder
+from crs_lib.core.errors import InputError
+from crs_lib.metrics.conventions import ItemWeights
+from crs_lib.simulate.config import SimulateConfig
+from crs_lib.systems.base import World
+from crs_lib.validity import sensitivity
+
+METRICS = ("item_tas", "topic_adaptation_score")
+
+
+def turns():
+    """Three systems: a meets wishes, b is fresh, c copies."""
+    rows = [("a", 0.9, 0.0, 0.9, 0.0, 0.0), ("b", 0.5, 1.0, 0.6, 0.1, 0.0), ("c", 0.4, 0.5, 0.5, 0.0, 1.0)]
+    names = [
+        "model",
+        "satisfaction_corrected",
+        "novelty",
+        "satisfaction",
+        "topic_interference_leakage",
+        "copying",
+    ]
+    return pd.DataFrame(rows, columns=names).assign(session_id="0")
+
+
+def test_the_weights_map_on_paper():
+    table = sensitivity.weights(turns(), [ItemWeights(0, 1, 0, 0), ItemWeights(1, 0, 0, 0)])
+    # default: a 0.54, b 0.3 + 0.24 - 0.05 = 0.49, c 0.24 + 0.1 - 0.5 = -0.16
+    assert table["best"].tolist() == ["a", "b", "a"]
+    # novelty alone: b 0.6, c 0.25, a 0: of the pairs ab, ac, bc only bc is as in the default
+    assert table["tau"].tolist() == pytest.approx([1.0, -1 / 3, 1.0])
+    assert table["is_default"].tolist() == [True, False, False]
+
+
+def test_the_simplex_is_complete_and_sums_to_one():
+    grid = sensitivity.simplex(4)
+    assert all(sum(vars(one).values()) == pytest.approx(1) and one.alpha > 0 for one in grid)
+    assert len(grid) == 35 - 15  # C(7, 3) points, less those without weight on S*: C(6, 2)
+    with pytest.raises(InputError, match="at least 1"):
+        sensitivity.simplex(0)
+
+
+def test_tau_agrees_with_scipy_and_needs_two_systems():
+    a, b = pd.Series([1.0, 2, 3, 3], list("wxyz")), pd.Series([2.0, 1, 3, 4], list("wxyz"))
+    assert sensitivity.tau(a, b) == pytest.approx(stats.kendalltau(a, b).statistic)
+    assert pd.isna(sensitivity.tau(a[:1], b))
+
+
+def scores(**by_system):
+    """Sessions' scores of systems, one value a scenario."""
+    rows = [
+        {"model": model, "session_id": f"{number:05d}", "score": value}
+        for model, values in by_system.items()
+        for number, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_agreement_is_tau_of_the_means_and_its_interval_redraws_scenarios():
+    """Means 1, 2, 3 against 2, 1, 3: of three pairs two agree, tau = (2 - 1) / 3."""
+    a = scores(x=[1.0, 1.0, 1.0], y=[2.0, 2.0, 2.0], z=[3.0, 3.0, 3.0])
+    b = scores(z=[3.0, 3.0, 3.0], x=[4.0, 1.0, 1.0], y=[0.5, 1.5, 1.0])
+    found = sensitivity.agreement(a, b, "score")
+    means = [one.groupby("model")["score"].mean() for one in (a, b)]
+    assert found["tau"] == pytest.approx(1 / 3) == pytest.approx(sensitivity.tau(*means))
+    assert found["low"] == pytest.approx(-1 / 3)  # the first scenario alone: x above y and z
+    assert found["high"] == 1  # the others alone: x below y below z
+    assert (found["n_systems"], found["n_sessions"]) == (3, 3)
+
+
+def test_agreement_leaves_out_what_is_missing():
+    a = scores(x=[1.0, 1.0], y=[2.0, 2.0], z=[float("nan")] * 2)
+    b = scores(x=[1.0, float("nan")], y=[2.0, 2.0], z=[0.0, 0.0])
+    found = sensitivity.agreement(a, b, "score")
+    assert (found["tau"], found["n_systems"]) == (1, 2)
+    assert pd.isna(sensitivity.agreement(a, scores(z=[1.0]), "score")["tau"])
+
+
+def test_agreement_is_kendalls_tau_b_where_means_tie():
+    a, b = scores(w=[1.0], x=[2.0], y=[3.0], z=[3.0]), scores(w=[2.0], x=[1.0], y=[3.0], z=[4.0])
+    assert sensitivity.agreement(a, b, "score")["tau"] == pytest.approx(
+        stats.kendalltau([1, 2, 3, 3], [2, 1, 3, 4]).statistic
+    )
+
+
+def test_weights_without_any_item_have_no_ranking():
+    table = sensitivity.weights(turns().assign(satisfaction_corrected=float("nan")))
+    assert table["tau"].isna().all()
+    assert set(table["best"]) == {""}
+
+
+@pytest.fixture(scope="module")
+def small():
+    catalog = sources.load()
+    world = World(catalog, Grounder(catalog))
+    config = SimulateConfig(systems=("oracle", "amnesiac", "random", "echo"), n_sessions=3, n_turns=12)
+    keys = config.keys()
+    return world, config, [simulate.session(world, k.system, k.session, config) for k in keys]
+
+
+@pytest.mark.slow
+def test_choices_that_touch_only_text_leave_the_item_grounded_ranking_alone(small):
+    world, _, talks = small
+    table = sensitivity.by_convention(talks, world.grounder, METRICS)
+    asked = {(one.choice, one.setting) for one in sensitivity.choices()}
+    assert set(zip(table["choice"], table["setting"], strict=True)) == asked
+    empty = table[(table["choice"] == "empty sets") & (table["metric"] == "item_tas")]
+    assert (empty["tau"] == 1).all()
+    assert (empty[["low", "high"]] == 1).all(axis=None)
+    same = table.set_index(["choice", "setting", "metric"]).sort_index()
+    assert same.loc[("empty sets", "skip", "topic_adaptation_score"), "tau"] == 1
+    assert set(table["n_systems"]) == {4}
+    assert set(table["n_sessions"]) == {3}
+    found = sensitivity.stability(table, "metric").set_index("metric")
+    assert found.loc["item_tas", "lowest_tau"] >= found.loc["topic_adaptation_score", "lowest_tau"]
+
+
+def test_parts_of_a_catalogue_are_nested_and_the_whole_agrees_with_itself(small):
+    world, config, _ = small
+    half, quarter = (sensitivity.part_of(world.catalog, share) for share in (0.5, 0.25))
+    assert len(half) == round(len(world.catalog) / 2)
+    assert {i.item_id for i in quarter.items} <= {i.item_id for i in half.items}
+    table = sensitivity.by_catalogue(world.catalog, config, ("item_tas",), (0.5, 1.0)).set_index("share")
+    assert table.loc[1.0, "tau"] == 1
+    assert table.loc[0.5, "tau"] >= 0.6
+    assert table.loc[0.5, "films"] == len(half)
+    assert table.loc[0.5, "low"] <= table.loc[0.5, "tau"] <= table.loc[0.5, "high"]
+    with pytest.raises(InputError, match="at most 1"):
+        sensitivity.part_of(world.catalog, 1.5)
