@@ -176,7 +176,7 @@ def _sections(notebook: Any, name: str) -> Iterator[str]:
         if title in CLOSING and not (finding and finding[-1]):
             yield f"section {title!r} must end with a code cell tagged {FINDING!r} that shows its sentence"
         if any(finding[:-1]):
-            yield f"section {title!r} has a cell tagged {FINDING!r} before its end; one, as its last code cell"
+            yield f"section {title!r} has a cell tagged {FINDING!r} before its end; one, as its last"
     asked = re.findall(r"^\d+\. .*\?$", notebook.cells[0].source, re.MULTILINE)
     told = [title for title in titles if title not in (CHECKS, *CLOSING)]
     if len(asked) != len(told):
