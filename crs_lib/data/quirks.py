@@ -43,6 +43,6 @@ def quirk_counts(
     cases, places = names
     groups = report.groupby([*by, "quirk"], sort=True)
     told = {cases: ("quirk", "size"), places: (counted, "nunique"), "example": (example, "first")}
-    out = groups.agg(**told).reset_index()  # type: ignore[call-overload]
+    out = groups.agg(**told).reset_index()
     order = [cases, *ties]
     return out.sort_values(order, ascending=[name != cases for name in order], ignore_index=True)
