@@ -190,8 +190,7 @@ def quote(text: str, page: Path) -> None:
 def _thesis(sessions: int, turns: int) -> None:
     from crs_lib import evaluate
     from crs_lib.metrics.base import DAGGER_NOTE
-    from crs_lib.report import findings_scores, report, trace
-    from crs_lib.report import movies as views
+    from crs_lib.report import findings, report, scoreboard, trace
     from crs_lib.validity import sensitivity
 
     run_name, asked = THESIS["run"], {**THESIS, "n_sessions": sessions, "n_turns": turns}
@@ -203,12 +202,12 @@ def _thesis(sessions: int, turns: int) -> None:
     print("sensitivity, figures, pages …", flush=True)
     sensitivity.make(sensitivity.SensitivityConfig(run_name))
     draw("movies", run_name)
-    told = findings_scores.write(run_name)
+    told = findings.write(run_name)
     if asked == THESIS:
         quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
     pages = report.write(run_name), trace.write(run_name)
     folder = paths.run_folder("movies", run_name)
-    print(f"\n{views.scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}")
+    print(f"\n{scoreboard(evaluate.read(run_name, 'model_metrics')).to_string(index=False)}")
     print(f"{DAGGER_NOTE}\n")
     print(f"notebooks: {paths.shown(folder / 'notebooks')}/   executed, with their outputs")
     print(f"tables:    {paths.shown(folder)}/   model_metrics.csv, results.jsonl, turns.parquet, …")

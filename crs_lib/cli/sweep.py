@@ -53,10 +53,10 @@ def _is_scored(run: str) -> bool:
 
 
 def _finish(run: str, convention: str, asked: tuple[str, ...]) -> None:
-    from crs_lib.report import report, thesis_tables, trace
+    from crs_lib.report import report, thesis, trace
 
     print(f"{run}, {convention}: tables, {', '.join(asked)} …", flush=True)
-    thesis_tables.write_tables(run, convention)
+    thesis.write_tables(run, convention)
     if "figures" in asked:
         commands.draw("movies", run, convention=convention)
     if "trace" in asked:

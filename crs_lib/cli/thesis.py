@@ -46,7 +46,7 @@ def _run(arguments: Namespace) -> None:
 
 def finish(run: str, convention: str) -> None:
     """Write the tables of a scored convention, draw its figures, and print the best systems."""
-    from crs_lib.report import thesis_tables as views
+    from crs_lib.report import thesis as views
 
     files = views.write_tables(run, convention)
     commands.draw("movies", run, convention=convention)

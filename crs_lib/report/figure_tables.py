@@ -1,5 +1,6 @@
-"""The tables behind the figures of a movie run: of its evaluation, and those that only some runs have."""
+"""The tables behind the figures of a movie run: its design, its evaluation, and what only some runs have."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError
 from crs_lib.figures.movies_time import at_risk
-from crs_lib.metrics import headlines
-from crs_lib.report import design_tables, statistics
+from crs_lib.judge import records as judge_records
+from crs_lib.metrics import base, headlines
+from crs_lib.report import statistics
 from crs_lib.simulate.scenarios import CALM
 from crs_lib.stats import cluster_bootstrap_differences
 from crs_lib.stats.plan import Plan
@@ -85,21 +87,6 @@ def draw(run: str, *names: str, convention: str = "", systems: Sequence[str] = (
             print(figures.why_not(name, run, error))
 
 
-def draw_power(scores: pd.DataFrame, plan: Plan) -> None:
-    """Draw the power of a plan's tests by number of scenarios, or print why the scores allow no estimate."""
-    try:
-        figures.draw("power_curve", statistics.power_table(scores, plan))
-    except NoDataError as error:
-        print(f"power_curve: {error}")
-
-
-def usage(run: str) -> pd.DataFrame:
-    """Calls, tokens and seconds of a run's models, a row for each role and model; a note for none."""
-    if not _call_log(run).exists():
-        return pd.DataFrame({"note": [f"run {run!r} called no language model"]})
-    return judging.usage(run).round({"seconds": 1, "tokens_per_second": 1})
-
-
 def power(run: str, convention: str = "", plan: Plan | None = None) -> pd.DataFrame:
     """The power of each declared contrast by number of scenarios, from its own differences in the run.
 
@@ -159,7 +146,7 @@ def llm_calls(run: str, convention: str = "") -> pd.DataFrame:
 
     ``sent`` is False for failed calls and for those that the cache answered. NoDataError without calls.
     """
-    path = _call_log(run)
+    path = call_log(run)
     if not path.exists():
         raise NoDataError(f"run {run!r} called no language model")
     return pd.DataFrame(_calls(path), columns=[*_CALL])
@@ -174,7 +161,8 @@ def _calls(path: Path) -> Iterator[tuple[Any, ...]]:
         yield (*facts, row["tokens_in"], row["tokens_out"], row["seconds"], sent)
 
 
-def _call_log(run: str) -> Path:
+def call_log(run: str) -> Path:
+    """The file of a run's calls of language models; it is missing where the run called none."""
     return paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl"
 
 
@@ -215,10 +203,120 @@ def exploited(run: str, convention: str = "") -> pd.DataFrame:
         raise NoDataError(f"run {run!r} has no search for useless policies") from error
 
 
+def roles(run: str, convention: str = "") -> pd.DataFrame:
+    """Who takes part in a run and how it is scored, from its manifest: a row a role with its ``lines``.
+
+    Roles: catalogue, user, system, log, judge, metrics, statistics. ``lines`` is a text of one or more lines.
+    """
+    manifest = runs.read_manifest(simulate.STUDY, run)["stages"]
+    made, scored = manifest["simulate"]["parameters"], evaluate.entry(run, convention)["parameters"]
+    means = evaluate.read(run, "model_metrics", convention)
+    systems = [str(name) for name in dict.fromkeys(means["model"])]
+    films = manifest.get("catalog", {})
+    source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
+    outcomes = [name for name in headlines.outcomes(scored["name"]) if name in set(means["metric"])]
+    short = [base.get(name).short for name in outcomes]
+    user = made.get("user_llm") or ("templates" if "seed" in made else "")
+    rows = {
+        "catalogue": [source, f"{films.get('counts', {}).get('films', 0):,} films"],
+        "user": ["as in the logs"]
+        if made.get("imported")
+        else [f"worded by {user}", f"seed {made.get('seed')}"],
+        "system": systems if len(systems) <= 8 else [*systems[:7], f"and {len(systems) - 7} more"],
+        "log": _log(run),
+        "judge": _judges(manifest.get(judge_records.STAGE, {})),
+        "metrics": [scored["name"], *_wrapped(short)],
+        "statistics": ["paired by scenario,", "Wilcoxon with Holm;", "ANOVA and Tukey beside"],
+    }
+    lines = ["\n".join(part) for part in rows.values()]
+    return pd.DataFrame({"role": list(rows), "lines": lines}).assign(
+        n_systems=len(systems), n_sessions=int((means["n"] + means["n_missing"]).max())
+    )
+
+
+def _log(run: str) -> list[str]:
+    dialogues = simulate.iter_dialogues(run)
+    first = next(dialogues, None)
+    wishes = first is not None and any("constraints" in pair.user.user_meta for pair in first.pairs())
+    shifts = first is not None and bool(first.shift_turns())
+    return [
+        "active constraints" if wishes else "no constraints logged",
+        "shifts and their types" if shifts else "no shifts logged",
+    ]
+
+
+def _judges(stage: dict[str, Any]) -> list[str]:
+    if stage.get("status") != "finished":
+        return ["none"]
+    given = stage["parameters"]
+    if "adopted" in given:
+        return [f"{given['adopted']}, made elsewhere"]
+    return [str(name) for name in given.get("judges", [])] or ["not recorded"]
+
+
+def _wrapped(words: list[str], width: int = 26) -> list[str]:
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + len(word) + 2 <= width:
+            lines[-1] += f", {word}"
+        else:
+            lines.append(word)
+    return lines[:4]
+
+
+def catalogue_fields(run: str, convention: str = "") -> pd.DataFrame:
+    """A row for each field of the run's catalogue: films that have it, what cleaning did, where it is used.
+
+    ``coverage`` is the share of films in [0, 1] that have a value, ``values`` the number of distinct ones;
+    ``changed`` counts the labels that cleaning merged, renamed or dropped. ``constraint``, ``shift``,
+    ``topic`` and ``question`` say whether users constrain the field, change that, whether texts
+    are scored on it, and whether users ask about it. ``n_films`` is the number of films.
+    """
+    catalog = evaluate.catalog_of(run)
+    path = paths.run_folder(simulate.STUDY, run) / "cleaning_report.csv"
+    report = pd.read_csv(path, keep_default_na=False) if path.is_file() else pd.DataFrame({"field": []})
+    changed = Counter(report["field"])
+    rows = []
+    for name, field in catalog.fields.items():
+        having = sum(bool(item.values[name]) for item in catalog.items)
+        rows.append({
+            "field": name, "coverage": having / max(1, len(catalog)), "values": len(catalog.values(name)),
+            "changed": changed[name], "constraint": field.may_shift or field.goal, "shift": field.may_shift,
+            "topic": field.in_tas, "question": field.question is not None, "n_films": len(catalog),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def shift_events(run: str, convention: str = "") -> pd.DataFrame:
+    """The shifts of a run's scenarios as their logs tell them: a row for each type and turn, with ``n``.
+
+    Every scenario counts once, as its first system met it. ``n_systems``, ``n_sessions`` and ``n_turns`` are
+    the size of the run. Without shifts there is one row, with n 0.
+    """
+    counts: Counter[tuple[str, int]] = Counter()
+    systems: dict[str, None] = {}
+    sessions: set[str] = set()
+    longest = 0
+    for dialogue in simulate.iter_dialogues(run):
+        systems.setdefault(dialogue.model_name)
+        longest = max(longest, len(dialogue.pairs()))
+        if dialogue.session_id in sessions:
+            continue
+        sessions.add(dialogue.session_id)
+        for event in dialogue.shift_events:
+            kind = event.get("type") or event.get("to_focus") or "unnamed"
+            counts[str(kind), int(event.get("turn", 0))] += 1
+    rows = [{"type": kind, "turn": turn, "n": n} for (kind, turn), n in sorted(counts.items())]
+    frame = pd.DataFrame(rows or [{"type": "", "turn": 1, "n": 0}])
+    return frame.assign(
+        n_systems=len(systems), n_sessions=len(sessions), n_turns=longest, systems="\n".join(systems)
+    )
+
+
 _OTHERS: dict[str, Callable[[str, str], pd.DataFrame]] = {
-    "roles": design_tables.roles,
-    "catalogue_fields": design_tables.catalogue_fields,
-    "shift_events": design_tables.shift_events,
+    "roles": roles,
+    "catalogue_fields": catalogue_fields,
+    "shift_events": shift_events,
     "judge_means": judge_means,
     "llm_calls": llm_calls,
     "paired_effects": paired_effects,

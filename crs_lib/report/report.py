@@ -20,8 +20,8 @@ from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.notebooks.frames import heading
-from crs_lib.report import figure_tables, findings_scores, statistics
-from crs_lib.report import movies as views
+from crs_lib.report import figure_tables, findings, statistics
+from crs_lib.report import tables as shown
 from crs_lib.report.page import Link, Mean, fill, hashes, part, table
 from crs_lib.stats.plan import Plan
 
@@ -97,7 +97,7 @@ class _Report:
 
     def _findings(self) -> str:
         """The sentences with which notebook 05 ends, from the same tables."""
-        told = findings_scores.summary(self.run, self.convention)
+        told = findings.summary(self.run, self.convention)
         items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in told)
         return f"{_note('Each with its 95 % interval; scenarios are resampled as pairs.')}<ul>{items}</ul>"
 
@@ -121,7 +121,7 @@ class _Report:
 
     def _scores(self) -> str:
         names = [self.plan.primary_outcome, *self.plan.secondary_outcomes]
-        board = views.scoreboard(self.means, names).set_axis(["system", *map(label, names)], axis=1)
+        board = shown.scoreboard(self.means, names).set_axis(["system", *map(label, names)], axis=1)
         board[board.columns[1:]] = board[board.columns[1:]].map(_signs)
         note = "Mean with 95 % interval, scenarios resampled; best first by the first column."
         if any(base.get(name).mark == base.NOT_VALID for name in self.means["metric"].unique()):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib import metrics
+from crs_lib import figures, metrics
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.figures.base import NoDataError, recovered_by
@@ -15,7 +15,18 @@ from crs_lib.figures.movies_time import waiting
 from crs_lib.metrics import headlines
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import contrast_curves, hazard_ratios, logrank, mixed_model, restricted_mean
+from crs_lib.stats import (
+    Finding,
+    Ladder,
+    conclusions_by_subject,
+    contrast_curves,
+    finding,
+    finding_none,
+    hazard_ratios,
+    logrank,
+    mixed_model,
+    restricted_mean,
+)
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.words import p_in_words
 
@@ -252,3 +263,20 @@ def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.Da
     fit = model.fit.iloc[0]
     note = "" if fit["converged"] else "did not converge: do not read it"
     return tidy(model.terms.assign(n=int(fit["n"]), scenarios=int(fit["clusters"]), note=note))
+
+
+def conclusion(ladder: Ladder, plan: Plan, subject: str) -> Finding:
+    """The first sentence that the tests bear on a subject: data, systems, ranking or power."""
+    told = conclusions_by_subject(ladder, plan)[subject]
+    if not told:
+        return finding_none(f"the tests of this run bear no sentence on {subject}")
+    text = told[0].replace(plan.primary_outcome, metrics.get(plan.primary_outcome).short)
+    return finding_none(text) if "could not be" in text else finding(text)
+
+
+def draw_power(scores: pd.DataFrame, plan: Plan) -> None:
+    """Draw the power of a plan's tests by number of scenarios, or print why the scores allow no estimate."""
+    try:
+        figures.draw("power_curve", power_table(scores, plan))
+    except NoDataError as error:
+        print(f"power_curve: {error}")

@@ -1,21 +1,21 @@
-"""Logs on their way to the thesis's figures, and the parts of its numbers: small frames for notebook 07."""
+"""Logs on their way to the thesis's tables, and the parts of its numbers: the frames of notebook 07."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Annotated, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import evaluate, judge, runs, simulate
-from crs_lib.catalog import sources
-from crs_lib.core import paths
-from crs_lib.core.config import Config, Field, RunName
+from crs_lib import data as datasets
+from crs_lib import evaluate, judge, runs, simulate, stats
+from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.choose import ConventionName, Topics
+from crs_lib.figures.latex import headline_table
 from crs_lib.metrics import base, conventions, headlines
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.report import thesis_tables
+from crs_lib.report import statistics
 from crs_lib.simulate.logged import Imported
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog
@@ -23,30 +23,24 @@ from crs_lib.thesis.catalog import ThesisCatalog
 SAMPLE = "sample"
 
 
-@dataclass(frozen=True)
-class ThesisConfig(Config):
-    """The settings of notebook 07, checked; the sample brings logs, catalogue and judge scores."""
+def import_config(logs: str, catalog: str, run: str) -> simulate.ImportConfig:
+    """The settings of an import, checked; ``sample`` stands for our own logs."""
+    own = str(_own() / "logs")
+    return simulate.ImportConfig(logs=own if logs == SAMPLE else logs, run=run, catalog=catalog)
 
-    logs: Annotated[
-        str, Field(description="sample, or a log file or a folder of them, of any known form")
-    ] = SAMPLE
-    catalog: Annotated[str, Field(description="sample, or the file of the films that the systems had")] = (
-        sources.SAMPLE
-    )
-    convention: ConventionName = "thesis_grounded"
-    also: Annotated[Sequence[ConventionName], Field(description="conventions scored beside it")] = ()
-    topics: Topics = "heuristic"
-    judge_scores: Annotated[str, Field(description="CSV files of judge scores: one, a folder, a pattern")] = (
-        ""
-    )
-    run: Annotated[RunName, Field(description="run that the logs become")] = "logs"
 
-    @property
-    def conventions(self) -> list[str]:
-        """The conventions that are scored, the chosen one first, each once; the older one with ``topics``."""
-        names = [conventions.checked(name) for name in (self.convention, *self.also)]
-        chosen = f"thesis_legacy(topics={self.topics})" if self.topics else "thesis_legacy"
-        return list(dict.fromkeys(conventions.checked(chosen) if n == "thesis_legacy" else n for n in names))
+def _own() -> Path:
+    return paths.samples() / "thesis"
+
+
+def conventions_of(convention: str, also: Sequence[str], topics: str) -> list[str]:
+    """The conventions that are scored, the chosen one first, each once; the older one with ``topics``.
+
+    Raises InputError for an unknown convention or extractor of topics.
+    """
+    older = f"thesis_legacy(topics={topics})" if topics else "thesis_legacy"
+    names = [conventions.checked(name) for name in (convention, *also)]
+    return list(dict.fromkeys(conventions.checked(older) if n == "thesis_legacy" else n for n in names))
 
 
 class LoadedLogs(NamedTuple):
@@ -56,22 +50,21 @@ class LoadedLogs(NamedTuple):
     judged: pd.DataFrame
 
 
-def load(config: ThesisConfig) -> LoadedLogs:
+def load(config: simulate.ImportConfig, judge_scores: str = "") -> LoadedLogs:
     """The logs as a run, with the judge scores where there are any; raises as ``simulate.import_logs``."""
-    own = paths.samples() / "thesis"
-    mine = config.logs == SAMPLE
-    logs, scores = (str(own / "logs"), str(own / "judge")) if mine else (config.logs, config.judge_scores)
-    found = simulate.import_logs(simulate.ImportConfig(logs, config.run, config.catalog))
-    scores = config.judge_scores or scores
-    judged = judge.adopt(config.run, scores) if scores else pd.DataFrame({"note": ["no judge scores given"]})
-    return LoadedLogs(found, judged)
+    found = simulate.import_logs(config)
+    if config.logs == str(_own() / "logs"):
+        judge_scores = judge_scores or str(_own() / "judge")
+    if not judge_scores:
+        return LoadedLogs(found, pd.DataFrame({"note": ["no judge scores given"]}))
+    return LoadedLogs(found, judge.adopt(config.run, judge_scores))
 
 
-def evaluate_all(config: ThesisConfig) -> pd.DataFrame:
+def evaluate_all(run: str, names: Sequence[str]) -> pd.DataFrame:
     """Score the run under each convention; the headline of each, a row a system: mean and rank, 1 is best."""
-    for name in config.conventions:
-        evaluate.evaluate(evaluate.EvaluateConfig(run=config.run, convention=name))
-    return headline_ranks(config.run, config.conventions)
+    for name in names:
+        evaluate.evaluate(evaluate.EvaluateConfig(run=run, convention=name))
+    return headline_ranks(run, names)
 
 
 def headline_ranks(run: str, names: Sequence[str]) -> pd.DataFrame:
@@ -93,6 +86,17 @@ def _headline(run: str, convention: str) -> tuple[str, "pd.Series[float]"]:
     table = evaluate.read(run, "model_metrics", convention)
     outcome = headlines.outcomes(convention)[0]
     return outcome, table[table["metric"] == outcome].set_index("model")["mean"].astype(float)
+
+
+def leaders(run: str, names: Sequence[str]) -> list[str]:
+    """The system that leads each convention's headline, as "system under convention"; or none."""
+    found = []
+    for name in names:
+        outcome, means = _headline(run, name)
+        lower = base.get(outcome).direction == base.LOWER
+        if means.notna().any():
+            found.append(f"{means.idxmin() if lower else means.idxmax()} under {name}")
+    return found
 
 
 def judge_table(run: str, convention: str) -> pd.DataFrame:
@@ -141,7 +145,7 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame:
     rows = []
     for name in names:
         means = evaluate.read(run, "model_metrics", name)
-        theirs = thesis_tables.published(run, name, set(means["model"]))
+        theirs = published(run, name, set(means["model"]))
         for row in means[means["mean"].notna()].itertuples():
             figure = theirs.get(str(row.model), {}).get(str(row.metric))
             if figure is not None and row.metric in headlines.outcomes(name):
@@ -244,25 +248,33 @@ def late(run: str) -> pd.DataFrame:
     )
 
 
-def never(run: str) -> pd.DataFrame:
-    """Sessions that never recover, and the part of CAS that their delay of 0 earns, by model.
+def recovered_sessions(run: str) -> pd.DataFrame:
+    """The sessions under ``thesis_legacy`` with ``never``, whether none recovers, and ``speed`` in CAS.
 
-    The part is 1 − clamp((delay − 1)/5) in [0, 1]: 1 for a session that never recovers. Of the scores under
-    ``thesis_legacy``; a note where the run has none.
+    The part is 1 − clamp((delay − 1)/5) in [0, 1]: 1 for a session that never recovers, whose delay is 0.
+    Without rows where the run is not scored under that convention.
     """
     legacy = scores(run, "thesis_legacy")
     if legacy is None:
-        return _none("thesis_legacy")
-    frame = legacy.sessions.assign(
-        never=legacy.sessions["n_recovered"] == 0,
-        speed=1 - ((legacy.sessions["avg_recovery_delay"] - 1) / 5).clip(0, 1),
+        return pd.DataFrame(columns=["model", "session_id", "never", "speed"])
+    delay = legacy.sessions["avg_recovery_delay"]
+    return legacy.sessions.assign(
+        never=legacy.sessions["n_recovered"] == 0, speed=1 - ((delay - 1) / 5).clip(0, 1)
     )
+
+
+def never(run: str) -> pd.DataFrame:
+    """Sessions that never recover, and the part of CAS that their delay of 0 earns, by model.
+
+    The means of :func:`recovered_sessions`; a note where the run has none.
+    """
+    frame = recovered_sessions(run)
+    if frame.empty:
+        return _none("thesis_legacy")
     rows = []
     for model, part in frame.groupby("model", sort=False):
         rows.append({
-            "model": model,
-            "sessions": len(part),
-            "never recover": int(part["never"].sum()),
+            "model": model, "sessions": len(part), "never recover": int(part["never"].sum()),
             "speed score, never": part.loc[part["never"], "speed"].mean(),
             "speed score, others": part.loc[~part["never"], "speed"].mean(),
         })  # fmt: skip
@@ -283,3 +295,81 @@ def retrieval(run: str) -> pd.DataFrame:
     return pd.DataFrame(
         [{"model": model, **{how: share.get(how, 0.0) for how in hows}} for model, share in shares.items()]
     )
+
+
+# The logs that each convention was published on, by their name in the file of published figures.
+_PUBLISHED = {"thesis_grounded": "logs_50turns", "thesis_legacy": "logs_20turns"}
+
+
+def outcomes(run: str, convention: str) -> list[str]:
+    """The outcomes that are tested: the convention's, then judges' constructs; those that have a value."""
+    means = evaluate.read(run, "model_metrics", convention)
+    known = set(means.loc[means["mean"].notna(), "metric"])
+    wanted = [*headlines.outcomes(convention), *CONSTRUCTS]
+    return [name for name in wanted if name in known]
+
+
+def write_tables(run: str, convention: str = "") -> list[Path]:
+    """Write ``anova.csv``, ``tukey.csv``, ``headline.csv`` and ``headline.tex`` beside a convention's scores.
+
+    Returns their paths. A run of one system has tests without numbers and a note. Raises RunError as
+    :func:`evaluate.read`.
+    """
+    name = evaluate.convention_of(run, convention)
+    scores = statistics.stats_frame(evaluate.read(run, "results", name))
+    tested, folder = outcomes(run, name), evaluate.folder_of(run, name)
+    best = best_systems(run, name)
+    made = {
+        "anova.csv": stats.anova_table(scores, tested),
+        "tukey.csv": stats.tukey_table(scores, tested),
+        "headline.csv": best,
+    }
+    for file, table in made.items():
+        tables.write_csv(folder / file, table)
+    with tables.write_aside(folder / "headline.tex") as tex:
+        tex.write(headline_table(best))
+    return [folder / file for file in (*made, "headline.tex")]
+
+
+def best_systems(run: str, convention: str) -> pd.DataFrame:
+    """The best system on each outcome, a row each: mean with interval, the second and the lead over it.
+
+    ``published_best`` and ``published`` are the best system and its mean in the published table, for a run on
+    the thesis's catalogue whose systems that table names; else missing.
+    """
+    means = evaluate.read(run, "model_metrics", convention)
+    known = published(run, convention, set(means["model"]))
+    rows = []
+    for metric in outcomes(run, convention):
+        lower = base.get(metric).direction == base.LOWER
+        part = means[(means["metric"] == metric) & means["mean"].notna()]
+        ranked = part.sort_values("mean", ascending=lower, kind="stable").reset_index(drop=True)
+        first, second = ranked.iloc[0], ranked.iloc[1] if len(ranked) > 1 else None
+        theirs = {model: row[metric] for model, row in known.items() if metric in row}
+        top = (min if lower else max)(theirs, key=lambda model: theirs[model]) if theirs else None
+        rows.append({
+            "metric": metric, "best": first["model"], "mean": first["mean"], "low": first["low"],
+            "high": first["high"], "n": int(first["n"]),
+            "second": None if second is None else second["model"],
+            "lead": float("nan") if second is None else abs(first["mean"] - second["mean"]),
+            "published_best": top, "published": theirs[top] if top else float("nan"),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def published(run: str, convention: str, systems: set[str]) -> Mapping[str, Mapping[str, float]]:
+    """The published means by system and metric, of a run's systems; empty where it is another study."""
+    place = datasets.get("thesis-published").in_mirror()
+    raw = paths.run_folder(simulate.STUDY, run) / simulate.RAW_CATALOG
+    log = _PUBLISHED.get(convention)
+    imported = runs.read_manifest(simulate.STUDY, run)["stages"]["simulate"]["parameters"].get("imported")
+    if not (place and log and imported and raw.is_file()):
+        return {}
+    own = {file.sha256 for file in datasets.get("opendialkg-movies").files}
+    if hashes.sha256(raw) not in own:
+        return {}
+    content: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    found: dict[str, Any] = content.get(log, {}).get("models", {})
+    tas = {"topic_adaptation_score": "context_adaptation_score"} if log == "logs_50turns" else {}
+    renamed = {model: {**row, **{n: row[old] for n, old in tas.items()}} for model, row in found.items()}
+    return {model: row for model, row in renamed.items() if model in systems}

@@ -7,7 +7,7 @@ import pandas as pd
 from crs_lib import simulate
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.run import score_all
-from crs_lib.metrics.base import LOWER, get, headline
+from crs_lib.metrics import base
 from crs_lib.metrics.conventions import Convention
 from crs_lib.simulate import trial as trials
 from crs_lib.simulate.config import SimulateConfig
@@ -31,22 +31,18 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
     for number, turn in enumerate(trials.trial(world, config), start=1):
         films = [items[item] for item in turn.reply.items]
         met = [sum(value in film.values[name] for name, value in turn.wishes.items()) for film in films]
-        rows.append(
-            {
-                "turn": number,
-                "user": turn.utterance,
-                "constraints": ", ".join(f"{name} = {value}" for name, value in turn.wishes.items()),
-                "reply": turn.reply.text,
-                "films": ", ".join(film.title for film in films) or "none",
-                "met": f"{max(met, default=0)} of {len(turn.wishes)}",
-            }
-        )
+        rows.append({
+            "turn": number, "user": turn.utterance,
+            "constraints": ", ".join(f"{name} = {value}" for name, value in turn.wishes.items()),
+            "reply": turn.reply.text, "films": ", ".join(film.title for film in films) or "none",
+            "met": f"{max(met, default=0)} of {len(turn.wishes)}",
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
 def session_scores(dialogues: Sequence[Dialogue], world: World, convention: Convention) -> pd.DataFrame:
     """Headline scores of each session: model, session_id, a column a metric; missing where undefined."""
-    names = headline()
+    names = base.headline()
     rows = [scores.session for scores in score_all(dialogues, world.grounder, convention)]
     return pd.DataFrame(rows)[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
 
@@ -56,9 +52,9 @@ def mean_scores(results: pd.DataFrame) -> pd.DataFrame:
 
     A session without a value is left out of a mean, and a metric without any value has no column.
     """
-    names = [name for name in headline() if results[name].notna().any()]
+    names = [name for name in base.headline() if results[name].notna().any()]
     grouped = results.groupby("model", sort=False)
     means = grouped[names].mean()
     means.insert(0, "sessions", grouped.size())
-    means = means.sort_values(names[0], ascending=get(names[0]).direction == LOWER, kind="stable")
+    means = means.sort_values(names[0], ascending=base.get(names[0]).direction == base.LOWER, kind="stable")
     return means.rename_axis("system").reset_index()

@@ -5,24 +5,188 @@ server and no network. ``show`` is the same view of one session, for a notebook.
 """
 
 import html
+import itertools
 import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from crs_lib import evaluate, runs
+import pandas as pd
+
+from crs_lib import evaluate, runs, simulate
+from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import palette
+from crs_lib.core import palette, paths
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.core.text import fold
 from crs_lib.evaluate.scorer import Scorer
-from crs_lib.metrics import conventions
-from crs_lib.report.files import RunFiles, ScoredSession
-from crs_lib.report.index import Index
+from crs_lib.figures import style
+from crs_lib.judge import records as judge_records
+from crs_lib.metrics import base, conventions
+from crs_lib.report import figure_tables
 from crs_lib.report.page import fill, hashes, part
-from crs_lib.report.session import SessionView, script
+from crs_lib.report.session import TITLE, SessionView, number, script
+
+Key = tuple[str, str]  # model, session_id
+
+
+class ScoredSession(NamedTuple):
+    """A dialogue with its rows of the scored tables."""
+
+    dialogue: Dialogue
+    turns: list[dict[str, Any]]
+    shifts: list[dict[str, Any]]
+    session: dict[str, Any]
+    judge: Mapping[str, Any] | None
+
+
+class RunFiles:
+    """An evaluated run, opened for reading; RunError names what is missing or out of step."""
+
+    def __init__(self, run: str, convention: str = "") -> None:
+        self.run, self.convention = run, evaluate.convention_of(run, convention)
+        self.folder = paths.run_folder(simulate.STUDY, run)
+        self.scores = evaluate.folder_of(run, self.convention)
+        results = evaluate.read(run, "results", self.convention)
+        self.sessions: dict[Key, dict[str, Any]] = _by_key(results)
+        self._session_metrics = [
+            name
+            for name in results
+            if name in base.METRICS and pd.to_numeric(results[name], errors="coerce").notna().any()
+        ]
+        shifts = figure_tables.read(run, "shifts", self.convention)
+        self._shifts: dict[Key, list[dict[str, Any]]] = {}
+        for row in _records(shifts):
+            self._shifts.setdefault((row["model"], row["session_id"]), []).append(row)
+        self.types = sorted({str(kind) for kind in shifts["type"] if kind})
+        self.models = list(dict.fromkeys(model for model, _ in self.sessions))
+        self._judged = _judged(run)
+
+    def turn_metrics(self) -> list[str]:
+        """The metrics that every turn has a score of, in the order of the table."""
+        import pyarrow.parquet as pq
+
+        schema = pq.read_schema(self.scores / "turns.parquet")
+        numeric = [name for name, kind in zip(schema.names, schema.types, strict=True) if kind == "double"]
+        return [name for name in numeric if name in base.METRICS]
+
+    def session_metrics(self) -> list[str]:
+        """The metrics that any session has a score of, in the order of the file."""
+        return self._session_metrics
+
+    def __iter__(self) -> Iterator[ScoredSession]:
+        """Every session, in the order of the run; memory stays flat. One without a reply has no turns."""
+        rows = _turn_groups(self.scores / "turns.parquet")
+        for dialogue in simulate.iter_dialogues(self.run):
+            key = (dialogue.model_name, dialogue.session_id)
+            found, turns = next(rows, (None, [])) if dialogue.pairs() else (key, [])
+            if found != key or key not in self.sessions:
+                again = f"python -m crs_lib run 04_evaluate -p run {self.run}"
+                raise RunError(f"the scores of run {self.run!r} miss session {key}; score again: {again}")
+            session = self.sessions[key]
+            yield ScoredSession(
+                dialogue, turns, self._shifts.get(key, []), session, self._judged.get(key) or session
+            )
+
+
+def _turn_groups(path: Path) -> Iterator[tuple[Key, list[dict[str, Any]]]]:
+    """The rows of each session, sessions in the order of the file."""
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        rows = itertools.chain.from_iterable(batch.to_pylist() for batch in file.iter_batches(4000))
+        for key, group in itertools.groupby(rows, key=lambda row: (row["model"], row["session_id"])):
+            yield key, list(group)
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _by_key(frame: pd.DataFrame) -> dict[Key, dict[str, Any]]:
+    return {(str(row["model"]), str(row["session_id"])): row for row in _records(frame)}
+
+
+def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
+    """The judges' records of a run's sessions, by session; empty where no judge was asked.
+
+    Altered dialogues that check the judges themselves (canaries) are no sessions of the run.
+    """
+    if (
+        runs.read_manifest(simulate.STUDY, run)["stages"].get(judge_records.STAGE, {}).get("status")
+        != "finished"
+    ):
+        return {}
+    found = (row for row in judge_records.read_records(run) if not row["canary"])
+    return {(str(row["model"]), str(row["session_id"])): row for row in found}
+
+
+class Index:
+    """Grows session by session in the order of the data files; ``data`` is the input of the page."""
+
+    def __init__(
+        self,
+        files: RunFiles,
+        turn_metrics: Sequence[str],
+        convention: str,
+        page_size: int,
+        fields: Iterable[str] = FIELDS,
+    ) -> None:
+        looks = style.looks(files.models)
+        self._models = {name: place for place, name in enumerate(files.models)}
+        self._types = {name: place for place, name in enumerate(files.types)}
+        self._plots: dict[tuple[Any, ...], int] = {}
+        self._head = {
+            "run": files.run,
+            "convention": convention,
+            "page_size": page_size,
+            "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
+            "types": files.types,
+            "fields": {name: palette.place(name) for name in (*fields, TITLE)},
+            "turn_metrics": [described(name) for name in turn_metrics],
+            "session_metrics": [described(name) for name in files.session_metrics()],
+        }
+        self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
+        self._scores: dict[str, list[float | None]] = {name: [] for name in files.session_metrics()}
+
+    def __len__(self) -> int:
+        return len(self._rows["id"])
+
+    def add(self, scored: ScoredSession) -> None:
+        """One more session; the parts that all systems share (goal, shifts, words) are stored once."""
+        dialogue = scored.dialogue
+        kinds = tuple(self._types[str(e["type"])] for e in dialogue.shift_events if e.get("type"))
+        words = {fold(str(value)) for e in dialogue.shift_events for value in _values(e)}
+        plot = (dialogue.true_genre or "", kinds, " ".join(sorted(filter(None, words))))
+        self._rows["model"].append(self._models[dialogue.model_name])
+        self._rows["id"].append(dialogue.session_id)
+        self._rows["plot"].append(self._plots.setdefault(plot, len(self._plots)))
+        for name, column in self._scores.items():
+            column.append(number(scored.session.get(name)))
+
+    def data(self) -> dict[str, Any]:
+        """Everything, as JSON holds it."""
+        return {**self._head, **self._rows, "plots": list(self._plots), "scores": self._scores}
+
+
+def described(name: str) -> dict[str, Any]:
+    """A metric as the page describes it: names, range, direction and source."""
+    metric = base.get(name)
+    return {
+        "name": name, "short": metric.short, "low": number(metric.low), "high": number(metric.high),
+        "direction": metric.direction, "source": metric.source, "headline": metric.headline > 0,
+    }  # fmt: skip
+
+
+def _values(event: Mapping[str, Any]) -> list[Any]:
+    """The searchable parts of a shift: constraints, values added and dropped, and the films in mind."""
+    values = [v for key in ("wishes", "added", "dropped") for v in (event.get(key) or {}).values()]
+    return [*values, *(event.get(key) or "" for key in ("from_anchor", "to_anchor", "bridge_value"))]
+
 
 PAGE_SIZE = 10  # sessions in a data file
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, figures, metrics, simulate
-from crs_lib import report as views
+from crs_lib import evaluate, figures, metrics, report, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import tables
@@ -181,13 +180,13 @@ def test_a_made_up_metric_has_a_mean_for_each_system(run):
 
 def test_a_made_up_metric_is_in_the_tables_of_the_notebooks(run):
     turns, means = evaluate.read(run, "turns"), evaluate.read(run, "model_metrics")
-    assert list(views.turn_table(turns))[-1] == "films_shown"
-    board = views.scoreboard(means)
+    assert list(report.turn_table(turns))[-1] == "films_shown"
+    board = report.scoreboard(means)
     assert list(board)[-1] == "films"
     assert board.set_index("system").loc["silent", "films"].startswith("0.000")
-    assert set(MADE_UP) <= set(views.stats_frame(evaluate.read(run, "results")))
+    assert set(MADE_UP) <= set(report.statistics.stats_frame(evaluate.read(run, "results")))
     assert set(MADE_UP) <= set(metrics.describe()["metric"])
-    assert "films" in views.undefined_table(turns, ["films_shown"])
+    assert "films" in report.undefined_table(turns, ["films_shown"])
 
 
 def test_a_made_up_metric_is_drawn(run):
@@ -210,8 +209,8 @@ def test_an_older_run_is_shown_without_the_metric_that_it_lacks(run):
     lacking = evaluate.read(run, "results").drop(columns=["films_shown"])
     means = evaluate.read(run, "model_metrics")
     assert figures.make("distributions", lacking).axes[-1].get_title() != "films"
-    assert "films" not in views.scoreboard(means[means["metric"] != "films_shown"])
-    assert "films_shown" not in views.stats_frame(lacking)
+    assert "films" not in report.scoreboard(means[means["metric"] != "films_shown"])
+    assert "films_shown" not in report.statistics.stats_frame(lacking)
 
 
 def test_a_name_is_taken_once_and_levels_are_known(run):

@@ -16,8 +16,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 from crs_lib import data as datasets
-from crs_lib import evaluate, figures, simulate
-from crs_lib import report as views
+from crs_lib import evaluate, figures, report, simulate
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.cosrec import retrieve
@@ -48,7 +47,7 @@ def metric():
     return {
         "by_turn": turns.groupby("model")["first_film_met"].apply(list).map(_plain).to_dict(),
         "n_items": turns.groupby("model")["n_items"].apply(list).to_dict(),
-        "table": list(views.turn_table(turns)),
+        "table": list(report.turn_table(turns)),
         "means": means[means["metric"] == "first_film_met"].set_index("model")["mean"].to_dict(),
         "bars": texts("metric_bars", means),
         "command": printed("figures", "--run", "mine", "--only", "metric_bars"),

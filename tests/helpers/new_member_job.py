@@ -19,7 +19,7 @@ from crs_lib.catalog.fields import FIELDS, RELAXATION_ORDER
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.rng import stream
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.report import movies
+from crs_lib.report import tables
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import replies, worded
 from crs_lib.validity import checks
@@ -51,8 +51,8 @@ def run(path, n_sessions):
         "voiced": checks.voiced(dialogues, grounder).to_dict("list"),
         "answers": [replies.answer(grounder, asked.format(f.title), stream(1, "x")) for f in catalog.items],
         "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
-        "field_table": movies.field_table(catalog).set_index("field")["distinct"].to_dict(),
-        "coverage": movies.coverage(dialogues, grounder).set_index("field").to_dict("index"),
+        "field_table": tables.field_table(catalog).set_index("field")["distinct"].to_dict(),
+        "coverage": tables.coverage(dialogues, grounder).set_index("field").to_dict("index"),
         "concept_top": texts("concept_top", turns),
         "adaptation_profile": texts("adaptation_profile", shifts),
         "leaderboard": texts("leaderboard", evaluate.read("new", "model_metrics")),

@@ -9,7 +9,7 @@ import pytest
 from crs_lib.catalog import fields, sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.errors import InputError
-from crs_lib.report import movies as views
+from crs_lib.report import tables as views
 from tests.helpers.films import RECORDS, TITLES, catalog
 
 TEN = catalog()

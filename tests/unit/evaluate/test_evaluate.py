@@ -12,7 +12,7 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.metrics import base, conventions
-from crs_lib.report import movies as views
+from crs_lib.report import tables as views
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.thesis import legacy as thesis_legacy
 from tests.helpers.films import grounder

@@ -11,7 +11,7 @@ from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import NoDataError, movies_time
 from crs_lib.llm.template import answer as template_answer
-from crs_lib.report import figure_tables, statistics
+from crs_lib.report import figure_tables, models, statistics
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import sensitivity
 from crs_lib.validity.sensitivity import SensitivityConfig
@@ -77,10 +77,10 @@ def test_calls_are_those_of_the_log_and_what_the_cache_answered_was_not_sent():
 
 
 def test_the_usage_table_counts_by_role_and_model_and_says_when_there_was_no_model():
-    table = figure_tables.usage("models").set_index("role")
+    table = models.usage("models").set_index("role")
     assert set(table.index) == {"crs", "judge"}
     assert (table[["calls", "tokens_in", "tokens_out", "seconds"]] > 0).all(axis=None)
-    assert figure_tables.usage("rules").iloc[0, 0] == "run 'rules' called no language model"
+    assert models.usage("rules").iloc[0, 0] == "run 'rules' called no language model"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the
     scores = statistics.stats_frame(evaluate.read("rules", "results"))
     plan = statistics.plan_for("movies", ["tracker", "random"])
     apart = scores.assign(**{plan.scenario: scores[plan.scenario].astype(str) + scores[plan.system]})
-    figure_tables.draw_power(apart, plan)
+    statistics.draw_power(apart, plan)
     assert capsys.readouterr().out.startswith(
         "power_curve: no power without a variance of paired differences"
     )

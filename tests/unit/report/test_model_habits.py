@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from crs_lib import report as views
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
+from crs_lib.report import models
 
 
 def talk(model, *replies):
@@ -19,7 +19,7 @@ def test_habits_count_films_repetitions_and_unknown_titles():
         "a", ("One.", ["x", "y"], [], {}), ("One.", [], ["Lamps", "Lights"], {}), ("Two.", ["x"], [], {})
     )
     second = talk("a", ("One.", ["x"], [], {}))
-    table = views.habits([first, second])
+    table = models.habits([first, second])
     row = table.loc["a"]
     assert row["replies"] == 4 and row["films"] == 1 and row["without film"] == 0.25
     assert row["said before"] == 0.25  # within the session alone
@@ -28,7 +28,7 @@ def test_habits_count_films_repetitions_and_unknown_titles():
 
 def test_the_words_of_a_user_have_an_author_and_refusals_a_reason():
     users = [{"worded_by": "llm", "faults": []}, {"worded_by": "template", "faults": ["empty", "empty"]}, {}]
-    table = views.worded_by([talk("a", *[("One.", [], [], user) for user in users])]).set_index("worded by")
+    table = models.worded_by([talk("a", *[("One.", [], [], user) for user in users])]).set_index("worded by")
     assert table.loc["llm", "turns"] == 1 and table.loc["template", "share"] == 0.67
     assert table.loc["template", "reason"] in ("empty", "–")
 
@@ -41,7 +41,7 @@ def test_a_model_is_better_only_where_the_interval_leaves_out_zero():
     }
     rows = [(name, f"{i:05d}", value) for name, values in gains.items() for i, value in enumerate(values)]
     results = pd.DataFrame(rows, columns=["model", "session_id", "normalised_gain"])
-    table = views.against(results, [("m", "list"), ("m", "poor"), ("m", "m"), ("poor", "m")])
+    table = models.against(results, [("m", "list"), ("m", "poor"), ("m", "m"), ("poor", "m")])
     assert table["shown"].tolist() == ["not better", "better", "worse"]
     assert table["difference"].str.split().str[0].tolist() == [
         "+0.00",

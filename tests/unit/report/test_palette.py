@@ -9,8 +9,8 @@ from crs_lib.catalog.fields import FIELDS
 from crs_lib.core import palette
 from crs_lib.core.dialogue import Dialogue, Mark, Turn
 from crs_lib.figures import style
-from crs_lib.report.index import Index
 from crs_lib.report.session import TITLE
+from crs_lib.report.trace import Index
 
 
 class Files:

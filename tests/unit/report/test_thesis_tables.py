@@ -8,7 +8,7 @@ import scipy
 
 from crs_lib import evaluate, simulate
 from crs_lib.__main__ import main
-from crs_lib.report import thesis_tables
+from crs_lib.report import thesis
 from tests.helpers.thesis_data import external, folder
 
 MODELS = {"alpha": "Try Kites, a comedy with Ann Lee.", "beta": "Noted.", "gamma:2b": "A comedy, you say?"}
@@ -88,7 +88,7 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
 def test_a_run_of_one_system_has_tables_that_say_why_there_is_no_test(logs, capsys):
     main(["import", "--logs", str(logs / "alpha.jsonl"), "--run", "one"])
     evaluate.evaluate(evaluate.EvaluateConfig("one", "thesis_legacy", topics="heuristic"))
-    thesis_tables.write_tables("one")
+    thesis.write_tables("one")
     place = evaluate.folder_of("one", evaluate.convention_of("one"))
     assert pd.read_csv(place / "anova.csv")["statistic"].isna().all()
     assert pd.read_csv(place / "anova.csv")["note"].str.contains("at least 2").any()

@@ -18,9 +18,9 @@ from crs_lib.evaluate.scorer import Scorer
 from crs_lib.judge import records as judge_records
 from crs_lib.metrics import conventions
 from crs_lib.report import trace
-from crs_lib.report.files import RunFiles
 from crs_lib.report.page import Link, Mean, cell, fill, table
 from crs_lib.report.session import SessionView, constraint_list, judge_notes, lean, number, pieces, script
+from crs_lib.report.trace import RunFiles
 
 SYSTEMS = ("tracker", "sticky", "random")
 

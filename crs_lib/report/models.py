@@ -1,12 +1,15 @@
-"""What systems do with their replies, and what the calls of a model cost: small tables for notebook 08."""
+"""What language models did in a run, as system, user or judge, and what their calls cost: small tables."""
 
 from collections.abc import Iterable
 
 import pandas as pd
 
+from crs_lib import judge as judging
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
+from crs_lib.report.figure_tables import call_log, draw
+from crs_lib.report.tables import most_frequent
 from crs_lib.stats import cluster_bootstrap_differences
 
 
@@ -58,13 +61,8 @@ def worded_by(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
             faults = log.get("faults") or ["–"]
             rows.append({"worded by": str(log.get("worded_by", "template")), "reason": str(faults[0])[:60]})
     frame = pd.DataFrame(rows)
-    table = frame.groupby("worded by").agg(turns=("reason", "size"), reason=("reason", _most_frequent))
+    table = frame.groupby("worded by").agg(turns=("reason", "size"), reason=("reason", most_frequent))
     return table.assign(share=(table["turns"] / len(frame)).round(2)).reset_index()
-
-
-def _most_frequent(values: "pd.Series[str]") -> str:
-    counts = values.value_counts()
-    return min(map(str, counts.index), key=lambda value: (-counts[value], value))
 
 
 def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataFrame:
@@ -87,3 +85,48 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
             "difference": f"{row['diff']:+.2f} [{row['low']:+.2f}, {row['high']:+.2f}]", "shown": beyond,
         })  # fmt: skip
     return pd.DataFrame(rows).round({"gain": 2, "its gain": 2})
+
+
+def usage(run: str) -> pd.DataFrame:
+    """Calls, tokens and seconds of a run's models, a row for each role and model; a note for none."""
+    if not call_log(run).exists():
+        return pd.DataFrame({"note": [f"run {run!r} called no language model"]})
+    return judging.usage(run).round({"seconds": 1, "tokens_per_second": 1})
+
+
+_JUDGED = (
+    "**Judges.** Models read each dialogue with the user's constraints and score every construct of the "
+    "rubric. A reply that cannot be read is a missing score and is counted. Below the scores: how far the "
+    "judges agree with one another and with themselves (1 is perfect), how far they favour their own "
+    "family of models (0 is not at all), and the share of spoilt dialogues that they notice."
+)
+_CALLED = (
+    "**Models.** Calls, tokens and seconds by role; seconds are those of the machine that made the calls."
+)
+
+
+def judges(run: str) -> None:
+    """Scores of a run's judges and how far they can be trusted; nothing for a run without judges."""
+    if judging.scores_of(run):
+        _show(_JUDGED, judging.shown_scores(run), judging.reliability_of(run).round(3))
+
+
+def judge_figures(run: str, convention: str = "") -> None:
+    """The judges' scores by system and against the metric; nothing for a run without judges."""
+    if judging.scores_of(run):
+        _show("**Judges.** Their scores by system, and against the metric session by session.")
+        draw(run, "judge_radar", "judge_scatter", convention=convention)
+
+
+def model_calls(run: str, figure: bool = False) -> None:
+    """What the run's language models took, as a table and a figure; nothing for a run that called none."""
+    if call_log(run).exists():
+        _show(_CALLED, usage(run))
+        if figure:
+            draw(run, "tokens_and_time")
+
+
+def _show(words: str, *frames: object) -> None:
+    from IPython.display import Markdown, display
+
+    display(Markdown(words), *frames)

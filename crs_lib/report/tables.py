@@ -1,7 +1,7 @@
-"""Small rounded tables that the notebooks show: of a catalogue, a batch and its scores."""
+"""Small rounded tables that the notebooks show: of a catalogue, its texts, a batch and its scores."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -16,10 +16,15 @@ from crs_lib.figures.base import convention_of, primary
 from crs_lib.metrics import base, headlines
 
 
-def most_frequent(catalog: Catalog, field: str) -> str:
-    """The value of a field that most films have; of equals the first by name."""
-    counts = Counter(value for item in catalog.items for value in item.values[field])
-    return min(counts, key=lambda value: (-counts[value], value))
+def most_frequent(values: Iterable[str]) -> str:
+    """The value that occurs most often, of equals the first by name; empty without any."""
+    counts = Counter(values)
+    return min(counts, key=lambda value: (-counts[value], value), default="")
+
+
+def _values(catalog: Catalog, field: str) -> list[str]:
+    """The values of a field, one for each film that has it."""
+    return [value for item in catalog.items for value in item.values[field]]
 
 
 def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
@@ -44,16 +49,13 @@ def _shown(value: Any) -> str:
 
 def transcript(dialogue: Dialogue, limit: int = 10) -> pd.DataFrame:
     """The first turns of a dialogue as a table: turn, what the user did, both utterances."""
-    rows = [
-        {
-            "turn": pair.turn,
-            "user does": str(pair.user.user_meta.get("stage", "")),
-            "user": shorten(pair.user.text, 70),
-            "system": shorten(pair.system.text, 70),
-        }
-        for pair in dialogue.pairs()[:limit]
-    ]
-    return pd.DataFrame(rows)
+    pairs = dialogue.pairs()[:limit]
+    return pd.DataFrame({
+        "turn": [pair.turn for pair in pairs],
+        "user does": [str(pair.user.user_meta.get("stage", "")) for pair in pairs],
+        "user": [shorten(pair.user.text, 70) for pair in pairs],
+        "system": [shorten(pair.system.text, 70) for pair in pairs],
+    })  # fmt: skip
 
 
 def same_users(dialogues: Sequence[Dialogue]) -> bool:
@@ -70,16 +72,12 @@ def field_table(catalog: Catalog, min_items: int = 5) -> pd.DataFrame:
     """One row a field: films that have it, distinct values, values with support, the most frequent."""
     rows = []
     for name in catalog.fields:
-        counts = Counter(value for item in catalog.items for value in item.values[name])
-        rows.append(
-            {
-                "field": name,
-                "films with it": sum(bool(item.values[name]) for item in catalog.items),
-                "distinct": len(counts),
-                f"in {min_items}+ films": sum(n >= min_items for n in counts.values()),
-                "most frequent": min(counts, key=lambda v: (-counts[v], v)) if counts else "",
-            }
-        )
+        counts = Counter(_values(catalog, name))
+        rows.append({
+            "field": name, "films with it": sum(bool(item.values[name]) for item in catalog.items),
+            "distinct": len(counts), f"in {min_items}+ films": sum(n >= min_items for n in counts.values()),
+            "most frequent": most_frequent(counts.elements()),
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -92,7 +90,8 @@ def example_constraints(catalog: Catalog) -> list[Constraints]:
     genres = catalog.genres() or catalog.genres(min_items=1)
     person = PERSON_FIELDS[0]
     found: dict[str, str] = {GOAL_FIELD: genres[0]} if genres else {}
-    found |= {person: most_frequent(catalog, person)} if catalog.values(person) else {}
+    if catalog.values(person):
+        found[person] = most_frequent(_values(catalog, person))
     singles: list[Constraints] = [{name: value} for name, value in found.items()]
     return [*singles, {**found, YEAR_FIELD: "1900"}] if found else []
 
@@ -102,15 +101,12 @@ def query_table(catalog: Catalog, queries: Sequence[Constraints]) -> pd.DataFram
     rows = []
     for query in queries:
         exact, relaxed = catalog.query(query), catalog.query(query, relax=True)
-        rows.append(
-            {
-                "query": ", ".join(f"{name}={value}" for name, value in query.items()),
-                "exact answers": len(exact.items),
-                "given up": ", ".join(relaxed.dropped),
-                "answers": len(relaxed.items),
-                "first": catalog.items[relaxed.items[0]].title if len(relaxed.items) else "",
-            }
-        )
+        rows.append({
+            "query": ", ".join(f"{name}={value}" for name, value in query.items()),
+            "exact answers": len(exact.items), "given up": ", ".join(relaxed.dropped),
+            "answers": len(relaxed.items),
+            "first": catalog.items[relaxed.items[0]].title if len(relaxed.items) else "",
+        })  # fmt: skip
     return pd.DataFrame(rows)
 
 
@@ -134,30 +130,79 @@ def batch_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     for name in dict.fromkeys(d.model_name for d in dialogues):
         mine = [d for d in dialogues if d.model_name == name]
         replies = [pair.system for d in mine for pair in d.pairs()]
-        rows.append(
-            {
-                "system": name,
-                "sessions": len(mine),
-                "turns": len(replies),
-                "shifts": sum(len(d.shift_turns()) for d in mine),
-                "films per reply": sum(len(r.meta.get("rec_titles", ())) for r in replies) / len(replies),
-                "outside the catalogue": sum(len(r.meta.get("hallucinated_titles", ())) for r in replies),
-            }
-        )
+        rows.append({
+            "system": name, "sessions": len(mine), "turns": len(replies),
+            "shifts": sum(len(d.shift_turns()) for d in mine),
+            "films per reply": sum(len(r.meta.get("rec_titles", ())) for r in replies) / len(replies),
+            "outside the catalogue": sum(len(r.meta.get("hallucinated_titles", ())) for r in replies),
+        })  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def named_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
+    """One row a turn: session_id, and whether the user's and the system's words name a concept."""
+    pairs = [(talk.session_id, pair) for talk in dialogues for pair in talk.pairs()]
+    named = {
+        name: [bool(codes) for codes in grounder.ground(texts).sets()]
+        for name, texts in (
+            ("user", [pair.user.text for _, pair in pairs]),
+            ("system", [pair.system.text for _, pair in pairs]),
+        )
+    }
+    return pd.DataFrame({"session_id": [session for session, _ in pairs], **named})
+
+
+def title_table(catalog: Catalog, grounder: Grounder) -> pd.DataFrame:
+    """Films whose title is resolved to them by the way it is written: films, resolved, share; a row a way."""
+    ways = {
+        "with year": "Have you seen {title} ({year})?",
+        "in quotation marks": 'Have you seen "{title}"?',
+        "in lower case": "have you seen {title}?",
+    }
+    rows = []
+    for way, frame in ways.items():
+        right = 0
+        for number, film in enumerate(catalog.items):
+            title = film.title.lower() if way == "in lower case" else film.title
+            found = grounder.titles(frame.format(title=title, year=film.year))
+            right += any(one.item == number for one in found)
+        rows.append({"written": way, "films": len(catalog.items), "resolved": right})
+    table = pd.DataFrame(rows)
+    return table.assign(share=(table["resolved"] / table["films"]).round(3))
+
+
+def user_turns(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
+    """One row a user turn: model, session_id, turn; whether the user insists, and a model words it."""
+    rows = []
+    for talk in dialogues:
+        for pair in talk.pairs():
+            log = pair.user.user_meta
+            insists, worded = log.get("stage") == "insist", log.get("worded_by") == "llm"
+            rows.append((talk.model_name, talk.session_id, pair.turn, insists, worded))
+    return pd.DataFrame(rows, columns=["model", "session_id", "turn", "insists", "by_model"])
+
+
+def shift_log(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
+    """One row a shift: session_id, type, how many films answer it, and whether those are ``few``, under ten.
+
+    Every scenario counts once, as the first system met it.
+    """
+    first = dialogues[0].model_name if dialogues else ""
+    rows = [
+        (talk.session_id, str(event.get("type", "")), str(event.get("stratum", "")))
+        for talk in dialogues if talk.model_name == first
+        for event in talk.shift_events
+    ]  # fmt: skip
+    log = pd.DataFrame(rows, columns=["session_id", "type", "answers"])
+    return log.assign(few=log["answers"] == "1-9")
 
 
 def shift_table(dialogues: Sequence[Dialogue]) -> pd.DataFrame:
     """Shifts by type and by size of the answer set after them; every scenario counts once."""
-    first = dialogues[0].model_name if dialogues else ""
-    events = [e for d in dialogues if d.model_name == first for e in d.shift_events]
-    counts = Counter((str(e.get("type", "")), str(e.get("stratum", ""))) for e in events)
-    frame = pd.DataFrame([{"type": t, "answers": s, "n": n} for (t, s), n in sorted(counts.items())])
-    if frame.empty:
-        return frame
-    table = (
-        frame.pivot_table(index="type", columns="answers", values="n", aggfunc="sum").fillna(0).astype(int)
-    )
+    log = shift_log(dialogues)
+    if log.empty:
+        return log
+    table = pd.crosstab(log["type"], log["answers"])
     table["all"] = table.sum(axis=1)
     return table.rename_axis(columns=None).reset_index()
 

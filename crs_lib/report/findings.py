@@ -1,0 +1,136 @@
+"""The three sentences that a run is quoted with: cost of history, recovery, and where the plain score errs.
+
+Notebook 05 shows them, the report opens with them, and the README quotes those of the demo run.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+
+from crs_lib import evaluate, stats
+from crs_lib.core import paths, tables
+from crs_lib.figures.base import recovered_by
+from crs_lib.metrics import base
+from crs_lib.report import figure_tables
+from crs_lib.simulate import STUDY
+from crs_lib.stats import Estimate, Finding
+
+ORACLE = "oracle"  # knows the constraints: the mark that others are held against
+HORIZON = 3  # replies within which recovery is told
+_AT = {"system": "model", "scenario": "session_id"}
+_ARMS = ["fresh_gain", "history_cost", "placebo_cost"]
+
+
+def adaptation(shifts: pd.DataFrame) -> Finding:
+    """The largest cost of history, its placebo, and the cost of the ablest other system; means over users."""
+    if not set(_ARMS) <= set(shifts) or shifts["history_cost"].isna().all():
+        return stats.finding_none(
+            "the cost of history needs the arms shift, none and fresh, and the run lacks them"
+        )
+    known = shifts.assign(model=shifts["model"].astype(str)).astype(dict.fromkeys(_ARMS, float))
+    users = known.groupby(["model", "session_id"], sort=False)[_ARMS].mean().reset_index()
+    ability, cost, placebo = (stats.means_of(users, name, **_AT) for name in _ARMS)
+    both = [name for name in cost if name in ability]
+    if not both:
+        return stats.finding_none("no system has a shift with a fresh user")
+    worst = max(both, key=lambda name: cost[name].value)
+    sentence = f"No system shows a cost of history; the largest is that of {worst}, {cost[worst]}"
+    if cost[worst].excludes_zero and cost[worst].value > 0:
+        sentence = f"History costs {worst} {cost[worst]} of its gain of {ability[worst]} for fresh users"
+        if worst in placebo:
+            sentence += f", and {placebo[worst]} where nothing shifts"
+    able = [name for name in both if name not in (worst, ORACLE)]
+    if able:
+        other = max(able, key=lambda name: ability[name].value)
+        sentence += f"; {other}, the ablest other system, {_pays(cost[other])}"
+    return stats.finding(f"{sentence}.")
+
+
+def _pays(cost: Estimate) -> str:
+    if not cost.excludes_zero:
+        return f"shows no cost ({cost})"
+    return f"pays {cost}" if cost.value > 0 else f"gains {cost.turned}"
+
+
+def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
+    """Replies that the quickest system waits longer than the oracle, and the shifts another never recovers.
+
+    Waits count up to ``horizon`` replies, over the shifts that were followed for so long: none is censored.
+    """
+    seen = waits(shifts, horizon)
+    if seen.empty:
+        return stats.finding_none(f"no shift was followed for {horizon} replies")
+    mean = stats.means_of(seen, "wait", **_AT)
+    order = sorted(mean, key=lambda name: (name != ORACLE, mean[name].value))
+    if len(order) < 2:
+        return stats.finding_none("a wait is compared with that of another system, and the run has one")
+    mark, quick, *others = order
+    more = stats.difference_of(seen, quick, mark, "wait", **_AT)
+    way = f"{more} replies more" if more.value >= 0 else f"{more.turned} replies fewer"
+    sentence = f"After a shift {quick} needs {way} than {mark} until one film meets every constraint"
+    sentence += more.doubt
+    if others:
+        slow = max(others, key=lambda name: _gain_for_fresh_users(shifts).get(name, -1.0))
+        lost = stats.share_of(seen[seen["model"] == slow], "lost", scenario="session_id")
+        sentence += f"; {slow} does not recover within {horizon} replies in {lost.percent} of its shifts"
+    return stats.finding(f"{sentence}.")
+
+
+def waits(shifts: pd.DataFrame, horizon: int = HORIZON) -> pd.DataFrame:
+    """Shifts followed for ``horizon`` replies: replies until recovery, at most so many; whether none came."""
+    columns = ["model", "session_id", "wait", "lost"]
+    if "watched" not in shifts or shifts.empty:
+        return pd.DataFrame(columns=columns)
+    seen = shifts[shifts["watched"] >= horizon]
+    delay = seen[f"delay_{recovered_by(shifts)}"].astype(float)
+    lost = ~(delay < horizon)
+    frame = seen[["session_id"]].assign(model=seen["model"].astype(str), lost=lost)
+    return frame.assign(wait=delay.where(~lost, float(horizon)))[columns]
+
+
+def _gain_for_fresh_users(shifts: pd.DataFrame) -> dict[str, float]:
+    """The mean gain for fresh users by system; those without a value are left out."""
+    if "fresh_gain" not in shifts:
+        return {}
+    means = shifts["fresh_gain"].astype(float).groupby(shifts["model"].astype(str)).mean().dropna()
+    return {str(name): float(gain) for name, gain in means.items()}
+
+
+def plain_score(results: pd.DataFrame, plain: str = "topic_adaptation_score") -> Finding:
+    """Whether the plain score, which counts words, puts first what the gain puts first."""
+    gain = "normalised_gain"
+    if gain not in results or plain not in results:
+        return stats.finding_none("the scores of this convention hold no gain to set beside the plain score")
+    by_gain, by_plain = _ranked(results, gain), _ranked(results, plain)
+    if len(by_gain) < 2 or len(by_plain) < 2:
+        return stats.finding_none("an order needs two systems with a value")
+    first, best = by_plain[0], by_gain[0]
+    words, films = base.get(plain).short, base.get(gain).short
+    if first == best:
+        return stats.finding(f"{words} and {films} put the same system first, {best}.")
+    gap = stats.difference_of(results, first, best, plain, **_AT)
+    rank = f"the same system has no {films}"
+    if first in by_gain:
+        rank = f"the same system's rank by {films} is {by_gain.index(first) + 1} of {len(by_gain)}"
+    return stats.finding(f"{words} puts {first} first, {gap} above {best}; {rank}.")
+
+
+def _ranked(results: pd.DataFrame, outcome: str) -> list[str]:
+    """The systems that have a mean, the highest first."""
+    means = stats.means_of(results, outcome, **_AT)
+    return sorted(means, key=lambda name: -means[name].value)
+
+
+def summary(run: str, convention: str = "") -> stats.Sentences:
+    """The sentences with which notebook 05 ends: the report and the README quote them."""
+    name = evaluate.convention_of(run, convention)
+    shifts, results = figure_tables.read(run, "shifts", name), evaluate.read(run, "results", name)
+    return stats.learnt(adaptation(shifts), recovery(shifts), plain_score(results))
+
+
+def write(run: str, convention: str = "") -> Path:
+    """Write the sentences of :func:`summary` as a list, ``findings.md`` beside the figures of a run."""
+    path = paths.figures() / f"{STUDY}-{run}" / "findings.md"
+    with tables.write_aside(path) as file:
+        file.write(summary(run, convention)._repr_markdown_() + "\n")
+    return path
