@@ -144,8 +144,11 @@ def _session(given: object, where: str) -> str:
 
 
 # The optional keys of a record and of a turn in the thesis's form: their types, and the types in words.
-_OF_RECORD = (("true_genre", str, "a name or null"), ("shift_events", list, "a list"))
-_OF_TURN = (
+_OF_RECORD: tuple[tuple[str, Any, str], ...] = (
+    ("true_genre", str, "a name or null"),
+    ("shift_events", list, "a list"),
+)
+_OF_TURN: tuple[tuple[str, Any, str], ...] = (
     ("user_meta", Mapping, "an object"),
     ("constraints", Mapping, "an object"),
     ("rec_titles", list, "a list of titles"),
