@@ -11,10 +11,10 @@ from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.figures import NoDataError
+from crs_lib.figures import NoDataError, layout
 from crs_lib.figures.movies_time import at_risk
 from crs_lib.judge import records as judge_records
-from crs_lib.metrics import base, headlines
+from crs_lib.metrics import base
 from crs_lib.report import statistics
 from crs_lib.simulate.scenarios import CALM
 from crs_lib.stats import cluster_bootstrap_differences
@@ -169,7 +169,7 @@ def call_log(run: str) -> Path:
 def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
     """Turns of our own scores; NoDataError under a convention that does not take their parts down."""
     name = evaluate.convention_of(run, convention)
-    if headlines.is_thesis(name):
+    if layout.is_thesis(name):
         raise NoDataError(f"convention {name!r} has no item TAS, whose weights these are")
     return evaluate.read(run, table, name)
 
@@ -214,7 +214,7 @@ def roles(run: str, convention: str = "") -> pd.DataFrame:
     systems = [str(name) for name in dict.fromkeys(means["model"])]
     films = manifest.get("catalog", {})
     source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
-    outcomes = [name for name in headlines.outcomes(scored["name"]) if name in set(means["metric"])]
+    outcomes = [name for name in layout.outcomes(scored["name"]) if name in set(means["metric"])]
     short = [base.get(name).short for name in outcomes]
     user = made.get("user_llm") or ("templates" if "seed" in made else "")
     rows = {

@@ -12,8 +12,9 @@ from crs_lib import data as datasets
 from crs_lib import evaluate, judge, runs, simulate, stats
 from crs_lib.core import hashes, paths, tables
 from crs_lib.core.errors import RunError
+from crs_lib.figures import layout
 from crs_lib.figures.latex import headline_table
-from crs_lib.metrics import base, conventions, headlines
+from crs_lib.metrics import base, conventions
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.report import statistics
 from crs_lib.simulate.logged import Imported
@@ -84,7 +85,7 @@ def headline_ranks(run: str, names: Sequence[str]) -> pd.DataFrame:
 def _headline(run: str, convention: str) -> tuple[str, "pd.Series[float]"]:
     """A convention's primary outcome and its mean by system."""
     table = evaluate.read(run, "model_metrics", convention)
-    outcome = headlines.outcomes(convention)[0]
+    outcome = layout.outcomes(convention)[0]
     return outcome, table[table["metric"] == outcome].set_index("model")["mean"].astype(float)
 
 
@@ -148,7 +149,7 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame:
         theirs = published(run, name, set(means["model"]))
         for row in means[means["mean"].notna()].itertuples():
             figure = theirs.get(str(row.model), {}).get(str(row.metric))
-            if figure is not None and row.metric in headlines.outcomes(name):
+            if figure is not None and row.metric in layout.outcomes(name):
                 apart = float(row.mean) - figure
                 rows.append({
                     "convention": name, "metric": base.get(str(row.metric)).label, "model": row.model,
@@ -305,7 +306,7 @@ def outcomes(run: str, convention: str) -> list[str]:
     """The outcomes that are tested: the convention's, then judges' constructs; those that have a value."""
     means = evaluate.read(run, "model_metrics", convention)
     known = set(means.loc[means["mean"].notna(), "metric"])
-    wanted = [*headlines.outcomes(convention), *CONSTRUCTS]
+    wanted = [*layout.outcomes(convention), *CONSTRUCTS]
     return [name for name in wanted if name in known]
 
 

@@ -24,7 +24,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold
 from crs_lib.evaluate.scorer import Scorer
-from crs_lib.figures import style
+from crs_lib.figures import layout, style
 from crs_lib.judge import records as judge_records
 from crs_lib.metrics import base, conventions
 from crs_lib.report import figure_tables
@@ -178,7 +178,7 @@ def described(name: str) -> dict[str, Any]:
     metric = base.get(name)
     return {
         "name": name, "short": metric.short, "low": number(metric.low), "high": number(metric.high),
-        "direction": metric.direction, "source": metric.source, "headline": metric.headline > 0,
+        "direction": metric.direction, "source": metric.source, "headline": name in layout.HEADLINE,
     }  # fmt: skip
 
 
