@@ -11,7 +11,7 @@ from crs_lib import evaluate, runs
 from crs_lib.cli import notebooks as commands
 from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, layout, style
-from crs_lib.figures.movies_sweep import sweep_outcomes
+from crs_lib.figures.scores import sweep_outcomes
 from crs_lib.notebooks.sweeps import Sweep
 
 

@@ -1,8 +1,9 @@
 """The registry of figures, what each may expect of its tables, and the counts that captions name."""
 
-from collections.abc import Collection, Sequence
+import inspect
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
@@ -13,15 +14,32 @@ from crs_lib.figures import layout
 from crs_lib.metrics import base as metrics
 from crs_lib.stats import cluster_bootstrap
 
-# Each member: a function of tidy frames that returns a matplotlib Figure. Facts: ``study``, ``tables``
-# (the frames it takes, in order), ``caption`` (may name what :func:`counts` gives), ``place`` (its number
-# in captions.md; without it the figure comes last) and, where the stages of every run do not make its data,
-# ``made_by``: the command that does (may name {run}). ``dark``: a PNG for dark pages, too.
-# ``title``: its heading where the name in words is none.
-FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
+Draw = TypeVar("Draw", bound=Callable[..., Any])
 
-# Each member: a function of tidy frames that returns a LaTeX ``tabular``. Facts as those of the figures.
+# Functions of tidy frames that return a matplotlib Figure (a LaTeX ``tabular``), by name. Facts: ``study``,
+# ``tables`` (the frames it takes, in order), ``caption`` (may name what :func:`counts` gives), ``place`` (its
+# number in captions.md; without it the figure comes last) and, where the stages of every run do not make its
+# data, ``made_by``: the command that does (may name {run}). ``dark``: a PNG for dark pages, too. ``title``:
+# its heading where the name in words is none.
+FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
 TABLES: Registry[str] = Registry("table", room="crs_lib.figures")
+
+
+def figure(
+    study: str, caption: str, *, registry: Registry[Any] = FIGURES, **facts: Any
+) -> Callable[[Draw], Draw]:
+    """Decorator that registers a figure: the function's name is its name, its parameters are its tables.
+
+    Options of the function are keyword-only, and no tables.
+    """
+
+    def add(make: Draw) -> Draw:
+        known = inspect.signature(make).parameters.values()
+        tables = tuple(one.name for one in known if one.kind is one.POSITIONAL_OR_KEYWORD)
+        registry.register(make.__name__, study=study, tables=tables, caption=caption, **facts)(make)
+        return make
+
+    return add
 
 
 NoDataError = errors.NoDataError

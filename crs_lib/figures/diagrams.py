@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, filled
+from crs_lib.figures.base import figure, filled
 
 # Fills light enough for black text; in grey the words tell the kinds apart.
 _FILLS = {"data": "#D6EAF5", "code": "#FFFFFF", "truth": "#FBE5C4", "score": "#D5EEE4"}
@@ -62,14 +62,12 @@ class Board:
 _WIDTH = 26  # characters that a box holds in a line
 
 
-@FIGURES.register(
-    "system_overview",
+@figure(
+    "movies",
+    "Components of this run and the flow of data between them: {n_systems} systems under test and "
+    "n = {n_sessions} users, simulated or logged.",
     title="Components of the study",
     place=1,
-    study="movies",
-    tables=("roles",),
-    caption="Components of this run and the flow of data between them: {n_systems} systems under test and "
-    "n = {n_sessions} users, simulated or logged.",
 )
 def system_overview(roles: pd.DataFrame) -> Any:
     """Who speaks to whom in a run, by name, and what is scored against what."""
@@ -114,14 +112,12 @@ _USES = {
 }
 
 
-@FIGURES.register(
-    "dataset_attributes",
+@figure(
+    "movies",
+    "Attributes of the catalogue (n = {n_films} films after cleaning): share of films with a value, "
+    "number of values, labels changed by cleaning, and use in the study.",
     title="Attributes of the catalogue",
     place=2,
-    study="movies",
-    tables=("catalogue_fields",),
-    caption="Attributes of the catalogue (n = {n_films} films after cleaning): share of films with a value, "
-    "number of values, labels changed by cleaning, and use in the study.",
 )
 def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     """Coverage, values, cleaning and uses of every field of a run's catalogue."""
@@ -159,13 +155,11 @@ def dataset_attributes(catalogue_fields: pd.DataFrame) -> Any:
     return made
 
 
-@FIGURES.register(
-    "experimental_design",
-    place=3,
-    study="movies",
-    tables=("shift_events",),
-    caption="Paired design of this run: {n_systems} systems meet the same n = {n_sessions} users over up to "
+@figure(
+    "movies",
+    "Paired design of this run: {n_systems} systems meet the same n = {n_sessions} users over up to "
     "{n_turns} turns, above the shifts by turn and type.",
+    place=3,
 )
 def experimental_design(shift_events: pd.DataFrame) -> Any:
     """Systems by users by turns, and when constraints change, by type."""

@@ -11,6 +11,7 @@ from crs_lib.figures.base import (
     TABLES,
     NoDataError,
     convention_of,
+    figure,
     filled,
     primary,
     recovered_by,
@@ -68,13 +69,12 @@ def p_value(p: float) -> str:
     return "$<$.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 
-@TABLES.register(
-    "table_model_metrics",
-    place=1,
-    study="movies",
-    tables=("model_metrics",),
-    caption="Mean scores by system with 95 % intervals (n = {sessions} sessions per system, scenarios "
+@figure(
+    "movies",
+    "Mean scores by system with 95 % intervals (n = {sessions} sessions per system, scenarios "
     "resampled); arrows point to where a score is better, a dagger marks what is not valid for ranking.",
+    registry=TABLES,
+    place=1,
 )
 def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> str:
     """Some metrics by system: mean with interval; those that declare this table where none is named."""
@@ -97,13 +97,12 @@ def judged(model_metrics: pd.DataFrame) -> list[str]:
     return [name for name in CONSTRUCTS if name in known]
 
 
-@TABLES.register(
-    "table_judges",
-    place=4,
-    study="movies",
-    tables=("judge_means",),
-    caption="Mean scores of judges by system with 95 % intervals, and in brackets the sessions with a score "
+@figure(
+    "movies",
+    "Mean scores of judges by system with 95 % intervals, and in brackets the sessions with a score "
     "of those judged ({n_sessions} per system); a star marks a system that only its own family judged.",
+    registry=TABLES,
+    place=4,
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
 def table_judges(judge_means: pd.DataFrame) -> str:
@@ -143,14 +142,13 @@ def headline_table(headline: pd.DataFrame) -> str:
     return tabular("ll" + "r" * 2 + "lr" * published, head, rows, "The best system by outcome.")
 
 
-@TABLES.register(
-    "table_pairwise",
-    place=2,
-    study="movies",
-    tables=("results",),
-    caption="Paired comparisons of {primary} over {sessions} scenarios: mean difference with 95 % interval "
+@figure(
+    "movies",
+    "Paired comparisons of {primary} over {sessions} scenarios: mean difference with 95 % interval "
     "(scenarios resampled), matched rank-biserial correlation r, Wilcoxon's signed-rank test (Pratt) and "
     "its p after Holm over all pairs.",
+    registry=TABLES,
+    place=2,
 )
 def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
     """Every pair of systems: difference, effect size, raw and Holm-adjusted p."""
@@ -190,20 +188,19 @@ def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
 _WAIT = ("restricted_mean", "low", "high")
 
 
-@TABLES.register(
-    "table_recovery",
-    place=3,
-    study="movies",
-    tables=("shifts",),
-    caption="Recovery after {shifts} shifts per system: share recovered within the window of the "
+@figure(
+    "movies",
+    "Recovery after {shifts} shifts per system: share recovered within the window of the "
     "convention (Wilson 95 % interval), share never seen to recover before the next shift, and the mean "
     "number of replies until recovery, restricted to the horizon that every system was followed for.",
+    registry=TABLES,
+    place=3,
 )
 def table_recovery(shifts: pd.DataFrame) -> str:
     """Recovery by system: share in the window, never recovered, restricted mean waiting time."""
     from statsmodels.stats.proportion import proportion_confint
 
-    from crs_lib.figures.movies_time import waiting
+    from crs_lib.figures.recovery import waiting
 
     kind = recovered_by(shifts)
     require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])

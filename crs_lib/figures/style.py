@@ -6,7 +6,7 @@ line styles and direct labels tell the systems apart in grey.
 
 import io
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,16 +65,8 @@ _LOOKS = {
     "restate": Look("#3690C0", "1", (0, (3, 1))),
 }
 _PLAIN = ("oracle", "tracker")  # with or without an argument
-CYCLE = (
-    "#332288",
-    "#882255",
-    "#44AA99",
-    "#999933",
-    "#CC6677",
-    "#117733",
-    "#8B5A2B",
-    "#AA4499",
-)  # of what has no look of its own
+# Of what has no look of its own.
+CYCLE = ("#332288", "#882255", "#44AA99", "#999933", "#CC6677", "#117733", "#8B5A2B", "#AA4499")
 _MARKERS = ("d", "<", ">", "8", "H", "o", "s", "^")
 
 
@@ -169,16 +161,11 @@ def legend(made: Any, systems: Sequence[str], *, lines: bool = True) -> None:
 
     handles = [
         Line2D(
-            [],
-            [],
-            color=look.colour,
-            marker=look.marker,
-            markersize=look.size,
-            linestyle=look.line if lines else "none",
-            label=text,
+            [], [], color=look.colour, marker=look.marker, markersize=look.size,
+            linestyle=look.line if lines else "none", label=text,
         )
         for look, text in zip(looks(systems).values(), labels(systems), strict=True)
-    ]
+    ]  # fmt: skip
     widest = max(map(len, labels(systems)))
     columns = max(2, min(len(handles), 6, int(100 / (widest + 8))))
     made.legend(handles=handles, loc="outside upper center", ncols=columns, handlelength=2.6 if lines else 1)
@@ -191,17 +178,20 @@ def interval(
     if low == low and high == high:
         look = {"color": colour, "linewidth": linewidth, "solid_capstyle": "butt"}
         axes.plot([low, high], [at, at], **look)
-        if caps:
-            axes.plot([low, low], [at - caps, at + caps], **look)
-            axes.plot([high, high], [at - caps, at + caps], **look)
+        for end in (low, high) if caps else ():
+            axes.plot([end, end], [at - caps, at + caps], **look)
+
+
+def estimate(
+    axes: Any, at: float, row: Mapping[str, Any], look: Look, *, caps: float = 0.2, **marker: Any
+) -> None:
+    """A mean with its interval at a height: the columns ``mean``, ``low`` and ``high`` of a row."""
+    interval(axes, at, row["low"], row["high"], look.colour, caps=caps)
+    axes.plot(row["mean"], at, look.marker, color=look.colour, **{"markersize": look.size, **marker})
 
 
 def dots(
-    axes: Any,
-    row: float,
-    systems: Sequence[str],
-    ends: Mapping[str, Sequence[float]],
-    size: float = 0.8,
+    axes: Any, row: float, systems: Sequence[str], ends: Mapping[str, Sequence[float]], size: float = 0.8
 ) -> None:
     """The systems' means with intervals, one below another around a row; ``ends`` are mean, low and high.
 
@@ -212,6 +202,68 @@ def dots(
         at = row + 0.8 * ((step + 0.5) / len(systems) - 0.5)
         interval(axes, at, low, high, look.colour, linewidth=1.0)
         axes.plot(mean, at, look.marker, color=look.colour, markersize=size * look.size)
+
+
+def band(axes: Any, x: Any, rows: Any, look: Look, value: str = "mean", **line: Any) -> None:
+    """A line through the values of some rows, with the band of their intervals."""
+    axes.fill_between(x, rows["low"], rows["high"], color=look.colour, alpha=0.15, linewidth=0)
+    known: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "marker": look.marker}
+    axes.plot(x, rows[value], **{**known, "markersize": look.size, **line})
+
+
+def beside(axes: Any, at: float, text: str) -> None:
+    """Small text at a height, right of the panel."""
+    axes.text(1.02, at, text, transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL)
+
+
+def name_rows(made: Any, axes: Any, names: Sequence[str], title: str = "system") -> None:
+    """Names beside the rows of panels that share their heights, first on top, and what they name."""
+    axes.flat[0].set_yticks(range(len(names)), names)
+    axes.flat[0].set_ylim(len(names) - 0.4, -0.6)
+    for panel in axes.flat:
+        panel.tick_params(axis="y", length=0)
+    made.supylabel(title)
+
+
+def panels(count: int, columns: int, height: Callable[[int], float], **options: Any) -> tuple[Any, Any]:
+    """A figure of so many panels, at most ``columns`` side by side, ``height(rows)`` inches high."""
+    columns = min(columns, count)
+    rows = -(-count // columns)
+    made, axes = figure(height(rows), rows, columns, **options)
+    for panel in axes.flat[count:]:
+        panel.set_visible(False)
+    return made, axes
+
+
+def cells(
+    axes: Any,
+    values: Any,
+    texts: Any,
+    *,
+    colours: str = "Blues",
+    lowest: float = 0.0,
+    dark: float = 0.55,
+    bold: Any = None,
+    alpha: float = 0.85,
+    **text: Any,
+) -> Any:
+    """A matrix up to 1 as coloured cells with text, light where darker than ``dark``; returns the image.
+
+    Missing values stay empty; ``bold`` marks the cells in bold print.
+    """
+    import matplotlib
+    import numpy as np
+
+    cmap, known = matplotlib.colormaps[colours], np.ma.masked_invalid(values)
+    image = axes.imshow(known, cmap=cmap, vmin=lowest, vmax=1, aspect="auto", alpha=alpha)
+    for row, column in zip(*np.nonzero(~np.isnan(values)), strict=True):
+        ink = "white" if abs(values[row, column]) > dark else INK
+        weight = "bold" if bold is not None and bold[row, column] else "normal"
+        look: dict[str, Any] = {"ha": "center", "va": "center", "color": ink, "weight": weight}
+        axes.text(column, row, texts[row][column], **{"fontsize": SMALL, **look, **text})
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    return image
 
 
 def data(made: Any, kind: str, dpi: int) -> bytes:

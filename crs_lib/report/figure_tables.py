@@ -12,7 +12,7 @@ from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, layout
-from crs_lib.figures.movies_time import at_risk
+from crs_lib.figures.recovery import at_risk
 from crs_lib.judge import records as judge_records
 from crs_lib.metrics import base
 from crs_lib.report import statistics

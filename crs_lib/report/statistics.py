@@ -11,8 +11,8 @@ from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.figures import layout
 from crs_lib.figures.base import NoDataError, recovered_by
-from crs_lib.figures.movies_pairs import PREFIX, with_judges
-from crs_lib.figures.movies_time import waiting
+from crs_lib.figures.pairs import PREFIX, with_judges
+from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import (
@@ -187,7 +187,7 @@ def recovery_tests(shifts: pd.DataFrame) -> pd.DataFrame:
 
     "within scenarios" keeps the pairing: systems are compared where they met the same user. Waiting times
     are those of the recovery curves: replies until one item meets every constraint, censored at the next
-    shift. A note where there is nothing to compare. Source: :func:`crs_lib.figures.movies_time.waiting`.
+    shift. A note where there is nothing to compare. Source: :func:`crs_lib.figures.recovery.waiting`.
     """
     strata = {"all shifts": None, "within types of shift": "type", "within scenarios": "scenario"}
     try:

@@ -24,7 +24,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
 from crs_lib.figures import NoDataError
-from crs_lib.figures.movies_sensitivity import FEWEST_SCENARIOS
+from crs_lib.figures.stability import FEWEST_SCENARIOS
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention, ItemWeights
 from crs_lib.simulate import roles

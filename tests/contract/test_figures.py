@@ -329,6 +329,10 @@ def unused_labels(axis, low, high):
 ALL = figures.names()
 SIZES = pytest.mark.parametrize("systems", [FEW, MANY], ids=["few", "many"])
 EACH = pytest.mark.parametrize("name", ALL)
+EVERYDAY = ("leaderboard", "recovery_curves", "correlation_heatmap", "cosrec_systems")  # one of each kind
+SETTINGS = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in EVERYDAY else pytest.mark.full) for name in ALL]
+)
 
 
 @EACH
@@ -354,7 +358,7 @@ def written(made, folder):
     return [style.write(made, folder / f"figure.{kind}").read_bytes() for kind in ("png", "pdf")]
 
 
-@EACH
+@SETTINGS
 def test_the_same_tables_give_the_same_bytes_under_any_settings_silently(name, folder, capsys):
     before = dict(matplotlib.rcParams)
     tables = tables_of(figures.FIGURES.get(name))

@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from crs_lib.core.rng import stream
-from crs_lib.figures import movies_adaptation as plane
+from crs_lib.figures import shifts as plane
 from crs_lib.figures.base import NoDataError
 
 

@@ -7,17 +7,9 @@ from scipy import stats as scipy_stats
 
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
-from crs_lib.figures import (
-    base,
-    movies_pairs,
-    movies_scores,
-    movies_shifts,
-    movies_time,
-    movies_usage,
-)
-from crs_lib.figures import (
-    movies_pairs as movies_ranks,
-)
+from crs_lib.figures import base, pairs, recovery
+from crs_lib.figures import scores as score_figures
+from crs_lib.figures import shifts as shift_figures
 
 NA = None
 
@@ -30,7 +22,7 @@ def turns(since, model="a", session="s", **columns):
 def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
     """Shifts at turns 4 and 7: turn 5 is +1 of the first and −2 of the second, turn 4 never −3 of turn 7."""
     frame = turns([NA, NA, NA, 0, 1, 2, 0, 1, 2, 3])
-    found = movies_time.around_shifts(frame, before=3, after=2)
+    found = recovery.around_shifts(frame, before=3, after=2)
     pairs = sorted(zip(found["turn"], found["offset"], strict=True))
     assert pairs == [
         (1, -3), (2, -2), (3, -1), (4, 0), (5, -2), (5, 1), (6, -1), (6, 2), (7, 0), (8, 1), (9, 2),
@@ -39,7 +31,7 @@ def test_turns_are_aligned_at_the_shift_and_never_across_another_one():
 
 def test_sessions_and_systems_do_not_run_into_one_another():
     parts = [turns([NA, NA, NA]), turns([NA, 0, 1], session="t"), turns([0, 1, 2], model="b")]
-    found = movies_time.around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
+    found = recovery.around_shifts(pd.concat(parts, ignore_index=True), before=3, after=1)
     keys = zip(found["model"], found["session_id"], found["turn"], found["offset"], strict=True)
     assert sorted(keys) == [
         ("a", "t", 1, -1),
@@ -53,7 +45,7 @@ def test_sessions_and_systems_do_not_run_into_one_another():
 def test_the_share_of_shifts_counts_sessions_that_have_not_shifted_yet():
     """Turn 2: one of the two sessions shifts there, the other has not shifted at all: one half."""
     frame = pd.concat([turns([NA, 0, 1]), turns([NA, NA, 0], session="t")])
-    assert movies_time.shift_share(frame).to_dict() == {1: 0.0, 2: 0.5, 3: 0.5}
+    assert recovery.shift_share(frame).to_dict() == {1: 0.0, 2: 0.5, 3: 0.5}
 
 
 def test_waiting_is_censored_at_the_last_reply_that_was_seen():
@@ -61,23 +53,23 @@ def test_waiting_is_censored_at_the_last_reply_that_was_seen():
     shifts = pd.DataFrame(
         {"model": ["a"] * 4, "watched": [4, 3, 2, 0], "delay_item": [np.nan, 0.0, 1.0, np.nan]}
     )
-    found = movies_time.waiting(shifts)
+    found = recovery.waiting(shifts)
     assert found["time"].tolist() == [3.0, 0.0, 1.0]
     assert found["event"].tolist() == [False, True, True]
 
 
 def test_a_curve_ends_with_the_last_reply_that_ten_shifts_wait_for():
     """Twelve at risk before reply 2, nine before reply 3; of four shifts all count."""
-    assert movies_time.followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
-    assert movies_time.followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
+    assert recovery.followed(pd.Series([0.0] * 5 + [2.0] * 3 + [3.0] * 9)) == 2
+    assert recovery.followed(pd.Series([0.0, 1.0, 4.0, 4.0])) == 0
 
 
 def test_pairs_that_do_not_fit_on_a_page_are_those_of_the_plan_or_neighbours():
     many = pd.DataFrame({"diff": range(60), "declared": False, "neighbours": [n < 20 for n in range(60)]})
-    assert len(movies_pairs._on_a_page(many)) == 20
+    assert len(pairs._on_a_page(many)) == 20
     many.loc[3:5, "declared"] = True
-    assert movies_pairs._on_a_page(many)["diff"].tolist() == [5, 4, 3]
-    assert movies_pairs._on_a_page(many.iloc[:45])["diff"].tolist() == [*range(44, -1, -1)]
+    assert pairs._on_a_page(many)["diff"].tolist() == [5, 4, 3]
+    assert pairs._on_a_page(many.iloc[:45])["diff"].tolist() == [*range(44, -1, -1)]
 
 
 def test_means_by_cell_leave_out_what_is_missing():
@@ -119,7 +111,7 @@ def test_concepts_are_counted_once_a_turn_and_ranked_with_ties_by_name():
     """Four turns: x in three of them, y and w in one, twice in one turn counting once."""
     lists = [["x", "y", "y"], np.array(["x"]), ["x", "w"], None]
     frame = turns([NA] * 4, missing_concepts=lists).assign(session_id=["1", "1", "2", "2"])
-    found = movies_shifts.concept_shares(frame, "missing_concepts", 3)
+    found = shift_figures.concept_shares(frame, "missing_concepts", 3)
     assert found["concept"].tolist() == ["x", "w", "y"]
     assert found["share"].tolist() == [0.75, 0.25, 0.25]
     assert found["n"].tolist() == [3, 1, 1]
@@ -130,7 +122,7 @@ def test_recovery_by_type_has_wilsons_interval():
     """8 of 10: centre (0.8 + z²/20)/(1 + z²/10), half-width from the same formula, z = 1.96."""
     frame = pd.DataFrame({"model": "a", "session_id": range(12), "type": ["switch"] * 10 + ["relax"] * 2})
     frame["recovered_item"] = [True] * 8 + [False] * 2 + [True, False]
-    row = movies_shifts.recovered_by_type(frame).set_index("type").loc["switch"]
+    row = shift_figures.recovered_by_type(frame).set_index("type").loc["switch"]
     z = scipy_stats.norm.ppf(0.975)
     centre, half = (
         (0.8 + z**2 / 20) / (1 + z**2 / 10),
@@ -138,7 +130,7 @@ def test_recovery_by_type_has_wilsons_interval():
     )
     assert (row["share"], row["n"]) == (0.8, 10)
     assert (row["low"], row["high"]) == (pytest.approx(centre - half), pytest.approx(centre + half))
-    assert movies_shifts.recovered_by_type(frame)["type"].tolist() == ["switch", "relax"]
+    assert shift_figures.recovered_by_type(frame)["type"].tolist() == ["switch", "relax"]
 
 
 def sessions(n=30, systems=("a",)):
@@ -153,7 +145,7 @@ def sessions(n=30, systems=("a",)):
 
 def test_with_one_system_the_correlation_is_spearmans():
     frame = sessions()
-    found = movies_pairs.within_correlations(frame, ["x", "y"]).iloc[0]
+    found = pairs.within_correlations(frame, ["x", "y"]).iloc[0]
     assert found["correlation"] == pytest.approx(scipy_stats.spearmanr(frame["x"], frame["y"]).statistic)
     assert found["low"] < found["correlation"] < found["high"]
 
@@ -162,13 +154,13 @@ def test_differences_between_systems_do_not_show_as_correlation():
     """Within systems x and y rise together; over all sessions they fall, as the systems' means do."""
     frame = sessions(systems=("a", "b", "c"))
     assert scipy_stats.spearmanr(frame["x"], frame["y"]).statistic < 0
-    assert movies_pairs.within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
+    assert pairs.within_correlations(frame, ["x", "y"])["correlation"].iloc[0] > 0.4
 
 
 def test_a_constant_has_no_correlation_and_missing_rows_are_counted():
     frame = sessions()
     frame.loc[:4, "y"] = np.nan
-    found = movies_pairs.within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
+    found = pairs.within_correlations(frame, ["x", "y", "c"]).set_index(["x", "y"])
     assert (found.loc[("x", "y"), "n"], found.loc[("x", "y"), "n_missing"]) == (25, 5)
     assert np.isnan(found.loc[("x", "c"), "correlation"])
 
@@ -177,8 +169,8 @@ def test_bars_join_the_largest_runs_of_systems_that_are_not_told_apart():
     """0, 1 and 2 are alike, and 2 and 3; 0 and 3 are told apart: two runs, the one within the first is left out."""
     same = np.ones((4, 4), dtype=bool)
     same[0, 3] = same[3, 0] = same[1, 3] = same[3, 1] = False
-    assert movies_ranks.cliques(same) == [(0, 2), (2, 3)]
-    assert movies_ranks.cliques(np.eye(3, dtype=bool)) == []
+    assert pairs.cliques(same) == [(0, 2), (2, 3)]
+    assert pairs.cliques(np.eye(3, dtype=bool)) == []
 
 
 def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady():
@@ -190,9 +182,7 @@ def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady(
         "c": base + 0.02 * draw.normal(size=40),
     }
     frame = pd.DataFrame(values).rename_axis("scenario").reset_index().melt("scenario", var_name="system")
-    same = movies_pairs.alike(
-        frame, ["a", "b", "c"], {"system": "system", "scenario": "scenario", "value": "value"}
-    )
+    same = pairs.alike(frame, ["a", "b", "c"], {"system": "system", "scenario": "scenario", "value": "value"})
     assert same.tolist() == [[True, False, False], [False, True, True], [False, True, True]]
 
 
@@ -201,24 +191,24 @@ def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady(
     [(0.424, ".42"), (-0.068, "−.07"), (1.0, "1.00"), (-1.0, "−1.00"), (-0.001, ".00"), (0.999, "1.00")],
 )
 def test_correlations_print_without_a_leading_zero(value, text):
-    assert movies_pairs.signed(value) == text
+    assert pairs.signed(value) == text
 
 
 def test_only_complete_scenarios_are_compared():
     frame = pd.DataFrame(
         {"model": ["a", "b"] * 3, "session_id": [1, 1, 2, 2, 3, 3], "item_tas": [1, 2, 3, np.nan, 5, 6]}
     )
-    assert sorted(movies_pairs.complete(frame, "item_tas")["session_id"].unique()) == [1, 3]
+    assert sorted(pairs.complete(frame, "item_tas")["session_id"].unique()) == [1, 3]
     with pytest.raises(base.NoDataError, match="nothing can be compared"):
-        movies_pairs.complete(frame[frame["session_id"] < 3], "item_tas")
+        pairs.complete(frame[frame["session_id"] < 3], "item_tas")
 
 
 def test_components_are_turned_so_that_outward_is_better():
     """Leakage 0.2 of [0, 1], interval 0.1 to 0.4, lower is better: 0.8, from 0.6 to 0.9."""
     row = pd.Series({"mean": 0.2, "low": 0.1, "high": 0.4})
-    assert movies_scores.as_share("topic_interference_leakage", row) == pytest.approx((0.8, 0.6, 0.9))
-    assert movies_scores.as_share("satisfaction", row) == pytest.approx((0.2, 0.1, 0.4))
-    assert movies_scores.as_share("topic_adaptation_score", row) == pytest.approx((1.2 / 3, 1.1 / 3, 1.4 / 3))
+    assert score_figures.as_share("topic_interference_leakage", row) == pytest.approx((0.8, 0.6, 0.9))
+    assert score_figures.as_share("satisfaction", row) == pytest.approx((0.2, 0.1, 0.4))
+    assert score_figures.as_share("topic_adaptation_score", row) == pytest.approx((1.2 / 3, 1.1 / 3, 1.4 / 3))
 
 
 def test_a_table_without_the_columns_is_named():
@@ -233,13 +223,13 @@ def test_a_table_may_say_its_own_counts():
 
 def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
     frame = pd.DataFrame({"model": ["a", "b"], "judge": [{"coherence": 4, "tact": None}, None]}, index=[5, 7])
-    joined, names = movies_pairs.with_judges(frame)
+    joined, names = pairs.with_judges(frame)
     assert names == ["judge_coherence"]
     assert joined["judge_coherence"].tolist()[0] == 4
     assert np.isnan(joined["judge_coherence"].tolist()[1])
     nobody = [{"coherence": None}, {"coherence": None}]
-    assert movies_pairs.with_judges(frame.assign(judge=nobody))[1] == []
-    assert movies_pairs.with_judges(frame[["model"]])[1] == []
+    assert pairs.with_judges(frame.assign(judge=nobody))[1] == []
+    assert pairs.with_judges(frame[["model"]])[1] == []
 
 
 @pytest.mark.parametrize(
@@ -250,4 +240,4 @@ def test_judges_scores_become_columns_and_nobody_judged_is_no_column():
     ],
 )  # fmt: skip
 def test_sums_are_a_few_characters(value, column, text):
-    assert movies_usage._total(value, column) == text
+    assert score_figures._total(value, column) == text

@@ -9,7 +9,7 @@ import pytest
 from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.figures import NoDataError, movies_time
+from crs_lib.figures import NoDataError, recovery
 from crs_lib.llm.template import answer as template_answer
 from crs_lib.report import figure_tables, models, statistics
 from crs_lib.simulate.config import SimulateConfig
@@ -312,4 +312,4 @@ def test_recovery_is_read_from_users_who_never_insist_where_there_are_any():
     for row in silent.itertuples():
         assert row.expected == turns.loc[(row.model, row.session_id, row.turn + row.reply), "hit_by_chance"]
     with pytest.raises(NoDataError, match="no hit_by_chance; evaluate the run anew"):
-        movies_time.at_risk(turns.reset_index().drop(columns="hit_by_chance"), shifts)
+        recovery.at_risk(turns.reset_index().drop(columns="hit_by_chance"), shifts)

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, filled
-from crs_lib.figures.movies_pairs import signed
+from crs_lib.figures.base import NoDataError, figure, filled
+from crs_lib.figures.pairs import signed
 from crs_lib.metrics import base
 
 _INTERVAL = ("metric", "tau", "low", "high", "n_systems", "n_sessions")
@@ -21,18 +21,16 @@ _MADE_BY = "python -m crs_lib sensitivity --run {run}"
 FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
 
 
-@FIGURES.register(
-    "sensitivity_weights",
+@figure(
+    "movies",
+    "Rank stability over the weights of item TAS: Kendall's τ between the ranking of {n_systems} "
+    "systems under each weighting and under the declared one (n = {n_sessions} sessions per system).",
     title="Sensitivity to weights",
     place=14,
-    study="movies",
-    tables=("sensitivity_weights",),
-    caption="Rank stability over the weights of item TAS: Kendall's τ between the ranking of {n_systems} "
-    "systems under each weighting and under the declared one (n = {n_sessions} sessions per system).",
 )
-def sensitivity_weights(table: pd.DataFrame) -> Any:
+def sensitivity_weights(sensitivity_weights: pd.DataFrame) -> Any:
     """Tau over the simplex of weights: a staircase of cells for each weight of copying."""
-    filled(table, [*_WEIGHTS, "tau", "is_default", "n_systems", "n_sessions"])
+    table = filled(sensitivity_weights, [*_WEIGHTS, "tau", "is_default", "n_systems", "n_sessions"])
     grid = table[~table["is_default"].astype(bool)]
     if grid["tau"].isna().all():
         raise NoDataError("a ranking needs at least two systems that recommend items")
@@ -45,7 +43,9 @@ def sensitivity_weights(table: pd.DataFrame) -> Any:
         2.6, 1, len(wide), sharey=True, width_ratios=[w.shape[1] for w in wide.values()]
     )
     for panel, (delta, cells) in zip(axes[0], wide.items(), strict=True):
-        image = _cells(panel, cells)
+        values = cells.to_numpy(dtype=float)
+        image = style.cells(panel, values, [[signed(value) for value in row] for row in values])
+        panel.set_xticks(range(cells.shape[1]), [f"{beta:g}" for beta in cells.columns])
         panel.set_title(f"copying {delta:g}", fontsize=style.SMALL)
     axes[0][0].set_yticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
     axes[0][0].set(ylabel="weight of S*", xlabel="weight of N·S")
@@ -60,38 +60,18 @@ def sensitivity_weights(table: pd.DataFrame) -> Any:
     return made
 
 
-def _cells(panel: Any, cells: pd.DataFrame) -> Any:
-    """A matrix of tau as coloured cells with numbers; combinations that are none stay empty."""
-    import matplotlib
-
-    values = cells.to_numpy(dtype=float)
-    look: dict[str, Any] = {"cmap": matplotlib.colormaps["Blues"], "vmin": 0, "vmax": 1, "alpha": 0.85}
-    image = panel.imshow(np.ma.masked_invalid(values), aspect="auto", **look)
-    for (row, column), value in np.ndenumerate(values):
-        if not np.isnan(value):
-            ink = "white" if value > 0.55 else style.INK
-            at: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL, "color": ink}
-            panel.text(column, row, signed(value), **at)
-    panel.set_xticks(range(cells.shape[1]), [f"{beta:g}" for beta in cells.columns])
-    panel.tick_params(length=0)
-    panel.spines[:].set_visible(False)
-    return image
-
-
-@FIGURES.register(
-    "sensitivity_choices",
-    title="Sensitivity to choices of the convention",
-    place=15,
-    study="movies",
-    tables=("sensitivity_choices",),
-    caption="Rank stability over the choices of the convention: Kendall's τ between the ranking of "
+@figure(
+    "movies",
+    "Rank stability over the choices of the convention: Kendall's τ between the ranking of "
     "{n_systems} systems under one other setting and under the default convention, by metric, with 95 % "
     "intervals (n = {n_sessions} scenarios, resampled).",
+    title="Sensitivity to choices of the convention",
+    place=15,
     made_by=_MADE_BY,
 )
-def sensitivity_choices(table: pd.DataFrame) -> Any:
+def sensitivity_choices(sensitivity_choices: pd.DataFrame) -> Any:
     """Tau by setting, a panel for each choice of the convention, a mark for each metric."""
-    filled(table, ["choice", "setting", *_INTERVAL])
+    table = filled(sensitivity_choices, ["choice", "setting", *_INTERVAL])
     kinds = [str(name) for name in dict.fromkeys(table["choice"])]
     settings = {kind: table.loc[table["choice"] == kind, "setting"].astype(str) for kind in kinds}
     sizes = [settings[kind].nunique() for kind in kinds]
@@ -108,23 +88,21 @@ def sensitivity_choices(table: pd.DataFrame) -> Any:
     return made
 
 
-@FIGURES.register(
-    "sensitivity_catalogue",
-    title="Sensitivity to the size of the catalogue",
-    place=16,
-    study="movies",
-    tables=("sensitivity_catalogue",),
-    caption="Rank stability over the size of the catalogue: Kendall's τ between the ranking of {n_systems} "
+@figure(
+    "movies",
+    "Rank stability over the size of the catalogue: Kendall's τ between the ranking of {n_systems} "
     "systems on a random share of the films and on all of them, with 95 % intervals (n = {n_sessions} "
     "scenarios simulated anew on each share, resampled).",
+    title="Sensitivity to the size of the catalogue",
+    place=16,
     made_by=f"{_MADE_BY} --sessions {FEWEST_SCENARIOS}",
 )
-def sensitivity_catalogue(table: pd.DataFrame, *, fewest: int = FEWEST_SCENARIOS) -> Any:
+def sensitivity_catalogue(sensitivity_catalogue: pd.DataFrame, *, fewest: int = FEWEST_SCENARIOS) -> Any:
     """Tau by the share of the films that are kept, a line for each metric.
 
     NoDataError for fewer than ``fewest`` scenarios, whose intervals span most of the scale.
     """
-    filled(table, ["share", "films", *_INTERVAL])
+    table = filled(sensitivity_catalogue, ["share", "films", *_INTERVAL])
     if table["n_sessions"].max() < fewest:
         n = int(table["n_sessions"].max())
         raise NoDataError(f"the ranking was simulated anew on {n} scenarios; at least {fewest} are needed")
@@ -181,15 +159,13 @@ MOST_CONTRASTS = 16
 _ONE_LINE, _LONG = 20, 16  # letters: of two names in one line of a title; of a name that takes a wider panel
 
 
-@FIGURES.register(
-    "power_curve",
-    title="Power",
-    place=12,
-    study="movies",
-    tables=("power",),
-    caption="Power of each of {n_contrasts} contrasts by number of scenarios and size of the difference: "
+@figure(
+    "movies",
+    "Power of each of {n_contrasts} contrasts by number of scenarios and size of the difference: "
     "paired Wilcoxon tests at Holm's strictest level, each contrast by the standard deviation of its own "
     "paired differences (n = {n_sessions} scenarios, {n_systems} systems).",
+    title="Power",
+    place=12,
 )
 def power_curve(power: pd.DataFrame) -> Any:
     """Power by number of scenarios, a panel for each contrast, a line for each size of the difference.
@@ -201,20 +177,17 @@ def power_curve(power: pd.DataFrame) -> Any:
     contrasts = list(power.groupby(["a", "b"], sort=False))[:MOST_CONTRASTS]
     systems = list(dict.fromkeys(name for pair, _ in contrasts for name in pair))
     names = dict(zip(systems, style.labels(systems, 20), strict=True))
-    wide = min(4 if max(map(len, names.values())) < _LONG else 3, len(contrasts))
-    high = -(-len(contrasts) // wide)
-    made, axes = style.figure(1.0 + 1.3 * high, high, wide, sharex=True, sharey=True)
+    wide = 4 if max(map(len, names.values())) < _LONG else 3
+    shared = {"sharex": True, "sharey": True}
+    made, axes = style.panels(len(contrasts), wide, lambda rows: 1.0 + 1.3 * rows, **shared)
     for panel, ((a, b), part) in zip(axes.flat, contrasts, strict=False):
         apart = " " if len(names[a] + names[b]) <= _ONE_LINE else "\n"
         spread = f"SD {part['sd_difference'].iloc[0]:.2g}"
         panel.set_title(f"{names[a]}{apart}− {names[b]}\n{spread}", fontsize=style.SMALL)
         for (effect, mine), (colour, dashes) in zip(part.groupby("effect"), _LOOKS * 3, strict=False):
-            name = f"difference {effect:g}" + (
-                ", the smallest that matters" if effect == facts["smallest"] else ""
-            )
-            panel.plot(
-                mine["sessions"], mine["power"], color=colour, linestyle=dashes, label=name, clip_on=False
-            )
+            matters = ", the smallest that matters" if effect == facts["smallest"] else ""
+            look = {"color": colour, "linestyle": dashes, "label": f"difference {effect:g}{matters}"}
+            panel.plot(mine["sessions"], mine["power"], clip_on=False, **look)
         for draw, at in ((panel.axhline, facts["target"]), (panel.axvline, part["n"].iloc[0])):
             draw(at, color=style.FAINT, linewidth=0.8, linestyle=(0, (2, 2)))
         panel.set(xscale="log", ylim=(0, 1.0))
@@ -222,10 +195,7 @@ def power_curve(power: pd.DataFrame) -> Any:
         panel.xaxis.set_major_formatter("{x:,.0f}")
         panel.set_xticks([], minor=True)
         panel.grid(axis="y")
-    for panel in axes.flat[len(contrasts) :]:
-        panel.set_visible(False)
-    for column in range(wide):
-        lowest = axes.flat[max(i for i in range(len(contrasts)) if i % wide == column)]
+    for lowest in axes.flat[max(0, len(contrasts) - axes.shape[1]) : len(contrasts)]:
         lowest.xaxis.set_tick_params(labelbottom=True)
         lowest.set_xlabel("scenarios")
     for row in axes:
@@ -238,14 +208,12 @@ def power_curve(power: pd.DataFrame) -> Any:
     return made
 
 
-@FIGURES.register(
-    "exploitability",
-    place=16.5,
-    study="movies",
-    tables=("redteam",),
-    caption="Largest rise of each metric above silence and chance by a policy of no use to the user: filled, "
+@figure(
+    "movies",
+    "Largest rise of each metric above silence and chance by a policy of no use to the user: filled, "
     "it shows no new film that meets everything; hollow, it withholds such films and shows near misses "
     "({n_policies} policies, n = {n_sessions} scenarios; dashed: gamed from 0.1 on).",
+    place=16.5,
     title="Exploitability",
     made_by="python -m crs_lib redteam --run {run}",
 )

@@ -8,10 +8,10 @@ import pandas as pd
 
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import (
-    FIGURES,
     NoDataError,
     chosen,
     convention_of,
+    figure,
     means,
     recovered_by,
     require,
@@ -20,13 +20,11 @@ from crs_lib.figures.base import (
 from crs_lib.stats import kaplan_meier, net_incidence
 
 
-@FIGURES.register(
-    "score_over_turns",
-    place=19,
-    study="movies",
-    tables=("turns",),
-    caption="Mean score by turn and system with 95 % bands, above the share of sessions that shift at that "
+@figure(
+    "movies",
+    "Mean score by turn and system with 95 % bands, above the share of sessions that shift at that "
     "turn (n = {sessions} sessions and {shifts} shifts per system).",
+    place=19,
 )
 def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by turn and system with bands, above the share of sessions that shift there."""
@@ -63,16 +61,10 @@ def shift_share(turns: pd.DataFrame) -> pd.Series:
 
 def _lines(panel: Any, table: pd.DataFrame, x: str) -> None:
     """A line with markers and a band for each system; undefined points are gaps."""
-    order = systems_of(table)
     step = max(1, round(table[x].nunique() / 6))
-    for place, (name, look) in enumerate(style.looks(order).items()):
+    for place, (name, look) in enumerate(style.looks(systems_of(table)).items()):
         part = table[table["model"] == name].sort_values(x)
-        at = part[x].to_numpy(dtype=float)
-        panel.fill_between(at, part["low"], part["high"], color=look.colour, alpha=0.15, linewidth=0)
-        panel.plot(
-            at, part["mean"], color=look.colour, linestyle=look.line, marker=look.marker,
-            markersize=look.size, markevery=(place % step, step),
-        )  # fmt: skip
+        style.band(panel, part[x].to_numpy(dtype=float), part, look, markevery=(place % step, step))
     panel.axhline(0, color=style.FAINT, linewidth=0.6, zorder=0)
     panel.grid(axis="y")
 
@@ -95,13 +87,11 @@ def around_shifts(turns: pd.DataFrame, before: int, after: int) -> pd.DataFrame:
     ).astype({"offset": int})
 
 
-@FIGURES.register(
-    "score_around_shifts",
-    place=20,
-    study="movies",
-    tables=("turns",),
-    caption="Mean score by system before and after a change of constraints, with 95 % bands ({shifts} shifts "
+@figure(
+    "movies",
+    "Mean score by system before and after a change of constraints, with 95 % bands ({shifts} shifts "
     "in n = {sessions} sessions per system, sessions resampled).",
+    place=20,
 )
 def score_around_shifts(
     turns: pd.DataFrame, *, metrics: Sequence[str] = (), before: int = 3, after: int = 4
@@ -142,14 +132,12 @@ def waiting(shifts: pd.DataFrame, kind: str = "item") -> pd.DataFrame:
     return pd.DataFrame({"system": seen["model"], "time": time, "event": happened})
 
 
-@FIGURES.register(
-    "recovery_curves",
+@figure(
+    "movies",
+    "Cumulative incidence of recovery ({recovered}) by the number of replies, 1 − Kaplan–Meier with "
+    "95 % log–log bands ({shifts} shifts in n = {sessions} sessions per system, censored at the next shift).",
     title="Recovery over time",
     place=21,
-    study="movies",
-    tables=("shifts",),
-    caption="Cumulative incidence of recovery ({recovered}) by the number of replies, 1 − Kaplan–Meier with "
-    "95 % log–log bands ({shifts} shifts in n = {sessions} sessions per system, censored at the next shift).",
 )
 def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     """Share of shifts recovered by the number of replies, with the shifts still waiting below."""
@@ -166,22 +154,20 @@ def recovery_curves(shifts: pd.DataFrame, *, kind: str = "") -> Any:
         part = curves[curves["system"] == name].drop_duplicates("time", keep="last")
         end = followed(times.loc[times["system"] == name, "time"])
         part = part[part["time"] <= end]
-        at = np.append(part["time"], end + 0.45)
-        share, low, high = (
-            1 - np.append(part[c], part[c].iloc[-1]).astype(float) for c in ("survival", "low", "high")
+        at, ends = (
+            np.append(part["time"], end + 0.45),
+            part[["survival", "low", "high"]].to_numpy(dtype=float),
         )
+        share, low, high = 1 - np.vstack([ends, ends[-1]]).T
         upper.fill_between(at, high, low, step="post", color=look.colour, alpha=0.15, linewidth=0)
         upper.step(at, share, where="post", color=look.colour, linestyle=look.line)
-        upper.plot(
-            part["time"], 1 - part["survival"], look.marker, color=look.colour, ms=look.size, clip_on=False
-        )
+        mark: dict[str, Any] = {"color": look.colour, "ms": look.size, "clip_on": False}
+        upper.plot(part["time"], 1 - part["survival"], look.marker, **mark)
     upper.set(ylabel="cumulative incidence", ylim=(-0.03, 1.03), xlim=(-0.3, last + 0.45))
     upper.grid(axis="y")
     by_system = {name: times.loc[times["system"] == name, "time"] for name in order}
-    _waiting_table(
-        lower, {(n, at): int((t >= at).sum()) for n, t in by_system.items() for at in range(last + 1)},
-        order, last,
-    )  # fmt: skip
+    counts = {(name, at): int((t >= at).sum()) for name, t in by_system.items() for at in range(last + 1)}
+    _waiting_table(lower, counts, order, last)
     style.legend(made, order)
     note = f"{len(shifts) // len(order)} shifts in {shifts['session_id'].nunique()} sessions per system."
     style.note(
@@ -218,21 +204,19 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     return found[[*keys, "reply", "event", "expected", "answers"]].reset_index(drop=True)
 
 
-@FIGURES.register(
-    "recovery_by_answers",
-    place=21.5,
-    study="movies",
-    tables=("replies_at_risk",),
-    caption="Cumulative incidence of recovery beyond chance by the number of replies and of films that meet "
+@figure(
+    "movies",
+    "Cumulative incidence of recovery beyond chance by the number of replies and of films that meet "
     "the new constraints, with 95 % bands over n = {sessions} scenarios (curves end where fewer than 10 "
     "shifts are at risk, counted below).",
+    place=21.5,
     title="Recovery beyond chance",
     made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh,calm and "
     "python -m crs_lib run 04_evaluate -p run {run}-calm",
 )
-def recovery_by_answers(risks: pd.DataFrame) -> Any:
+def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
     """Chance-corrected cumulative incidence of recovery, a column for each stratum of answers."""
-    require(risks, ["session_id", "reply", "event", "expected", "answers", "users"])
+    risks = require(replies_at_risk, ["session_id", "reply", "event", "expected", "answers", "users"])
     order = systems_of(risks)
     strata = [name for name in STRATA if (risks["answers"] == name).any()]
     last = int(risks["reply"].max())
@@ -256,11 +240,7 @@ def recovery_by_answers(risks: pd.DataFrame) -> Any:
                 continue
             step = min(0.16, 0.7 / max(1, len(alone)))
             times = part["time"] + (step * (alone.index(name) - (len(alone) - 1) / 2) if name in alone else 0)
-            panel.fill_between(times, part["low"], part["high"], color=look.colour, alpha=0.15, linewidth=0)
-            panel.plot(
-                times, part["incidence"], color=look.colour, linestyle=look.line, marker=look.marker,
-                ms=look.size,
-            )  # fmt: skip
+            style.band(panel, times, part, look, "incidence")
             if name in alone:
                 panel.vlines(times, part["low"], part["high"], color=look.colour, linewidth=1)
         if curves.empty:
@@ -313,5 +293,4 @@ def _waiting_table(
     panel.set_xticks(range(0, last + 1, step))
     panel.tick_params(axis="both", length=0)
     panel.tick_params(axis="y", pad=2 * widest + 2)  # clear of the first number
-    for side in panel.spines.values():
-        side.set_visible(False)
+    panel.spines[:].set_visible(False)

@@ -9,35 +9,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.figures import layout, style
-from crs_lib.figures.base import FIGURES, NoDataError, convention_of, filled, primary, require, systems_of
+from crs_lib.figures.base import NoDataError, convention_of, figure, filled, primary, require, systems_of
 from crs_lib.metrics import base
 from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, wilcoxon_pairs
 from crs_lib.stats.multiple import holm
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
-_DIVERGING = "RdBu"  # distinguished by colour-blind readers; the printed numbers carry the grey version
-
-
-def matrix(
-    made: Any, panel: Any, values: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], bar: str
-) -> None:
-    """A matrix in [-1, 1] as coloured cells with names on both sides and a labelled bar."""
-    import matplotlib
-
-    cells, colours = np.ma.masked_invalid(values), matplotlib.colormaps[_DIVERGING]
-    image = panel.imshow(cells, cmap=colours, vmin=-1, vmax=1, aspect="auto", alpha=0.85)
-    panel.set_xticks(range(len(columns)), columns, rotation=40, ha="right", rotation_mode="anchor")
-    panel.set_yticks(range(len(rows)), rows)
-    panel.tick_params(length=0)
-    panel.spines[:].set_visible(False)
-    made.colorbar(image, ax=panel, label=bar, fraction=0.04, pad=0.02, ticks=[-1, -0.5, 0, 0.5, 1])
-
-
-def write_cell(panel: Any, row: int, column: int, text: str, value: float, *, bold: bool = False) -> None:
-    """Text in a cell of a matrix, in the ink that reads on the cell's colour."""
-    look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": style.SMALL, "linespacing": 0.95}
-    look |= {"color": "white" if abs(value) > 0.65 else style.INK, "weight": "bold" if bold else "normal"}
-    panel.text(column, row, text, **look)
 
 
 def signed(value: float) -> str:
@@ -61,15 +38,13 @@ def in_words(metric: str) -> str:
     return f"judge: {metric.removeprefix(PREFIX)}" if metric.startswith(PREFIX) else style.short(metric)
 
 
-@FIGURES.register(
-    "correlation_heatmap",
-    title="Correlation of metrics",
-    place=4,
-    study="movies",
-    tables=("results",),
-    caption="Spearman correlations of session scores within systems, bold where the 95 % interval "
+@figure(
+    "movies",
+    "Spearman correlations of session scores within systems, bold where the 95 % interval "
     "excludes zero "
     "({systems} systems, n = {sessions} sessions per system, resampled).",
+    title="Correlation of metrics",
+    place=4,
 )
 def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Rank correlations of the session metrics and of judges' scores, centred within systems."""
@@ -81,17 +56,27 @@ def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -
     shown += judged
     if len(shown) < 2:
         raise NoDataError("a correlation needs at least 2 metrics")
+    names = [in_words(name) for name in shown]
     values = np.full((len(shown) - 1, len(shown) - 1), np.nan)
+    bold = np.zeros(values.shape, dtype=bool)
+    for row in within_correlations(results, shown).itertuples():
+        at = shown.index(str(row.y)) - 1, shown.index(str(row.x))
+        values[at], bold[at] = row.correlation, row.low > 0 or row.high < 0
     made, axes = style.figure(max(2.6, 1.0 + 0.34 * len(shown)))
     panel = axes[0][0]
-    for row in within_correlations(results, shown).itertuples():
-        i, j = shown.index(str(row.y)) - 1, shown.index(str(row.x))
-        values[i, j] = row.correlation
-        if not np.isnan(row.correlation):
-            bold = row.low > 0 or row.high < 0
-            write_cell(panel, i, j, signed(row.correlation), row.correlation, bold=bold)
-    names = [in_words(name) for name in shown]
-    matrix(made, panel, values, names[1:], names[:-1], "Spearman correlation")
+    look: dict[str, Any] = {
+        "colours": "RdBu",
+        "lowest": -1.0,
+        "dark": 0.65,
+        "linespacing": 0.95,
+    }  # for colour-blind readers, too
+    image = style.cells(
+        panel, values, [[signed(value) for value in row] for row in values], bold=bold, **look
+    )
+    panel.set_xticks(range(len(names) - 1), names[:-1], rotation=40, ha="right", rotation_mode="anchor")
+    panel.set_yticks(range(len(names) - 1), names[1:])
+    ticks = [-1, -0.5, 0, 0.5, 1]
+    made.colorbar(image, ax=panel, label="Spearman correlation", fraction=0.04, pad=0.02, ticks=ticks)
     panel.set(xlabel="metric", ylabel="metric")
     n = results["session_id"].nunique()
     words = "Centred within systems; bold: 95 % interval excludes 0"
@@ -143,14 +128,12 @@ def complete(results: pd.DataFrame, metric: str) -> pd.DataFrame:
 _MOST_PAIRS = 45  # that fit on a page
 
 
-@FIGURES.register(
-    "paired_effects",
+@figure(
+    "movies",
+    "Paired differences in {primary} with 95 % intervals and the smallest difference that matters "
+    "(n = {n_sessions} scenarios met by {n_systems} systems, resampled).",
     title="Paired differences between systems",
     place=5,
-    study="movies",
-    tables=("paired_effects",),
-    caption="Paired differences in {primary} with 95 % intervals and the smallest difference that matters "
-    "(n = {n_sessions} scenarios met by {n_systems} systems, resampled).",
 )
 def paired_effects(paired_effects: pd.DataFrame) -> Any:
     """A forest plot: mean paired difference of each pair with its interval, the smallest effect shaded.
@@ -170,9 +153,7 @@ def paired_effects(paired_effects: pd.DataFrame) -> Any:
         filling = style.INK if row.declared else "white"
         style.interval(panel, place, row.low, row.high, style.INK, caps=0.2)
         panel.plot(row.diff, place, "s", color=style.INK, markerfacecolor=filling, markersize=4, mew=1)
-        words = f"{row.diff:z.2f} [{row.low:z.2f}, {row.high:z.2f}]".replace("-", "−")
-        at: dict[str, Any] = {"transform": panel.get_yaxis_transform(), "fontsize": style.SMALL}
-        panel.text(1.02, place, words, va="center", **at)
+        style.beside(panel, place, f"{row.diff:z.2f} [{row.low:z.2f}, {row.high:z.2f}]".replace("-", "−"))
     first, second = (style.labels([str(name) for name in table[side]], 18) for side in "ab")
     panel.set_yticks(range(len(table)), [f"{a} − {b}" for a, b in zip(first, second, strict=True)])
     panel.set(ylim=(len(table) - 0.4, -0.6), ylabel="pair of systems")
@@ -202,14 +183,12 @@ def _on_a_page(table: pd.DataFrame) -> pd.DataFrame:
 _STEP = 0.45  # height of a bar, in lines of text
 
 
-@FIGURES.register(
-    "critical_difference",
+@figure(
+    "movies",
+    "Mean ranks in {primary} over n = {sessions} scenarios, 1 is best; bars join systems that paired "
+    "Wilcoxon tests find indistinguishable (Holm, 5 %).",
     title="Critical differences in mean rank",
     place=13,
-    study="movies",
-    tables=("results",),
-    caption="Mean ranks in {primary} over n = {sessions} scenarios, 1 is best; bars join systems that paired "
-    "Wilcoxon tests find indistinguishable (Holm, 5 %).",
 )
 def critical_difference(results: pd.DataFrame, *, metric: str = "") -> Any:
     """Mean ranks on a line; bars join systems that paired tests find indistinguishable."""

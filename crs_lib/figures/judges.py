@@ -1,6 +1,6 @@
 """Figures of the judges' scores: beside a metric, session by session, and as radars of their constructs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from crs_lib.core import rng
 from crs_lib.figures import style
-from crs_lib.figures.base import FIGURES, NoDataError, means, primary, require, systems_of
-from crs_lib.figures.movies_pairs import PREFIX, signed, with_judges, within_correlations
+from crs_lib.figures.base import NoDataError, figure, means, primary, require, systems_of
+from crs_lib.figures.pairs import PREFIX, signed, with_judges, within_correlations
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
 from crs_lib.stats import cluster_bootstrap_correlation
 
@@ -18,15 +18,13 @@ STAR = "*"
 _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie beside one another
 
 
-@FIGURES.register(
-    "judge_scatter",
-    title="Judges and metrics",
-    place=11,
-    study="movies",
-    tables=("results",),
-    caption="Judges' mean scores against {primary} by session, with the means of {systems} systems and the "
+@figure(
+    "movies",
+    "Judges' mean scores against {primary} by session, with the means of {systems} systems and the "
     "Spearman correlations ρ over all sessions and within systems, with 95 % intervals (n = {sessions} "
     "sessions per system, resampled).",
+    title="Judges and metrics",
+    place=11,
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
 def judge_scatter(results: pd.DataFrame, *, metric: str = "") -> Any:
@@ -65,18 +63,14 @@ def _sessions(panel: Any, frame: pd.DataFrame, metric: str, construct: str) -> N
     looks = style.looks(systems_of(frame))
     for name, look in looks.items():
         mine = (frame["model"] == name).to_numpy()
-        panel.plot(
-            frame.loc[mine, metric], frame.loc[mine, construct] + moved[mine], look.marker,
-            color=look.colour, markersize=0.55 * look.size, alpha=0.3,
-        )  # fmt: skip
+        x, y = frame.loc[mine, metric], frame.loc[mine, construct] + moved[mine]
+        panel.plot(x, y, look.marker, color=look.colour, markersize=0.55 * look.size, alpha=0.3)
     for name, look in looks.items():
         x, y = across.loc[name], up.loc[name]
-        panel.plot([x["low"], x["high"]], [y["mean"], y["mean"]], color=look.colour, linewidth=1.3)
-        panel.plot([x["mean"], x["mean"]], [y["low"], y["high"]], color=look.colour, linewidth=1.3)
-        panel.plot(
-            x["mean"], y["mean"], look.marker, color=look.colour, markersize=1.5 * look.size, mec="white",
-            mew=0.7,
-        )  # fmt: skip
+        panel.plot([x["low"], x["high"]], [y["mean"]] * 2, color=look.colour, linewidth=1.3)
+        panel.plot([x["mean"]] * 2, [y["low"], y["high"]], color=look.colour, linewidth=1.3)
+        mark: dict[str, Any] = {"color": look.colour, "mec": "white", "mew": 0.7}
+        panel.plot(x["mean"], y["mean"], look.marker, markersize=1.5 * look.size, **mark)
 
 
 def _correlations(frame: pd.DataFrame, metric: str, construct: str) -> str:
@@ -105,14 +99,12 @@ def _row(construct: str) -> Construct:
 _ENDS = ("mean", "low", "high")
 
 
-@FIGURES.register(
-    "judge_radar",
+@figure(
+    "movies",
+    "Judges' mean scores of {systems} systems by construct, from 1 (centre) to 5 (rim), with 95 % "
+    "intervals along the spokes (n = {n_sessions} sessions per system, resampled).",
     title="Scores of judges",
     place=10,
-    study="movies",
-    tables=("judge_means",),
-    caption="Judges' mean scores of {systems} systems by construct, from 1 (centre) to 5 (rim), with 95 % "
-    "intervals along the spokes (n = {n_sessions} sessions per system, resampled).",
     made_by="python -m crs_lib run 04_evaluate -p run {run} -p judges ollama:MODEL",
 )
 def judge_radar(judge_means: pd.DataFrame) -> Any:
@@ -129,12 +121,13 @@ def judge_radar(judge_means: pd.DataFrame) -> Any:
         for name, part in judge_means.groupby("model", sort=False)
     }
     own = set(judge_means.loc[judge_means["own_family"], "model"]) if "own_family" in judge_means else set()
-    starred = {name: f" {STAR}" if name in own else "" for name in systems_of(judge_means)}
-    made = _radars(
-        {name: ends[name] for name in systems_of(judge_means)},
-        [row.label or row.name for row in spokes],
-        starred,
-    )
+    order = systems_of(judge_means)
+    polar = {"projection": "polar"}
+    made, axes = style.panels(len(order), 3, lambda rows: 0.4 + 1.72 * rows, subplot_kw=polar)
+    named = zip(axes.flat, style.looks(order).items(), style.labels(order, 18), strict=False)
+    for panel, (name, look), text in named:
+        _radar(panel, ends[name], look, [row.label or row.name for row in spokes])
+        panel.set_title(text + f" {STAR}" * (name in own), pad=6, fontweight="bold", loc="left")
     scales = sorted({f"centre {row.lowest}, rim {row.highest}" for row in spokes})
     words = (
         f"{' or '.join(scales).capitalize()}, rings between are whole scores; "
@@ -146,29 +139,9 @@ def judge_radar(judge_means: pd.DataFrame) -> Any:
     return made
 
 
-def _radars(
-    ends: dict[str, NDArray[np.float64]], spokes: Sequence[str], behind: Mapping[str, str] | None = None
-) -> Any:
-    """A figure of small radars; ``ends`` are mean, low and high of each spoke in [0, 1], by system.
-
-    ``behind`` is what stands behind a system's name.
-    """
-    order = list(ends)
-    columns = min(3, len(order))
-    rows = -(-len(order) // columns)
-    polar = {"projection": "polar"}
-    made, axes = style.figure(0.4 + 1.72 * rows, rows, columns, subplot_kw=polar)
-    names = dict(zip(order, style.labels(order, 18), strict=True))
-    angles = np.linspace(0, 2 * np.pi, len(spokes), endpoint=False)
-    for panel, (name, look) in zip(axes.flat, style.looks(order).items(), strict=False):
-        _radar(panel, angles, ends[name], look, spokes)
-        panel.set_title(names[name] + (behind or {}).get(name, ""), pad=6, fontweight="bold", loc="left")
-    for panel in axes.flat[len(order) :]:
-        panel.set_visible(False)
-    return made
-
-
-def _radar(panel: Any, angles: Any, ends: Any, look: style.Look, labels: Sequence[str]) -> None:
+def _radar(panel: Any, ends: NDArray[np.float64], look: style.Look, labels: Sequence[str]) -> None:
+    """A small radar: mean, low and high of each spoke in [0, 1]."""
+    angles = np.linspace(0, 2 * np.pi, len(labels), endpoint=False)
     panel.set_theta_zero_location("N")
     panel.set_theta_direction(-1)
     mean = ends[:, 0]
