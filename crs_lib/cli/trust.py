@@ -22,23 +22,23 @@ def gate(parser: ArgumentParser) -> None:
 
 
 def _protocol(arguments: Namespace) -> None:
-    from crs_lib.validity import protocol
+    from crs_lib.validity import gate as gates
     from crs_lib.validity.gate import GateConfig
 
     given, usual = options.read(arguments, GateConfig), GateConfig()
+    place = paths.shown(gates.Protocol.read().path)
     for field in ("n_sessions", "n_turns", "seed", "convention"):
         if getattr(given, field) != getattr(usual, field):
             raise InputError(
                 f"{field}={getattr(given, field)!r} beside --develop or --confirm: the protocol fixes it "
-                f"({paths.shown(protocol.read().path)}); leave it out"
+                f"({place}); leave it out"
             )
     name = f"{given.run}-protocol" if given.run != usual.run else "protocol"
-    config = protocol.ProtocolConfig(name, given.catalog, given.workers)
-    found = (protocol.confirm if arguments.confirm else protocol.run)(config)
+    found = (gates.confirm if arguments.confirm else gates.develop)(name, given.catalog, given.workers)
     shown = found.assign(p_holm=found["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"])
     print(shown.round(3).to_string(index=False, na_rep="-"))
-    print(f"\n{protocol.verdicts(found)[['metric', 'held', 'asked']].to_string(index=False)}")
-    print(f"\nprotocol {found['protocol'].iloc[0][:16]}, {paths.shown(protocol.read().path)}")
+    print(f"\n{gates.board(found)[['metric', 'held', 'asked']].to_string(index=False)}")
+    print(f"\nprotocol {found['protocol'].iloc[0][:16]}, {place}")
 
 
 def _gate(arguments: Namespace) -> None:
@@ -55,7 +55,8 @@ def _gate(arguments: Namespace) -> None:
         print(f"\n{row.metric} fails: {row.failed}")
     for name, mark in gates.unlike(gates.marks(arguments.run)).items():
         print(f"\n{name}: tables say {mark or 'fit to rank'!r}, this run says otherwise")
-    print(f"\ntables: {paths.shown(folder / gates.TESTS)}, {gates.VERDICTS}, {gates.DOSE_TABLE}")
+    first, *others = (gates.TABLES[name].name for name in ("tests", "metrics", "doses"))
+    print(f"\ntables: {', '.join([paths.shown(folder / first), *others])}")
 
 
 def redteam(parser: ArgumentParser) -> None:
