@@ -24,8 +24,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import wording
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib.validity import gate
-from crs_lib.validity import raters, realism
+from crs_lib.validity import gate, raters, realism
 
 SESSIONS, SEED = 60, 1
 

@@ -13,8 +13,7 @@ from crs_lib import data as logs
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.validity import agreement, raters
-from crs_lib.validity.agreement import OVERALL, RATING, WHOLE
-from crs_lib.validity.scores import RECEIVED
+from crs_lib.validity.agreement import OVERALL, RATING, RECEIVED, WHOLE
 
 _NO_FEATURE = {"conv_id", "system", RATING, OVERALL, WHOLE}
 

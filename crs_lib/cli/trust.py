@@ -11,7 +11,8 @@ def gate(parser: ArgumentParser) -> None:
     """``gate [--run NAME] [--catalog FILE] [--sessions N] [--seed N] [--develop | --confirm] …``."""
     from crs_lib.validity.gate import GateConfig
 
-    options.add(parser, GateConfig)
+    names = ("run", "catalog", "n_sessions", "n_turns", "seed", "convention", "workers")
+    options.add(parser, GateConfig, *names)
     parser.add_argument(
         "--develop", action="store_true", help="test the protocol's requirements on its development seeds"
     )
@@ -61,9 +62,10 @@ def _gate(arguments: Namespace) -> None:
 
 def redteam(parser: ArgumentParser) -> None:
     """``redteam [--metric NAME] [--budget N] [--sessions N]``: how far scores can be gamed."""
-    from crs_lib.validity.redteam import RedteamConfig
+    from crs_lib.validity.gate import GateConfig
+    from crs_lib.validity.redteam import USUAL
 
-    options.add(parser, RedteamConfig)
+    options.add(parser, GateConfig, "catalog", "n_turns", "budget", **USUAL)
     parser.add_argument("--metric", metavar="NAME", help="show this metric only; all are searched")
     parser.set_defaults(do=_redteam)
 
@@ -71,10 +73,11 @@ def redteam(parser: ArgumentParser) -> None:
 def _redteam(arguments: Namespace) -> None:
     from crs_lib.metrics import base
     from crs_lib.validity import redteam as search
+    from crs_lib.validity.gate import GateConfig
 
     if arguments.metric:
         base.get(arguments.metric)
-    config = options.read(arguments, search.RedteamConfig)
+    config = options.read(arguments, GateConfig)
     found = search.run(config)
     if arguments.metric:
         found = found[found["metric"] == arguments.metric]
@@ -104,17 +107,19 @@ def _precision(arguments: Namespace) -> None:
 
 def sensitivity(parser: ArgumentParser) -> None:
     """``sensitivity [--run R] [--sessions N]``: rank stability over conventions and catalogue sizes."""
-    from crs_lib.validity.sensitivity import SensitivityConfig
+    from crs_lib.validity.precision import PrecisionConfig
 
-    options.add(parser, SensitivityConfig, "sessions", run="demo")
+    options.add(parser, PrecisionConfig, run="demo", n_sessions=10)
     parser.set_defaults(do=_sensitivity)
 
 
 def _sensitivity(arguments: Namespace) -> None:
     from crs_lib.validity import sensitivity as stages
+    from crs_lib.validity.precision import PrecisionConfig
     from crs_lib.validity.sensitivity import stability
 
-    folder = stages.make(options.read(arguments, stages.SensitivityConfig))
+    asked = options.read(arguments, PrecisionConfig)
+    folder = stages.make(asked.run, asked.n_sessions)
     for name, by in (("choices", "choice"), ("catalogue", "share")):
         table = stages.read(arguments.run, name)
         if len(table):

@@ -339,7 +339,7 @@ def agreement(
 
 
 def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0, seed: int = 0) -> dict[str, Any]:
-    """How a score agrees with a rating over the rows of a frame, without an interval where nothing is drawn."""
+    """How a score agrees with a rating over the rows of a frame; no interval where nothing is drawn."""
     known = frame[frame[[score, rating]].notna().all(axis=1)]
     x, y = known[score].to_numpy(float), known[rating].to_numpy(float)
     row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}

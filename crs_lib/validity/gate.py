@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.core import outside, paths, tables
-from crs_lib.core.config import Config, Field, RunName, Seed
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import sha256
+from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
@@ -75,33 +75,36 @@ TABLES = {
 }
 
 
-@dataclass(frozen=True)
-class GateConfig(Config):
+class GateConfig(Settings):
     """The settings of a gate run, checked as those of a simulation and of an evaluation."""
 
     run: Annotated[RunName, Field(description="the run's name")] = "gate"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     n_sessions: Annotated[int, Field(ge=2, description="scenarios of each policy; intervals need 2")] = 50
-    n_turns: Annotated[int, Field(ge=1, description="turns of a session")] = 20
+    n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
     convention: ConventionName = "default"
     workers: Annotated[int, Field(ge=1, description="processes")] = 1
+    budget: Annotated[int, Field(ge=1, description="policies that a search for gamed scores tries")] = 150
 
     def check(self) -> None:
         self.simulation()
-        evaluate.EvaluateConfig(self.run, self.convention)
+        self.evaluation()
 
-    def simulation(self) -> simulate.SimulateConfig:
-        """The batch of all control policies that the gate looks at."""
-        return simulate.SimulateConfig(
-            self.run, self.catalog, POLICIES, self.n_sessions, self.n_turns, self.seed, self.workers
-        )
+    def simulation(self, systems: Sequence[str] = POLICIES) -> simulate.SimulateConfig:
+        """The batch of the control policies that the gate looks at, or of other systems."""
+        same = ("run", "catalog", "n_sessions", "n_turns", "seed", "workers")
+        return simulate.SimulateConfig(systems=systems, **{name: getattr(self, name) for name in same})
+
+    def evaluation(self) -> evaluate.EvaluateConfig:
+        """The scoring of that batch."""
+        return evaluate.EvaluateConfig(run=self.run, convention=self.convention)
 
 
 def run(config: GateConfig, *, progress: bool = True) -> Path:
     """Simulate and score the control policies, and put every metric through the gate; returns the folder."""
     simulate.simulate(config.simulation(), progress=progress)
-    evaluate.evaluate(evaluate.EvaluateConfig(config.run, config.convention))
+    evaluate.evaluate(config.evaluation())
     return check(config.run)
 
 
@@ -355,8 +358,8 @@ class Protocol:
         """The sessions of one seed, in three arms."""
         sizes, templates = self.content["n_sessions"], self.content["templates"]
         return simulate.SimulateConfig(
-            f"{run}-{seed}", catalog, tuple(self.content["systems"]), int(sizes[part]),
-            int(self.content["n_turns"]), seed, workers,
+            run=f"{run}-{seed}", catalog=catalog, systems=tuple(self.content["systems"]),
+            n_sessions=int(sizes[part]), n_turns=int(self.content["n_turns"]), seed=seed, workers=workers,
             arms=(SHIFT, NO_SHIFT, FRESH), templates=templates[part],
         )  # fmt: skip
 
@@ -374,7 +377,7 @@ class Protocol:
             simulate.simulate(batch, progress=progress)
             for arm in (SHIFT, NO_SHIFT):
                 scored = batch.run_of(arm)
-                evaluate.evaluate(evaluate.EvaluateConfig(scored, workers=workers))
+                evaluate.evaluate(evaluate.EvaluateConfig(run=scored, workers=workers))
                 found = evaluate.read(scored, "results")[["model", "session_id", *names]]
                 found = found.astype(dict.fromkeys(names, float))
                 frames.append(found.assign(arm=arm, scenario=f"{seed}/" + found["session_id"]))

@@ -1,8 +1,8 @@
 """Questions to people about a run, and the labels that they give.
 
 A question shows a stretch of one system's conversation around a shift, or of two systems' with the same user,
-blinded and in random order, and asks how well the assistant followed. The page names no system; the key that
-does lies in the run's folder. Labels are read, checked, and held against one another and against every metric.
+blinded and in random order, and asks how well the assistant followed. The page names no system; the key
+that does lies in the run's folder. Labels are read, checked, and held against one another and the metrics.
 Source: docs/validity.md, section 7.
 """
 
@@ -21,9 +21,9 @@ import scipy
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import outside, paths, rng, tables
-from crs_lib.core.config import Config, Field, RunName, Seed
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
 from crs_lib.validity import agreement
 
@@ -70,8 +70,7 @@ class Question:
         return frame.assign(turn=marks + [""] * (len(frame) - len(marks)))
 
 
-@dataclass(frozen=True)
-class AskConfig(Config):
+class AskConfig(Settings):
     """The effective settings of a page of questions, checked."""
 
     run: Annotated[RunName, Field(description="an evaluated run")] = "demo"
