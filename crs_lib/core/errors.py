@@ -1,4 +1,4 @@
-"""The two errors that a user may meet; the command line prints them without a traceback."""
+"""The errors that a user may meet; the command line prints them without a traceback."""
 
 from crs_lib.core.printable import printable
 
@@ -13,6 +13,10 @@ class InputError(ValueError):
 
     def __init__(self, message: str = "") -> None:
         super().__init__(printable(message[:_LONGEST]))
+
+
+class NoDataError(InputError):
+    """The data are sound but hold nothing for this figure or table; a page says so and does without it."""
 
 
 class RunError(RuntimeError):

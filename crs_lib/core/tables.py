@@ -30,7 +30,7 @@ class Contract:
         missing = [column for column in self.columns if column not in frame.columns]
         if missing:
             raise InputError(f"{self.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")
-        if frame.duplicated(list(self.key)).any():
+        if self.key and frame.duplicated(list(self.key)).any():
             row = frame.loc[frame.duplicated(list(self.key)), list(self.key)].iloc[0].to_dict()
             raise InputError(f"{self.name}: two rows for {row}; each {self.key} must occur once")
         return frame

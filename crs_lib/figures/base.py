@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from crs_lib.core import errors
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry, did_you_mean
 from crs_lib.metrics import base as metrics
@@ -23,8 +24,7 @@ FIGURES: Registry[Any] = Registry("figure", room="crs_lib.figures")
 TABLES: Registry[str] = Registry("table", room="crs_lib.figures")
 
 
-class NoDataError(InputError):
-    """The tables are sound but hold nothing that this figure could show."""
+NoDataError = errors.NoDataError
 
 
 def convention_of(frame: pd.DataFrame) -> str:

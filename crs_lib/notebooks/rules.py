@@ -165,15 +165,18 @@ def _parts(notebook: Any) -> list[tuple[str, list[Any]]]:
 
 
 def _sections(notebook: Any, name: str) -> Iterator[str]:
-    """Sections end with a finding, the opening lists their questions, the end says what was shown."""
+    """A finding stands at a section's end, the opening lists the questions, the end says what was shown."""
     parts = _parts(notebook)
     titles = [title for title, _ in parts]
     if tuple(titles[-3:]) != (CHECKS, *CLOSING):
         yield f"it must end with the sections {CHECKS!r}, {CLOSING[0]!r} and {CLOSING[1]!r}"
     for title, cells in parts:
         code = [cell for cell in cells if cell.cell_type == "code"]
-        if title != CHECKS and not (code and FINDING in code[-1].metadata.get("tags", [])):
+        finding = [FINDING in cell.metadata.get("tags", []) for cell in code]
+        if title in CLOSING and not (finding and finding[-1]):
             yield f"section {title!r} must end with a code cell tagged {FINDING!r} that shows its sentence"
+        if any(finding[:-1]):
+            yield f"section {title!r} has a cell tagged {FINDING!r} before its end; one, as its last"
     asked = re.findall(r"^\d+\. .*\?$", notebook.cells[0].source, re.MULTILINE)
     told = [title for title in titles if title not in (CHECKS, *CLOSING)]
     if len(asked) != len(told):

@@ -9,9 +9,12 @@ from .folder import (
     read_manifest,
     stage,
 )
+from .study import StageSpec, Study
 
 __all__ = [
     "Stage",
+    "StageSpec",
+    "Study",
     "as_written",
     "code_version",
     "finished",

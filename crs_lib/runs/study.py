@@ -1,0 +1,182 @@
+"""A study as one table of stages: the notebook, the settings, the files and the function of each.
+
+A stage is made with :meth:`Study.run` and its tables are read with :meth:`Study.read`; both know the files
+and the command that makes them from the table alone.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from crs_lib.core import tables
+from crs_lib.core.errors import InputError, NoDataError, RunError
+from crs_lib.core.hashes import sha256
+from crs_lib.core.registry import did_you_mean
+from crs_lib.runs import folder
+from crs_lib.runs.folder import Stage
+
+_BLANK = 2  # bytes of a CSV file without columns: a stage without data writes a line end
+
+
+def _recorded(settings: Any) -> Mapping[str, Any]:
+    """All settings, as the manifest records them."""
+    return dict(settings.values()) if hasattr(settings, "values") else dataclasses.asdict(settings)
+
+
+def _no_inputs(settings: Any) -> Mapping[str, str]:
+    return {}
+
+
+@dataclasses.dataclass(frozen=True)
+class StageSpec:
+    """One stage of a study.
+
+    ``make(settings, stage)`` computes the stage: it returns its tables by the names in ``outputs`` (those
+    are written, whatever else it returns is passed on) or writes files through ``stage.path(...)``.
+    ``outputs`` maps a table's name to its file, ``.csv``, ``.parquet``, ``.jsonl`` or ``.json``.
+    ``inputs`` are files of earlier stages ("predictions.jsonl") that must be as they were written; ``needs``
+    checks the settings before anything is written and returns further inputs, a digest by name.
+    ``parameters`` says which settings the manifest records. A ``fixed`` stage refuses a folder that holds it
+    with other parameters or inputs; without, the stage is derived data and made anew.
+    """
+
+    name: str
+    notebook: str
+    settings: type | None = None
+    make: Callable[[Any, Stage], Mapping[str, Any] | None] | None = None
+    inputs: Sequence[str] = ()
+    outputs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    needs: Callable[[Any], Mapping[str, str]] = _no_inputs
+    parameters: Callable[[Any], Mapping[str, Any]] = _recorded
+    contracts: Mapping[str, tables.Contract] = dataclasses.field(default_factory=dict)
+    fixed: bool = False
+
+
+class Study:
+    """A study: its name (the folder under ``results/``), its stages in order, and tables derived from them.
+
+    ``derived`` maps the name of a table that no stage writes to the function of a run that makes it from
+    tables that a stage writes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        stages: Iterable[StageSpec],
+        derived: Mapping[str, Callable[..., pd.DataFrame]] | None = None,
+    ) -> None:
+        self.name = name
+        self.stages = {stage.name: stage for stage in stages}
+        self.derived = dict(derived or {})
+        self._maker_of = {
+            key: stage for stage in self.stages.values() for key in (*stage.outputs, *stage.outputs.values())
+        }
+
+    def run(self, stage: str, settings: Any, *, variant: str = "") -> dict[str, Any]:
+        """Make a stage with checked settings and write its tables; returns all that ``make`` returned.
+
+        ``variant`` tells apart several stages of one kind in a run (scores under several conventions).
+        Raises RunError as :func:`crs_lib.runs.stage`, and where an earlier stage's file is not there.
+        """
+        spec = self.stages[stage]
+        if spec.make is None:
+            raise InputError(f"stage {stage!r} of study {self.name!r} has no function that makes it")
+        if spec.settings is not None and not isinstance(settings, spec.settings):
+            raise InputError(f"stage {stage!r} takes {spec.settings.__name__}, not {type(settings).__name__}")
+        inputs = {**spec.needs(settings)}
+        inputs |= {name: sha256(self.path(settings.run, name)) for name in spec.inputs}
+        called = _called(stage, variant)
+        given = spec.parameters(settings)
+        with folder.stage(self.name, settings.run, called, given, inputs, fixed=spec.fixed) as work:
+            made = dict(spec.make(settings, work) or {})
+            for name, file in spec.outputs.items():
+                if name in made:
+                    _write(work.path(file), made[name])
+                elif not any(Path(written).name == Path(file).name for written in work.outputs):
+                    raise RunError(f"stage {stage!r} made no {name!r}; this is a defect, please report it")
+        return made
+
+    def finished(self, run: str, stage: str, *, variant: str = "", optional: bool = False) -> dict[str, Any]:
+        """The manifest's entry of a finished stage; RunError with the command that makes it.
+
+        With ``optional`` a run that lacks this stage, but has another, raises NoDataError: a figure or a
+        page does without.
+        """
+        notebook, called = self.stages[stage].notebook, _called(stage, variant)
+        try:
+            return folder.finished(self.name, run, called, notebook)
+        except RunError as error:
+            if optional and folder.read_manifest(self.name, run).get("stages"):
+                raise NoDataError(str(error)) from None
+            raise
+
+    def path(self, run: str, table: str, *, variant: str = "", optional: bool = False) -> Path:
+        """The file of a table, by the table's name or the file's, as the stage wrote it.
+
+        Raises InputError for a name that no stage writes, RunError with the command that makes the file
+        where it is gone, changed or not yet made, and NoDataError in its place as :meth:`finished`.
+        """
+        if table not in self._maker_of:
+            known = sorted({*self._maker_of, *self.derived})
+            raise InputError(
+                f"study {self.name!r} has no table {table!r}{did_you_mean(table, known)} "
+                f"(known: {', '.join(known)})"
+            )
+        spec = self._maker_of[table]
+        entry = self.finished(run, spec.name, variant=variant, optional=optional)
+        file = spec.outputs.get(table, table)
+        place = next((name for name in entry["outputs"] if Path(name).name == Path(file).name), file)
+        if optional and place not in entry["outputs"]:
+            raise NoDataError(
+                f"{spec.notebook} of run {run!r} wrote no {file}; make it anew with: {_command(spec, run)}"
+            )
+        return folder.as_written(self.name, run, entry, place, _command(spec, run))
+
+    def read(
+        self,
+        run: str,
+        table: str,
+        *,
+        variant: str = "",
+        optional: bool = False,
+        columns: Sequence[str] | None = None,
+        repeated: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """A table of a run that a finished stage wrote, or one derived from such; raises as :meth:`path`.
+
+        ``columns`` and ``repeated`` are those of :func:`crs_lib.core.tables.read_table`.
+        """
+        if table in self.derived:
+            return self.derived[table](run)
+        path = self.path(run, table, variant=variant, optional=optional)
+        contract = self._maker_of[table].contracts.get(table, tables.Contract(table, (), ()))
+        if path.suffix == ".csv" and path.stat().st_size <= _BLANK:
+            return pd.DataFrame()
+        return tables.read_table(path, contract, columns=columns, repeated=repeated)
+
+    def command(self, stage: str, run: str) -> str:
+        """The command that makes a stage of a run."""
+        return _command(self.stages[stage], run)
+
+
+def _called(stage: str, variant: str) -> str:
+    return f"{stage} {variant}" if variant else stage
+
+
+def _command(spec: StageSpec, run: str) -> str:
+    return f"python -m crs_lib run {spec.notebook} -p run {run}"
+
+
+def _write(path: Path, made: Any) -> None:
+    """Write a table in the form that its file's name says."""
+    if path.suffix == ".csv":
+        tables.write_csv(path, made)
+    elif path.suffix == ".parquet":
+        tables.write_parquet(path, made)
+    elif path.suffix == ".jsonl":
+        tables.write_jsonl(path, made)
+    else:
+        tables.write_json(path, made)

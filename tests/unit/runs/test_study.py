@@ -1,0 +1,123 @@
+"""A study is one table of stages: it makes them, reads their tables, and names the notebook that is missing."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import pytest
+
+from crs_lib import runs
+from crs_lib.core import hashes, tables
+from crs_lib.core.errors import InputError, NoDataError, RunError
+from crs_lib.runs import StageSpec, Study
+
+
+@dataclass(frozen=True)
+class Settings:
+    run: str = "r1"
+    words: int = 2
+
+
+def corpus(settings, stage):
+    stage.counts["words"] = settings.words
+    tables.write_json(stage.path("cases.json"), {"n": settings.words})
+    frame = pd.DataFrame({"word": [*"abc"][: settings.words], "n": range(settings.words)})
+    return {"words": frame, "empty": pd.DataFrame(), "seen": "passed on"}
+
+
+def count(settings, stage):
+    return {"total": pd.DataFrame({"n": [int(STUDY.read(settings.run, "words")["n"].sum())]})}
+
+
+def letters(settings):
+    if settings.words > 3:
+        raise InputError("words is at most 3")
+    return {"alphabet": "ab" * 32}
+
+
+STUDY = Study(
+    "letters",
+    [
+        StageSpec(
+            "corpus", "91_corpus", Settings, corpus, needs=letters,
+            outputs={"words": "words.parquet", "cases": "cases.json", "empty": "empty.csv"},
+            contracts={"words": tables.Contract("words", ("word",), ("word",))},
+        ),
+        StageSpec(
+            "count", "92_count", Settings, count, inputs=("words.parquet",),
+            outputs={"total": "scores/total.csv"}, parameters=lambda settings: {"words": settings.words},
+        ),
+        StageSpec("broken", "93_broken", Settings, lambda settings, stage: {}, outputs={"gone": "gone.csv"}),
+    ],
+    derived={"longest": lambda run: STUDY.read(run, "words").nlargest(1, "n")},
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
+    return tmp_path / "letters" / "r1"
+
+
+def test_a_stage_writes_its_tables_and_the_manifest_names_them(results):
+    made = STUDY.run("corpus", Settings())
+    assert made["seen"] == "passed on"
+    entry = STUDY.finished("r1", "corpus")
+    assert entry["parameters"] == {"run": "r1", "words": 2}
+    assert entry["counts"] == {"words": 2}
+    assert entry["inputs"] == {"alphabet": "ab" * 32}
+    assert set(entry["outputs"]) == {"words.parquet", "cases.json", "empty.csv"}
+    assert STUDY.read("r1", "words").equals(made["words"])
+    assert STUDY.read("r1", "words", columns=["n"]).columns.to_list() == ["n"]
+    assert STUDY.read("r1", "empty").empty
+    assert STUDY.read("r1", "longest")["word"].to_list() == ["b"]
+
+
+def test_a_later_stage_reads_the_file_that_it_names_as_input(results):
+    with pytest.raises(RunError, match="run 91_corpus -p run r1"):
+        STUDY.run("count", Settings())
+    STUDY.run("corpus", Settings())
+    STUDY.run("count", Settings(), variant="by hand")
+    entry = STUDY.finished("r1", "count", variant="by hand")
+    assert entry["inputs"] == {"words.parquet": hashes.sha256(results / "words.parquet")}
+    assert entry["parameters"] == {"words": 2}
+    assert STUDY.read("r1", "total", variant="by hand")["n"].to_list() == [1]
+    assert STUDY.path("r1", "total.csv", variant="by hand") == results / "scores" / "total.csv"
+    with pytest.raises(RunError, match="92_count"):
+        STUDY.read("r1", "total")
+
+
+def test_what_is_missing_names_the_notebook_and_a_figure_may_do_without():
+    with pytest.raises(RunError, match="run 91_corpus -p run r1"):
+        STUDY.read("r1", "words", optional=True)  # no stage at all: the run does not exist
+    with runs.stage("letters", "r1", "other", {}):
+        pass
+    with pytest.raises(RunError, match="run 91_corpus -p run r1"):
+        STUDY.read("r1", "words")
+    with pytest.raises(NoDataError, match="run 91_corpus -p run r1"):
+        STUDY.read("r1", "words", optional=True)
+
+
+def test_a_changed_file_is_not_read(results):
+    STUDY.run("corpus", Settings())
+    tables.write_csv(results / "empty.csv", pd.DataFrame({"a": [1]}))
+    with pytest.raises(RunError, match=r"empty.csv.*91_corpus -p run r1"):
+        STUDY.read("r1", "empty")
+
+
+def test_settings_are_checked_before_anything_is_written(results):
+    with pytest.raises(InputError, match="at most 3"):
+        STUDY.run("corpus", Settings(words=4))
+    with pytest.raises(InputError, match="takes Settings, not int"):
+        STUDY.run("corpus", 3)
+    assert not results.exists()
+
+
+def test_a_table_that_a_stage_declares_must_be_made():
+    with pytest.raises(RunError, match="gone"):
+        STUDY.run("broken", Settings())
+    assert runs.read_manifest("letters", "r1")["stages"]["broken"]["status"] == "failed"
+
+
+def test_an_unknown_table_is_an_error_with_the_near_name():
+    with pytest.raises(InputError, match=r"no table 'word'; did you mean 'words'"):
+        STUDY.read("r1", "word")
