@@ -29,7 +29,7 @@ from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Seed, Settings
 from crs_lib.core.text import words
-from crs_lib.retrieval.dense import ENCODERS, sentence_vectors
+from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.manners import MANNERS
 from crs_lib.systems.base import World
