@@ -22,16 +22,15 @@ def logs(parser: ArgumentParser) -> None:
 
 
 def _logs(arguments: Namespace) -> None:
-    from crs_lib import data as reader
-    from crs_lib.data import quirks
+    from crs_lib import data
 
     counts: dict[str, dict[str, Any]] = {}
-    report = quirks.quirks(_counted(reader.read(arguments.path), counts))
+    report = data.log_quirks(_counted(data.read(arguments.path), counts))
     print(pd.DataFrame(list(counts.values())).to_string(index=False))
     if report.empty:
         print("\nno quirks")
     else:
-        print(f"\n{quirks.summary(report).to_string(index=False)}")
+        print(f"\n{data.log_quirk_counts(report).to_string(index=False)}")
     if arguments.quirks:
         tables.write_csv(arguments.quirks, report)
         print(f"\nevery case: {paths.shown(arguments.quirks)}")

@@ -67,7 +67,7 @@ def _predict(arguments: Namespace) -> None:
         print(f"calls: {stages.write_calls(log, out.with_name(f'{out.stem}.calls.jsonl'))}")
     for kind in sorted({quirk.kind for quirk in chat.quirks}):
         found = [quirk for quirk in chat.quirks if quirk.kind == kind]
-        print(f"{kind}: {len(found)} (first: {found[0].where}; {found[0].done})")
+        print(f"{kind}: {len(found)} (first: {found[0].place[-1]}; {found[0].detail})")
 
 
 def agent_told(records: Sequence[dict[str, Any]]) -> list[str]:

@@ -16,18 +16,17 @@ import collections.abc
 import dataclasses
 import functools
 import inspect
-import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, PlainValidator, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
-from crs_lib.core import paths, rng
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry, did_you_mean
+from crs_lib.core.registry import did_you_mean
+from crs_lib.core.settings import OneOf, RunName, Seed
 
 __all__ = ["Config", "Field", "OneOf", "RunName", "Seed", "Setting", "settings_of"]
 
@@ -36,46 +35,6 @@ _WORDS = {int: "a whole number", float: "a number", str: "a text", type(None): "
 _WORDS |= {bool: "true, false", tuple: "a list", collections.abc.Mapping: "an object"}
 _ITEMS = {str: "texts", int: "whole numbers", float: "numbers"}
 _SIGNS = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """Marks a text that names a member of a registry (a spec), or one of other known names.
-
-    ``known`` may be a function that returns the names, for names that are costly to list. With ``optional``
-    the text may be empty.
-    """
-
-    known: Registry[Any] | Iterable[str] | Callable[[], Iterable[str]]
-    optional: bool = False
-
-    @property
-    def kinds(self) -> str:
-        """The word for several members: that of the registry ("policies"), else "names"."""
-        return re.sub("ys$", "ies", f"{self.known.kind}s") if isinstance(self.known, Registry) else "names"
-
-    def names(self) -> list[str]:
-        """The names to choose from, in their order."""
-        if isinstance(self.known, Registry):
-            return self.known.names()
-        return list(self.known() if callable(self.known) else self.known)
-
-    def check(self, given: str) -> str:
-        """The text itself; InputError from a registry, ValueError for any other unknown name."""
-        if self.optional and not given:
-            return given
-        if isinstance(self.known, Registry):
-            self.known.get(given)
-        elif given not in self.names():
-            raise ValueError(given)
-        return given
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
-
-
-RunName = Annotated[str, AfterValidator(paths.run_name)]
-Seed = Annotated[int, PlainValidator(rng.check_seed)]
 
 
 class Config:

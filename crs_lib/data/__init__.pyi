@@ -1,16 +1,23 @@
 from .base import RECORDED, Dataset
-from .reader import Broken, files, read, readable, session_key
+from .logs import LOG_QUIRKS, Broken, files, log_quirk_counts, log_quirks, read, readable, session_key
+from .quirks import Quirk, quirk_counts, quirks_table
 from .registry import REGISTRY, describe, get, locate
 
 __all__ = [
+    "LOG_QUIRKS",
     "RECORDED",
     "REGISTRY",
     "Broken",
     "Dataset",
+    "Quirk",
     "describe",
     "files",
     "get",
     "locate",
+    "log_quirk_counts",
+    "log_quirks",
+    "quirk_counts",
+    "quirks_table",
     "read",
     "readable",
     "session_key",

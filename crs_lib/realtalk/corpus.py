@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
+from crs_lib.data.quirks import Quirk
 
 REALTALK, LOCOMO = "realtalk", "locomo"
 TRAIN, TEST, OTHER = "train", "test", "other"
@@ -55,14 +56,6 @@ class ChatQuestion:
     category: int
 
 
-class FileQuirk(NamedTuple):
-    """Something in a file that is not as the schema says: its kind, where it stands, what was done."""
-
-    kind: str
-    where: str
-    done: str
-
-
 @dataclass(frozen=True)
 class Chat:
     """One chat of two people in file order, with what was odd about its file.
@@ -75,7 +68,7 @@ class Chat:
     speakers: tuple[str, ...]
     messages: tuple[ChatMessage, ...]
     questions: tuple[ChatQuestion, ...]
-    quirks: tuple[FileQuirk, ...] = field(default=())
+    quirks: tuple[Quirk, ...] = field(default=())
 
     @cached_property
     def position(self) -> dict[str, int]:
@@ -128,7 +121,7 @@ def read_chat(path: Path) -> Chat:
 
 def parse_chat(record: Mapping[str, Any], name: str) -> Chat:
     """The chat in a parsed file; see :func:`read_chat`."""
-    quirks: list[FileQuirk] = []
+    quirks: list[Quirk] = []
     record = _whole(record, "", quirks)
     nested = record.get("conversation")
     schema = LOCOMO if isinstance(nested, Mapping) else REALTALK
@@ -178,14 +171,14 @@ def resembles(one: Sequence[int], two: Sequence[int]) -> bool:
     return bool(least) and len(set(one) & set(two)) >= 0.2 * least
 
 
-def _whole(value: Any, where: str, quirks: list[FileQuirk]) -> Any:
+def _whole(value: Any, where: str, quirks: list[Quirk]) -> Any:
     """A parsed value whose texts can be written as UTF-8; each one that could not is a quirk."""
     if isinstance(value, Mapping):
         return {k: _whole(v, f"{where}.{k}" if where else str(k), quirks) for k, v in value.items()}
     if isinstance(value, list):
         return [_whole(item, f"{where}[{i}]", quirks) for i, item in enumerate(value)]
     if isinstance(value, str) and _HALF.search(value):
-        quirks.append(FileQuirk("broken character", where, "replaced by U+FFFD"))
+        quirks.append(Quirk("broken character", (where,), "replaced by U+FFFD"))
         return _HALF.sub("\ufffd", value)
     return value
 
@@ -204,35 +197,35 @@ def _sessions(body: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
 
 
 def _messages(
-    body: Mapping[str, Any], speakers: Sequence[str], schema: str, quirks: list[FileQuirk]
+    body: Mapping[str, Any], speakers: Sequence[str], schema: str, quirks: list[Quirk]
 ) -> list[ChatMessage]:
     out: list[ChatMessage] = []
     taken: set[str] = set()
     last = None
     for session, entries in _sessions(body):
         if not isinstance(entries, list) or not entries:
-            quirks.append(FileQuirk("empty session", f"session_{session}", "skipped"))
+            quirks.append(Quirk("empty session", (f"session_{session}",), "skipped"))
             continue
         opened = read_time(body.get(f"session_{session}_date_time"))
         for i, entry in enumerate(entries):
             where = f"session_{session}, message {i + 1}"
             if not isinstance(entry, Mapping):
-                quirks.append(FileQuirk("no message", where, "left out"))
+                quirks.append(Quirk("no message", (where,), "left out"))
                 continue
             key = entry.get("dia_id")
             if not isinstance(key, str) or not key or key in taken:
                 kind = "duplicate id" if key in taken else "missing id"
-                quirks.append(FileQuirk(kind, f"{where}, {key!r}", "left out"))
+                quirks.append(Quirk(kind, (f"{where}, {key!r}",), "left out"))
                 continue
             taken.add(key)
             time = read_time(entry.get("date_time")) if schema == REALTALK else opened
             if time is None:
                 time = opened or last
                 quirks.append(
-                    FileQuirk("broken time", f"{where}, {key}", "took the session's or the one before")
+                    Quirk("broken time", (f"{where}, {key}",), "took the session's or the one before")
                 )
             elif last is not None and time < last:
-                quirks.append(FileQuirk("time goes back", f"{where}, {key}", "kept"))
+                quirks.append(Quirk("time goes back", (f"{where}, {key}",), "kept"))
             last = time or last
             out.append(_message(entry, key, len(out), session, time, speakers, where, quirks))
     return out
@@ -240,15 +233,15 @@ def _messages(
 
 def _message(
     entry: Mapping[str, Any], key: str, position: int, session: int, time: Any,
-    speakers: Sequence[str], where: str, quirks: list[FileQuirk],
+    speakers: Sequence[str], where: str, quirks: list[Quirk],
 ) -> ChatMessage:  # fmt: skip
     raw = entry.get("clean_text", entry.get("text"))
     text = raw if isinstance(raw, str) else ""
     if not text.strip():
-        quirks.append(FileQuirk("empty text", f"{where}, {key}", "kept"))
+        quirks.append(Quirk("empty text", (f"{where}, {key}",), "kept"))
     speaker = entry.get("speaker") if isinstance(entry.get("speaker"), str) else ""
     if speakers and speaker not in speakers:
-        quirks.append(FileQuirk("unknown speaker", f"{where}, {key}, {speaker!r}", "kept"))
+        quirks.append(Quirk("unknown speaker", (f"{where}, {key}, {speaker!r}",), "kept"))
     caption = entry.get("blip_caption")
     photo = bool(entry.get("img_file") or entry.get("img_url") or caption)
     return ChatMessage(
@@ -256,13 +249,13 @@ def _message(
     )
 
 
-def _questions(entries: Any, quirks: list[FileQuirk]) -> list[ChatQuestion]:
+def _questions(entries: Any, quirks: list[Quirk]) -> list[ChatQuestion]:
     """The questions of a chat; a list without any is a chat to predict for."""
     out: list[ChatQuestion] = []
     for i, entry in enumerate(entries if isinstance(entries, list) else []):
         text = entry.get("question") if isinstance(entry, Mapping) else None
         if not isinstance(text, str) or not text.strip():
-            quirks.append(FileQuirk("no question", f"qa[{i}]", "left out"))
+            quirks.append(Quirk("no question", (f"qa[{i}]",), "left out"))
             continue
         answer = entry.get("answer", entry.get("adversarial_answer"))
         out.append(
@@ -275,22 +268,22 @@ def _questions(entries: Any, quirks: list[FileQuirk]) -> list[ChatQuestion]:
     return out
 
 
-def _evidence(given: Any, where: str, quirks: list[FileQuirk]) -> tuple[str, ...]:
+def _evidence(given: Any, where: str, quirks: list[Quirk]) -> tuple[str, ...]:
     """The evidence strings; a lone string is a list of one, what is no string is left out and reported."""
     values = given if isinstance(given, list) else ([] if given is None else [given])
     kept = tuple(value for value in values if isinstance(value, str))
     if len(kept) < len(values):
-        quirks.append(FileQuirk("evidence is no text", where, f"{len(values) - len(kept)} left out"))
+        quirks.append(Quirk("evidence is no text", (where,), f"{len(values) - len(kept)} left out"))
     return kept
 
 
-def _category(given: Any, where: str, quirks: list[FileQuirk]) -> int:
+def _category(given: Any, where: str, quirks: list[Quirk]) -> int:
     """The category's number, also where it is written as text; 0 where there is none."""
     if isinstance(given, str) and given.strip() in _CATEGORIES:
         return int(given)
     if given is None or (type(given) is int and str(given) in _CATEGORIES):
         return int(given or 0)
-    quirks.append(FileQuirk("unknown category", f"{where}, {str(given)[:40]!r}", "read as 0"))
+    quirks.append(Quirk("unknown category", (f"{where}, {str(given)[:40]!r}",), "read as 0"))
     return 0
 
 

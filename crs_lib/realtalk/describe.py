@@ -1,13 +1,14 @@
 """Corpus tables: what is in the chats, what is odd in them, and what each reading of the evidence keeps."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.data.quirks import Quirk, quirk_counts, quirks_table
 from crs_lib.realtalk import corpus, dates, plan, readings
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
@@ -63,45 +64,31 @@ def evidence(found: Sequence[Chat]) -> pd.DataFrame:
 
 def quirks(found: Sequence[Chat]) -> pd.DataFrame:
     """One row a kind of oddity, of the files and of the annotated evidence: count, chats, an example."""
-    seen: dict[str, list[tuple[str, str]]] = {}
-    for chat in found:
-        for quirk in chat.quirks:
-            seen.setdefault(quirk.kind, []).append((chat.name, quirk.where))
-        for question in chat.questions:
-            for kind, where in _slips(chat, question.evidence):
-                seen.setdefault(kind, []).append((chat.name, f"question {question.index}, {where!r}"))
-            if not question.evidence:
-                seen.setdefault("no evidence given", []).append((chat.name, f"question {question.index}"))
-    rows = [
-        {
-            "quirk": kind,
-            "count": len(at),
-            "chats": len({name for name, _ in at}),
-            "example": at[0][1],
-        }
-        for kind, at in sorted(seen.items())
-    ]
-    return pd.DataFrame(rows, columns=["quirk", "count", "chats", "example"])
+    every = [quirk.inside(chat.name) for chat in found for quirk in [*chat.quirks, *_evidence_quirks(chat)]]
+    report = quirks_table(every, ["chat", "where"])
+    counted = quirk_counts(report, [], "chat", ("count", "chats"), "where", ["quirk"])
+    return counted.sort_values("quirk", ignore_index=True)
 
 
-def _slips(chat: Chat, strings: Sequence[str]) -> list[tuple[str, str]]:
-    out = []
-    for text in strings:
-        if text in chat.position:
-            continue
-        names = readings.read_ids(text, chat)
-        if not names:
-            out.append(("evidence not readable", text))
-        elif any(name not in chat.position for name in names):
-            photo = any(
-                readings.photo_neighbour(chat, n) is not None for n in names if n not in chat.position
-            )
-            out.append(
-                ("evidence id of a dropped photo" if photo else "evidence id that does not exist", text)
-            )
-        else:
-            out.append(("evidence string repaired", text))
-    return out
+def _evidence_quirks(chat: Chat) -> Iterator[Quirk]:
+    """Annotated evidence that is missing, or not exactly one existing id, question by question."""
+    for question in chat.questions:
+        where = f"question {question.index}"
+        if not question.evidence:
+            yield Quirk("no evidence given", (where,))
+        for text in question.evidence:
+            if text not in chat.position:
+                yield Quirk(_slip(chat, text), (f"{where}, {text!r}",))
+
+
+def _slip(chat: Chat, text: str) -> str:
+    names = readings.read_ids(text, chat)
+    lost = [name for name in names if name not in chat.position]
+    if not names:
+        return "evidence not readable"
+    if any(readings.photo_neighbour(chat, name) is not None for name in lost):
+        return "evidence id of a dropped photo"
+    return "evidence id that does not exist" if lost else "evidence string repaired"
 
 
 def regularities(found: Sequence[Chat]) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold
-from crs_lib.data.reader import Broken
+from crs_lib.data.logs import Broken
 from crs_lib.simulate.config import STUDY
 from crs_lib.simulate.roles import stage_before
 from crs_lib.simulate.run import prepare

@@ -1,7 +1,9 @@
 """Findings: a sentence with its number and interval, an honest "none", and how a notebook ends."""
 
+import itertools
 import math
-from collections.abc import Sequence
+import string
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,6 +70,23 @@ class Estimate(NamedTuple):
         """The same estimate with the other sign: that of ``b - a`` instead of ``a - b``."""
         return Estimate(-self.value, -self.high, -self.low, self.n)
 
+    @property
+    def size(self) -> "Estimate":
+        """The difference as a sentence tells it: positive where its interval lies below 0, else as it is."""
+        return self.turned if self.excludes_zero and self.value < 0 else self
+
+    @classmethod
+    def of(cls, row: "Mapping[str, Any] | pd.Series[Any]", value: str = "mean") -> "Estimate":
+        """The estimate of a table's row: the column ``value`` with ``low`` and ``high``, ``n`` if there."""
+        n = row["n"] if "n" in row and not pd.isna(row["n"]) else 0
+        return cls(float(row[value]), float(row["low"]), float(row["high"]), int(n))
+
+    def verdict(self, smallest: float = 0.0) -> str:
+        """The interval of a difference in words: higher or lower, equivalent, or not told apart."""
+        if self.excludes_zero:
+            return "higher than" if self.value > 0 else "lower than"
+        return "equivalent to" if smallest and self.within(smallest) else "not told apart from"
+
     def within(self, margin: float) -> bool:
         """Whether the whole interval lies within ±margin; False without an interval."""
         return bool(self.low >= -margin and self.high <= margin)
@@ -75,6 +94,13 @@ class Estimate(NamedTuple):
     def __str__(self) -> str:
         """As printed: ``0.12 [0.08, 0.16]``."""
         return interval_in_words(self.value, self.low, self.high)
+
+    def __format__(self, spec: str) -> str:
+        """``{mean}`` as printed, ``{mean:%}`` in percent, ``{mean:.0f}`` with so many decimals."""
+        if spec and spec != "%":
+            low, high = (format(one, spec) for one in (self.low, self.high))
+            return f"{format(self.value, spec)} [{low}, {high}]".replace("-", "−")
+        return self.percent if spec else str(self)
 
     @property
     def percent(self) -> str:
@@ -241,3 +267,257 @@ def resolution(estimates: Sequence[Estimate], what: str) -> str:
     n = min(one.n for one in estimates if not math.isnan(one.low))
     half = np.max(widths) / 2
     return f"With {counted(n, 'scenario')}, differences in {what} below {half:.2f} are not resolved."
+
+
+def finding_mean(
+    frame: pd.DataFrame,
+    value: str | Sequence[str],
+    template: str,
+    *,
+    by: str = "scenario",
+    none: str = "",
+    **words: Any,
+) -> Finding:
+    """The mean of a column in a sentence: ``{mean}`` with its interval, ``{n}`` units of ``by``, ``{rows}``.
+
+    Several columns print by their own names (``{messages} messages and {questions} questions``);
+    ``{doubt}`` is empty or says that the interval of the first includes 0. Further words by keyword; all
+    print as :class:`Sentence` says.
+    "No finding" where no row has a value or one unit leaves no interval; ``none`` gives another reason.
+    """
+    return _of_column(mean_of, frame, value, template, by, none, "mean", words)
+
+
+def finding_share(
+    frame: pd.DataFrame,
+    condition: str | Sequence[str],
+    template: str,
+    *,
+    by: str = "scenario",
+    none: str = "",
+    **words: Any,
+) -> Finding:
+    """The share of rows where a column is true, ``{share}`` in percent; else as :func:`finding_mean`.
+
+    Where all rows agree the interval is Wilson's, so one that covers everything is no certainty.
+    """
+    return _of_column(share_of, frame, condition, template, by, none, "share", words)
+
+
+def finding_gap(
+    frame: pd.DataFrame,
+    value: str,
+    a: str,
+    b: str,
+    template: str,
+    *,
+    by: str = "scenario",
+    system: str = "system",
+    smallest: float = 0.0,
+    none: str = "",
+    **words: Any,
+) -> Finding:
+    """``a`` against ``b``, two labels of the column ``system``, over the units of ``by`` that both have.
+
+    ``{verdict}`` is "higher than", "lower than", "equivalent to" (interval within ±smallest) or "not told
+    apart from"; ``{gap}`` the difference with its interval, positive under "lower than". Also ``{a}``,
+    ``{b}``, ``{n}``, ``{doubt}`` and the two levels ``{a_mean}``, ``{b_mean}``.
+    "No finding" where they are one system, or share fewer than two units.
+    """
+    if lack := _lacks(frame, value, system, by):
+        return finding_none(none or lack)
+    names = frame[system].astype(str)
+    held = {name: frame.loc[(names == name) & frame[value].notna(), by].nunique() for name in (a, b)}
+    if a == b:
+        return finding_none(none or f"{a} has nothing to be compared with")
+    if lacking := [name for name in (a, b) if not held[name]]:
+        return finding_none(none or f"{listed(lacking)} has no {value}")
+    gap = difference_of(frame, a, b, value, system=system, scenario=by)
+    if math.isnan(gap.low):
+        return finding_none(
+            none or f"{a} and {b} share {counted(gap.n, by.removesuffix('_id'))}, too few for an interval"
+        )
+    known = {
+        "a": a,
+        "b": b,
+        "n": gap.n,
+        "doubt": gap.doubt,
+        "verdict": gap.verdict(smallest),
+        "gap": gap.size,
+    }
+    means = {
+        f"{side}_mean": mean_of(frame[names == name], value, scenario=by)
+        for side, name in zip("ab", (a, b), strict=True)
+    }
+    return _sentence(template, known | means | words)
+
+
+def finding_rank(
+    frame: pd.DataFrame,
+    value: str,
+    template: str,
+    *,
+    by: str = "scenario",
+    system: str = "system",
+    lower: bool = False,
+    none: str = "",
+    **words: Any,
+) -> Finding:
+    """The systems in order of their mean (``lower``: the smallest first), or of the share of a true column.
+
+    ``{first}``, ``{second}`` and ``{last}`` are names, ``{top}``, ``{next}`` and ``{bottom}`` their means
+    (shares: ``{top:%}``); ``{order}`` lists all, with ">" where neighbours are told apart and "≈" where not;
+    ``{tied}`` names those not told apart from the first ("none"), ``{gap}`` is the lead over the second and
+    ``{behind}`` says it ("is 0.07 [0.02, 0.24] behind"); ``{systems}`` counts them, ``{n}`` the units.
+    "No finding" for fewer than two systems with a value, or where all means are equal.
+    """
+    if lack := _lacks(frame, value, system, by):
+        return finding_none(none or lack)
+    make = shares_of if pd.api.types.is_bool_dtype(frame[value]) else means_of
+    means = make(frame, value, system=system, scenario=by)
+    order = sorted(
+        (name for name in means if means[name].n), key=lambda name: means[name].value * (1 if lower else -1)
+    )
+    if len(order) < 2:
+        return finding_none(none or f"an order needs two systems with {value}, and {len(order)} has one")
+    first, second, last = order[0], order[1], order[-1]
+    if means[first].value == means[last].value:
+        return finding_none(
+            none or f"all {len(order)} systems have the same {value}, {means[first].value:.2f}"
+        )
+    at: dict[str, Any] = {"system": system, "scenario": by}
+    gaps = [difference_of(frame, a, b, value, **at) for a, b in itertools.pairwise(order)]
+    tied = [name for name in order[1:] if not difference_of(frame, first, name, value, **at).excludes_zero]
+    marks = [" > " if gap.excludes_zero else " ≈ " for gap in gaps]
+    lead = gaps[0].turned if lower else gaps[0]
+    known = {
+        "first": first, "second": second, "last": last, "top": means[first], "next": means[second],
+        "bottom": means[last], "order": "".join(itertools.chain(*zip(order, [*marks, ""], strict=True))),
+        "tied": listed(tied) if tied else "none", "gap": lead, "systems": len(order), "n": means[first].n,
+        "behind": f"is {lead} behind" if lead.excludes_zero else f"is indistinguishable from it ({lead})",
+    }  # fmt: skip
+    return _sentence(template, known | words)
+
+
+def finding_count(
+    template: str, row: pd.DataFrame | None = None, *, estimate: str = "", none: str = "", **numbers: Any
+) -> Finding:
+    """Counts, names and estimates that are already known, in a sentence.
+
+    The columns of the first row of ``row`` are words, too: ``finding_count("{system} has {recall}.",
+    table.nlargest(1, "recall"), estimate="recall")``, where ``estimate`` names the column that the columns
+    ``low`` and ``high`` belong to. "No finding" for a table without rows, or where a number is missing
+    (None, NaN) or all are 0; ``none`` gives another reason.
+    """
+    if row is not None and row.empty:
+        return finding_none(none or "the table has no rows")
+    first = {} if row is None else {str(name): value for name, value in row.iloc[0].items()}
+    if estimate:
+        first[estimate] = Estimate.of(first, estimate)
+    words = first | numbers
+    used = [name for name in _words_of(template) if name in words]
+    if missing := [name for name in used if _is_missing(words[name])]:
+        return finding_none(none or f"{listed(missing)} is not known")
+    counts = [words[name] for name in used if isinstance(words[name], (int, float, np.number))]
+    if counts and not any(counts) and len(counts) == len(used):
+        return finding_none(none or "there is nothing to count")
+    return _sentence(template, words)
+
+
+def finding_none(reason: str) -> Finding:
+    """``No finding: <reason>.`` for a section whose data bear none."""
+    return no_finding(reason)
+
+
+def finding_limit(
+    frame: pd.DataFrame, value: str, template: str, *, by: str = "scenario", system: str = ""
+) -> str:
+    """The resolution of a comparison, for :func:`not_shown`: ``{half}`` the widest interval, ``{n}`` units.
+
+    The intervals are those of neighbours in the order of the column ``system``; without it that of the mean.
+    Empty where there is no interval.
+    """
+    if _lacks(frame, value, by, *filter(None, [system])):
+        return ""
+    found = [mean_of(frame, value, scenario=by)]
+    if system:
+        means = means_of(frame, value, system=system, scenario=by)
+        order = sorted(means, key=lambda name: -means[name].value)
+        pairs = itertools.pairwise(order)
+        found = [difference_of(frame, a, b, value, system=system, scenario=by) for a, b in pairs]
+    known = [one for one in found if not math.isnan(one.low)]
+    if not known:
+        return ""
+    half = max(one.high - one.low for one in known) / 2
+    return _sentence(template, {"n": min(one.n for one in known), "half": f"{half:.2f}"})
+
+
+def _of_column(
+    make: Callable[..., Estimate],
+    frame: pd.DataFrame,
+    columns: str | Sequence[str],
+    template: str,
+    by: str,
+    none: str,
+    word: str,
+    words: Mapping[str, Any],
+) -> Finding:
+    """One sentence about the means or shares of columns; the first is also the word ``word``."""
+    names = [columns] if isinstance(columns, str) else list(columns)
+    if lack := _lacks(frame, *names, by):
+        return finding_none(none or lack)
+    found = {name: make(frame, name, scenario=by) for name in names}
+    first = found[names[0]]
+    if any(math.isnan(one.low) for one in found.values()):
+        return finding_none(none or f"one {by.removesuffix('_id')} leaves no interval")
+    shown = {name: one.percent if word == "share" else one for name, one in found.items()}
+    rows = int(frame[names[0]].notna().sum())
+    known: dict[str, Any] = {word: shown[names[0]], "n": first.n, "rows": rows, "doubt": first.doubt}
+    return _sentence(template, {**shown, **known, **words})
+
+
+def _lacks(frame: pd.DataFrame, *columns: str) -> str:
+    """The reason why a table bears no sentence about its columns; empty where it bears one."""
+    if frame.empty:
+        return "the table has no rows"
+    if absent := [name for name in columns if name not in frame]:
+        return f"the table has no {listed(absent)}"
+    unknown = [name for name in columns if not frame[name].notna().any()]
+    return f"no row has a value of {listed(unknown)}" if unknown else ""
+
+
+class Sentence(string.Formatter):
+    """``str.format`` for findings: whole numbers get thousands separators, floats two decimals.
+
+    A whole number with a noun prints both (``{n:conversation}``: ``1 conversation``, ``60 conversations``;
+    ``{n:query/queries}``), a list as English lists it, and ``{mean:%}`` an estimate in percent.
+    """
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """One word as printed."""
+        if isinstance(value, list | tuple) and not isinstance(value, Estimate):
+            return listed([str(one) for one in value])
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if whole and format_spec[:1].isalpha() and len(format_spec) > 1:
+            return counted(int(value), *format_spec.split("/"))
+        if not format_spec and (whole or isinstance(value, float)):
+            format_spec = "," if whole else ".2f"
+        return format(value, format_spec)
+
+
+def _sentence(template: str, words: Mapping[str, Any]) -> Finding:
+    """The template with its words; raises InputError for a word that it asks for and nobody gives."""
+    if unknown := [name for name in _words_of(template) if name not in words]:
+        raise InputError(
+            f"the sentence {template!r} asks for {listed(unknown)}; give it by keyword, or use one of "
+            f"{listed([*words])}"
+        )
+    return finding(Sentence().vformat(template, (), words))
+
+
+def _words_of(template: str) -> list[str]:
+    return [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, float | np.floating) and math.isnan(value)) or value is pd.NA

@@ -139,7 +139,6 @@ def configs():
 
 
 def test_every_config_is_frozen_and_says_what_each_field_is():
-    assert len(configs()) >= 5
     for config in configs():
         assert config.__dataclass_params__.frozen, config
         for setting in settings_of(config):

@@ -17,9 +17,8 @@ from crs_lib import data as logs
 from crs_lib.core import paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.data import quirks as log_quirks
 from crs_lib.data.forms import RecordOrigin, dialogue_of
-from crs_lib.data.reader import SessionKey, session_key
+from crs_lib.data.logs import SessionKey, session_key
 from tests.helpers import hash_seeds
 
 Record = dict[str, Any]
@@ -151,7 +150,7 @@ def test_dialoguekit_is_merged_and_opened_by_stated_rules(tmp_path: Path) -> Non
     }  # fmt: skip
     assert session_key(first) == SessionKey("MovieBot", "c1")
     assert [t.text for t in second.turns] == ["Hi"]
-    report = log_quirks.quirks([first, second])
+    report = logs.log_quirks([first, second])
     assert report[["session", "quirk"]].values.tolist() == [
         ["c1", "merged utterances"], ["c1", "opening left out"], ["c2", "missing reply"],
     ]  # fmt: skip
@@ -190,7 +189,7 @@ def test_arena_dialogues_keep_their_ratings(tmp_path: Path) -> None:
     assert session_key(dialogue) == SessionKey("some_crs", "some_crs_0a1b-22")
     assert dialogue.turns[1].meta["turn_level_aggregated"] == {"relevance": 2}
     assert dialogue.extra["annotations"] == {"dial_level_aggregated": {"understanding": 1}}
-    assert log_quirks.quirks([dialogue])["quirk"].tolist() == ["missing reply"]
+    assert logs.log_quirks([dialogue])["quirk"].tolist() == ["missing reply"]
 
 
 # ── files, folders, order, memory ───────────────────────────────────────────────────────────────
@@ -335,7 +334,7 @@ def odd(edit: Callable[[Record], object] = lambda r: None, **how: Any) -> list[l
     """The quirks of one edited session, as rows of turn, speaker, quirk."""
     record = rich(**how)
     edit(record)
-    report = log_quirks.quirks([Dialogue.from_json(record)])
+    report = logs.log_quirks([Dialogue.from_json(record)])
     return report[["turn", "speaker", "quirk"]].values.tolist()
 
 
@@ -345,7 +344,7 @@ def say(index: int, text: str) -> Callable[[Record], object]:
 
 def test_a_plain_session_has_no_quirk() -> None:
     assert odd() == []
-    assert log_quirks.quirks([Dialogue.from_json(plain(session_id=1))]).empty  # no user_meta anywhere: a form
+    assert logs.log_quirks([Dialogue.from_json(plain(session_id=1))]).empty  # no user_meta anywhere: a form
 
 
 ODD_TEXTS = [
@@ -406,28 +405,28 @@ def test_logs_that_disagree_with_themselves_are_named(
 
 def test_lengths_and_gaps_show_beside_other_sessions() -> None:
     many = [Dialogue.from_json(rich(3, session=str(i))) for i in (0, 1, 5)]
-    report = log_quirks.quirks([*many, Dialogue.from_json(rich(2, session="6"))])
+    report = logs.log_quirks([*many, Dialogue.from_json(rich(2, session="6"))])
     assert report[["session", "quirk", "detail"]].values.tolist() == [
         [6, "other length", "2 turns, most have 3"],
         [None, "missing sessions", "3: 2, 3, 4"],
     ]
-    table = log_quirks.summary(report)
+    table = logs.log_quirk_counts(report)
     assert table["cases"].tolist() == [1, 1]
 
 
 def test_the_report_of_nothing_is_an_empty_table() -> None:
-    report = log_quirks.quirks([])
+    report = logs.log_quirks([])
     assert report.empty
-    assert log_quirks.summary(report).empty
+    assert logs.log_quirk_counts(report).empty
 
 
 def test_every_kind_of_quirk_is_declared_and_can_be_found(tmp_path: Path) -> None:
     seen = {row[2] for index, text, _ in ODD_TEXTS for row in odd(say(index, text))}
     seen |= {row[2] for edit, _ in ODD_LOGS for row in odd(edit)}
-    seen |= set(log_quirks.quirks(read(write(tmp_path / "export.json", KIT)))["quirk"])
+    seen |= set(logs.log_quirks(read(write(tmp_path / "export.json", KIT)))["quirk"])
     sessions = [Dialogue.from_json(rich(n, session=str(i))) for i, n in ((0, 3), (1, 3), (5, 2))]
-    seen |= set(log_quirks.quirks(sessions)["quirk"])
-    assert seen == set(log_quirks.QUIRKS)
+    seen |= set(logs.log_quirks(sessions)["quirk"])
+    assert seen == set(logs.LOG_QUIRKS)
 
 
 # ── the real logs ───────────────────────────────────────────────────────────────────────────────
@@ -466,7 +465,7 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder: str, turns: i
         assert again["conversation"] == record["conversation"]
         assert again["shift_events"] == record.get("shift_events", [])
         assert str(record["session_id"]) == dialogue.session_id
-    report = log_quirks.quirks(dialogues)
+    report = logs.log_quirks(dialogues)
     users = [turn["text"] for record in raw for turn in record["conversation"][0::2]]
     printed = report[(report["quirk"] == "printed record") & (report["speaker"] == USER)]
     assert len(printed) == sum("{'" in text for text in users)
@@ -497,5 +496,5 @@ def test_rated_dialogues_load_whole() -> None:
 @pytest.mark.external
 def test_the_order_of_reading_is_the_same_under_any_hash_seed() -> None:
     place = str(real("thesis", "logs_50turns"))
-    code = "import sys\nfrom crs_lib.data import reader\nprint([reader.session_key(d) for d in reader.read(sys.argv[1])])"
+    code = "import sys\nfrom crs_lib.data import logs\nprint([logs.session_key(d) for d in logs.read(sys.argv[1])])"
     assert "SessionKey" in hash_seeds.printed(code, place)

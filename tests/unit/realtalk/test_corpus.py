@@ -145,7 +145,7 @@ def test_half_a_character_is_replaced_and_reported_wherever_it_stands(tmp_path):
     path.write_text(json.dumps(record))
     chat = corpus.read_chat(path)
     assert (chat.messages[0].text, chat.questions[0].text) == ("cut \ufffd off", "What \ufffd?")
-    assert [(q.kind, q.where) for q in chat.quirks] == [
+    assert [(q.kind, *q.place) for q in chat.quirks] == [
         ("broken character", "session_1[0].clean_text"),
         ("broken character", "qa[0].question"),
     ]
