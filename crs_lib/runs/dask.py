@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
+from crs_lib.runs.jobs import SessionMaker, attempts, chunks
 from crs_lib.runs.ledger import Done, Key
-from crs_lib.runs.worker import SessionMaker, attempt, chunks
 
 LOCAL = "local"
 WORKERS_WITHIN = 120.0  # seconds to wait for the first worker
@@ -131,7 +131,7 @@ def _work(make: Callable[..., SessionMaker], arguments: tuple[Any, ...], part: S
             _MAKERS.clear()
             _MAKERS[address] = make(*arguments)
         maker = _MAKERS[address]
-    return [attempt(maker, key) for key in part]
+    return attempts(maker, part)
 
 
 def on_every_machine(scheduler: str, do: Callable[[str], list[T]], argument: str) -> list[T]:
