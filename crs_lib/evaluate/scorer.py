@@ -76,13 +76,13 @@ class Scorer:
         turn_rows = [
             who
             | {"turn": turn.number, "stage": turn.pair.user.user_meta.get("stage", "")}
-            | {column.name: turn.once(column.compute) for column in turns}
+            | {name: turn.once(compute) for name, compute in turns.items()}
             for turn in session.turns
         ]
         shift_rows = [
             who
             | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
-            | {column.name: shift.once(column.compute) for column in shifts}
+            | {name: shift.once(compute) for name, compute in shifts.items()}
             for shift in session.shifts
         ]
         return Scores(turn_rows, shift_rows, self._session(who, session, turn_rows, shift_rows))
@@ -198,14 +198,7 @@ class Scorer:
 
 def shift_columns() -> list[str]:
     """The columns of the table of shifts, in order."""
-    return [
-        "model",
-        "session_id",
-        "turn",
-        "type",
-        "explicitness",
-        *(one.name for one in base.columns(base.SHIFT)),
-    ]
+    return ["model", "session_id", "turn", "type", "explicitness", *base.columns(base.SHIFT)]
 
 
 @dataclass(eq=False)
