@@ -362,7 +362,7 @@ def _results(
     if scheduler:
         from crs_lib.runs import dask
 
-        yield from dask.results(todo, make, arguments, scheduler, workers, chunk)
+        yield from dask.results(attempts, chunks(todo, chunk), make, arguments, scheduler, workers)
     elif threads:
         yield from _in_threads(todo, make(*arguments), threads)
     elif workers == 1:
