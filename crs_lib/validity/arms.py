@@ -4,8 +4,6 @@ Both arms have the same seed and are equal up to the first shift, so the differe
 what the shifts cost. Source: docs/validity.md, section 2.
 """
 
-from dataclasses import replace
-
 import pandas as pd
 
 from crs_lib import evaluate, stats
@@ -25,12 +23,12 @@ def twin(config: SimulateConfig) -> SimulateConfig:
     """
     if config.arm == scenarios.NO_SHIFT:
         raise InputError(f"run {config.run!r} has no shifts itself; give the batch whose arm is 'shift'")
-    return replace(config, run=f"{config.run}-none", arms=(scenarios.NO_SHIFT,))
+    return config.changed(run=f"{config.run}-none", arms=(scenarios.NO_SHIFT,))
 
 
 def make(config: SimulateConfig, convention: str = "default", *, progress: bool = False) -> None:
     """Simulate the session, its twin and fresh users, and score the first two; what is finished is kept."""
-    simulate(replace(config, arms=(scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH)), progress=progress)
+    simulate(config.changed(arms=(scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH)), progress=progress)
     for arm in (config, twin(config)):
         evaluate.evaluate(evaluate.EvaluateConfig(run=arm.run, convention=convention))
 

@@ -44,11 +44,11 @@ def results(tmp_path_factory):
         patch.setenv("CRS_RESULTS", str(folder))
         llm = {"host": server.url}
         for run, systems in (("rules", SYSTEMS[1:]), ("models", SYSTEMS)):
-            config = SimulateConfig(run, systems=systems, n_sessions=3, n_turns=6, llm=llm)
+            config = SimulateConfig(run=run, systems=systems, n_sessions=3, n_turns=6, llm=llm)
             simulate.simulate(config, progress=False)
         judging.judge_run("models", ["ollama:j:1"], llm=llm, progress=False)
         for run in ("rules", "models"):
-            evaluate.evaluate(evaluate.EvaluateConfig(run))
+            evaluate.evaluate(evaluate.EvaluateConfig(run=run))
     return folder
 
 
@@ -189,8 +189,8 @@ def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the
 
 
 def test_one_system_alone_has_neither_power_nor_a_ranking():
-    simulate.simulate(SimulateConfig("one", systems=("random",), n_sessions=2, n_turns=3), progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig("one"))
+    simulate.simulate(SimulateConfig(run="one", systems=("random",), n_sessions=2, n_turns=3), progress=False)
+    evaluate.evaluate(evaluate.EvaluateConfig(run="one"))
     with pytest.raises(NoDataError, match="no power"):
         figure_tables.read("one", "power")
     with pytest.raises(NoDataError, match="at least two systems"):
@@ -289,12 +289,12 @@ def test_the_share_of_best_draws_is_no_p_value():
 
 
 def test_recovery_is_read_from_users_who_never_insist_where_there_are_any():
-    batch = SimulateConfig("moods", systems=("random", "silent"), n_sessions=3, n_turns=9, arms=("shift", "calm"))  # fmt: skip
+    batch = SimulateConfig(run="moods", systems=("random", "silent"), n_sessions=3, n_turns=9, arms=("shift", "calm"))  # fmt: skip
     simulate.simulate(batch, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig("moods"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="moods"))
     own = figure_tables.read("moods", "replies_at_risk")
     assert set(own["users"]) == {"Users insist"}
-    evaluate.evaluate(evaluate.EvaluateConfig("moods-calm"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="moods-calm"))
     calm = figure_tables.read("moods", "replies_at_risk")
     assert set(calm["users"]) == {"Users never insist"}
     said = {run: list(simulate.iter_dialogues(run)) for run in ("moods", "moods-calm")}

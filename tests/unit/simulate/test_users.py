@@ -100,7 +100,7 @@ def test_a_user_who_hears_no_title_asks_for_one_and_one_who_is_not_served_insist
 
 
 def test_questions_are_about_films_just_recommended_each_once():
-    scenario = plan(3, arm="none", rates=Rates(0, 0, 1))
+    scenario = plan(3, arm="none", rates=Rates(hesitation=0, contradiction=0, question=1))
     user, asked = User(SAMPLE, scenario), []
     films = good(scenario.steps[2])
     for step in scenario.steps:
