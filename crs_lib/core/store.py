@@ -112,8 +112,8 @@ class Store:
         except sqlite3.Error as error:
             raise _kind(error)(
                 f"the {self._what} {paths.shown(self.path)} failed ({error}); what was stored before is "
-                "safe unless the file is damaged. Free some space, or move a damaged file away, and start the "
-                "same command again: it continues"
+                "safe unless the file is damaged. Free some space, or move a damaged file away, and start "
+                "the same command again: it continues"
             ) from error
 
     def _check_place(self) -> None:
