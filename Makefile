@@ -1,7 +1,7 @@
 # Everything starts here; `make` alone lists what there is. Needs Python 3.11 or newer and nothing else.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help local thesis test check lint docs lab refresh figures bench clean-venv tests nbval-movies nbval-others smoke-movies smoke-others
+.PHONY: help local thesis test test-all check lint docs lab refresh figures bench clean-venv tests nbval-movies nbval-others smoke-movies smoke-others
 
 # The first Python that is new enough; where none is, the one to complain about.
 PYTHON ?= $(shell for name in python3.11 python3.12 python3.13 python3 python; do \
@@ -14,6 +14,8 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check -c constraints.t
 BYTECODE := -$(PY) -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib crs_lib
 NBVAL := --nbval --nbval-current-env --nbval-sanitize-with tests/nbval_sanitize.cfg -p no:cacheprovider
 OTHERS := cosrec or realtalk or validity
+# What `make test` leaves to `make test-all`.
+MARKED := not full
 SYNC := $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 
 help:  ## this list
@@ -37,12 +39,18 @@ refresh: $(VENV)/core.stamp  ## run the committed notebooks with their defaults 
 
 test: export OMP_NUM_THREADS = 1
 test: export OPENBLAS_NUM_THREADS = 1
-test: $(VENV)/dev.stamp  ## all tests, the committed notebooks against their outputs, other parameters
+test: $(VENV)/dev.stamp  ## for every day and CI: tests, the committed notebooks against their outputs, other parameters
 	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(SYNC) tests nbval-movies smoke-movies nbval-others smoke-others
+
+test-all: export OMP_NUM_THREADS = 1
+test-all: export OPENBLAS_NUM_THREADS = 1
+test-all: MARKED := full or not full
+test-all: $(VENV)/dev.stamp  ## all of it: a browser, the wheel, a cluster, kills, long fuzz, every figure
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 $(SYNC) MARKED='$(MARKED)' tests nbval-movies smoke-movies nbval-others smoke-others
 
 # Two processes, beside one for the notebooks below; the plus lets their progress show at once.
 tests:
-	+$(PY) -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/notebooks/test_smoke.py
+	+$(PY) -m pytest tests -n 2 --dist loadfile --no-loadscope-reorder -m '$(MARKED)' --ignore=tests/notebooks/test_smoke.py
 
 # The notebooks against their outputs, and with other parameters.
 nbval-movies:
@@ -57,7 +65,7 @@ smoke-others:
 check: export OMP_NUM_THREADS = 1
 check: export OPENBLAS_NUM_THREADS = 1
 check: lint  ## daily work: lint, the unit tests that start no process, one notebook
-	$(PY) -m pytest tests/unit -q -n 2 --dist loadfile -m "not slow and not subprocess and not external"
+	$(PY) -m pytest tests/unit -q -n 2 --dist loadfile -m "not slow and not subprocess and not external and not full"
 	$(PY) -m pytest $(NBVAL) -q notebooks/01_catalog.ipynb
 
 lint: $(VENV)/dev.stamp  ## ruff, formatting, types, the licences of all dependencies

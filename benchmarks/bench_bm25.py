@@ -1,4 +1,4 @@
-"""BM25: a query's time against bm25s on numpy (and on numba where it is) and against rank_bm25, same top 10.
+"""BM25: a query's time against bm25s on numpy (and numba where it is), with the same top 10, and rank_bm25.
 
     python benchmarks/bench_bm25.py [--documents 100000] [--queries 50] [--rounds 7]
 
@@ -51,8 +51,8 @@ def main() -> None:
     texts, queries = collection(args.documents, args.queries)
 
     start = time.process_time()
-    ours, okapi = BM25(1.5, 0.75).fit(texts), BM25(1.5, 0.75, idf="okapi").fit(texts)
-    print(f"{args.documents:,} documents; our index takes {(time.process_time() - start) / 2:.1f} s")
+    ours = BM25(1.5, 0.75).fit(texts)
+    print(f"{args.documents:,} documents; our index takes {time.process_time() - start:.1f} s")
     ways: dict[str, Callable[[list[str]], Any]] = {"ours": lambda query: ours.search(query, 10)}
     for backend in ("numpy", "numba"):
         try:
@@ -73,12 +73,6 @@ def main() -> None:
         print("rank_bm25 is not installed; its row is left out")
     else:
         plain = BM25Okapi(texts, k1=1.5, b=0.75)
-        few = queries[:: max(1, len(queries) // 5)]
-        rare = [[w for w in q if len([1 for d in texts[:2000] if w in d]) < 500] for q in few]
-        for query in rare:
-            scores = plain.get_scores(query)
-            best = np.lexsort((np.arange(len(scores)), -scores))[:10]
-            assert same(okapi.search(query, 10), best, scores[best], factor=2.5), query
         ways["rank_bm25"] = lambda query: np.argsort(plain.get_scores(query))[::-1][:10]
 
     spent: dict[str, list[float]] = {name: [] for name in ways}

@@ -17,7 +17,7 @@ from crs_lib.core import paths
 from crs_lib.cosrec import corpus, evaluate, index
 from crs_lib.cosrec.records import Partition, topic
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
-from crs_lib.retrieval.trec import Run
+from crs_lib.retrieval.runs import Run
 
 MAKE = paths.samples() / "cosrec" / "make_sample.py"
 SPECS = ("bm25", "dense:hashing", "bm25+dense:hashing")

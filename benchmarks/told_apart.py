@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core import wording
-from crs_lib.retrieval import dense
+from crs_lib.retrieval import encoders
 from tests.helpers import blind_reader
 from tests.helpers.wordings import KINDS, readings, shifts
 
@@ -49,12 +49,12 @@ def by_words(texts, struck=()):
 
 def by_meaning(texts, struck=()):
     """The kind whose nearest cue is nearest to any clause of the text."""
-    encoder = dense.ENCODERS.create("minilm")
+    encoder = encoders.ENCODERS.create("minilm")
     cues = {kind: phrases(cues.pattern) for kind, cues in blind_reader.compiled(struck).items()}
-    vectors = [dense.sentence_vectors(encoder, cues[kind]) for kind in KINDS]
+    vectors = [encoders.sentence_vectors(encoder, cues[kind]) for kind in KINDS]
     parts = [[part for part in re.split(r"[.:;,!?]\s*", text) if part] for text in texts]
     known = list(dict.fromkeys(part for mine in parts for part in mine))
-    encoded = dense.sentence_vectors(encoder, known)
+    encoded = encoders.sentence_vectors(encoder, known)
     nearest = dict(zip(known, np.stack([(encoded @ v.T).max(axis=1) for v in vectors], axis=1), strict=True))
     return [KINDS[int(np.max([nearest[part] for part in mine], axis=0).argmax())] for mine in parts]
 

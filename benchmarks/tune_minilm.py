@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional
 
 from crs_lib.realtalk import channels, corpus, index, plan, readings, training
-from crs_lib.retrieval import lowrank, minilm
+from crs_lib.retrieval import encoders, lowrank
 
 SITES = (
     "attention.self.query",
@@ -39,12 +39,12 @@ class Tuned(nn.Module):
 
     def __init__(self):
         super().__init__()
-        found = minilm.load()
+        found = encoders.NumpyModel()
         found.tokenizer.enable_truncation(LONGEST)
         self.tokenizer = found.tokenizer
         self.fixed = {name: torch.tensor(np.asarray(t)) for name, t in found.tensors.items()}
         self.one, self.two = nn.ParameterDict(), nn.ParameterDict()
-        for layer in range(minilm.LAYERS):
+        for layer in range(encoders.LAYERS):
             for site in SITES:
                 inputs, outputs = self.fixed[f"encoder.layer.{layer}.{site}.weight"].shape
                 key = f"{layer}|{site}".replace(".", "/")
@@ -60,7 +60,7 @@ class Tuned(nn.Module):
     def norm(self, x, name):
         """Layer normalisation by its published weights."""
         weight, bias = self.fixed[f"{name}.weight"], self.fixed[f"{name}.bias"]
-        return functional.layer_norm(x, (minilm.WIDTH,), weight, bias, 1e-12)
+        return functional.layer_norm(x, (encoders.WIDTH,), weight, bias, 1e-12)
 
     def states(self, ids):
         """Hidden states of padded texts, (texts, pieces, 384), and which pieces are there."""
@@ -70,16 +70,16 @@ class Tuned(nn.Module):
         x = self.fixed["embeddings.word_embeddings.weight"][pieces]
         x = x + self.fixed["embeddings.position_embeddings.weight"][:longest]
         x = self.norm(x + self.fixed["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
-        for layer in range(minilm.LAYERS):
+        for layer in range(encoders.LAYERS):
             name, (texts, length, _) = f"encoder.layer.{layer}", x.shape
             query, key, value = (
                 self.linear(x, layer, f"attention.self.{part}")
-                .view(texts, length, minilm.HEADS, -1)
+                .view(texts, length, encoders.HEADS, -1)
                 .transpose(1, 2)
                 for part in ("query", "key", "value")
             )
             mixed = functional.scaled_dot_product_attention(query, key, value, here[:, None, None, :])
-            mixed = mixed.transpose(1, 2).reshape(texts, length, minilm.WIDTH)
+            mixed = mixed.transpose(1, 2).reshape(texts, length, encoders.WIDTH)
             x = self.norm(x + self.linear(mixed, layer, SITES[3]), f"{name}.attention.output.LayerNorm")
             wide = functional.gelu(self.linear(x, layer, SITES[4]))
             x = self.norm(x + self.linear(wide, layer, SITES[5]), f"{name}.output.LayerNorm")
@@ -110,7 +110,7 @@ class Tuned(nn.Module):
 
     def factors(self):
         """The learnt factors by published weight name."""
-        names = [f"encoder.layer.{layer}.{site}" for layer in range(minilm.LAYERS) for site in SITES]
+        names = [f"encoder.layer.{layer}.{site}" for layer in range(encoders.LAYERS) for site in SITES]
         pairs = zip(self.one.values(), self.two.values(), strict=True)
         return {
             f"{name}.weight": (one.detach().numpy(), two.detach().numpy())
@@ -120,7 +120,7 @@ class Tuned(nn.Module):
 
 def matches(query, asked, tokens, inside):
     """Mean over a query's tokens of the best match in each message, (queries, messages)."""
-    flat = query.reshape(-1, minilm.WIDTH) @ tokens.reshape(-1, minilm.WIDTH).T
+    flat = query.reshape(-1, encoders.WIDTH) @ tokens.reshape(-1, encoders.WIDTH).T
     best = flat.view(*query.shape[:2], *tokens.shape[:2]).masked_fill(~inside, -1e4).amax(-1)
     best = torch.where(inside.any(1), best, torch.zeros(()))
     return (best * asked[:, :, None]).sum(1) / asked.sum(1).clamp(min=1)[:, None]

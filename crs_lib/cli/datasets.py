@@ -61,27 +61,26 @@ def _details(dataset: datasets.Dataset) -> list[str]:
 
 def _get(arguments: Namespace) -> None:
     from crs_lib.data import fetch
-    from crs_lib.data import verify as datasets_verify
 
     for dataset in [datasets.get(name) for name in arguments.names]:
         place = fetch.fetch(dataset)
-        known = len(datasets_verify.check(dataset))
+        known = len(fetch.check(dataset))
         how = f"{known} files with their checksum" if known else "no checksum is known of it"
         where = "in the mirror" if dataset.in_mirror() else "downloaded"
         print(f"{dataset.name}: {where}, {how}: {paths.shown(place)}")
 
 
 def _verify(arguments: Namespace) -> None:
-    from crs_lib.data import verify as datasets_verify
+    from crs_lib.data import fetch
 
     chosen = [datasets.get(name) for name in arguments.names] or list(datasets.REGISTRY.values())
     if arguments.names:
         for dataset in chosen:
             datasets.locate(dataset.name)
-    checks = [check for dataset in chosen for check in datasets_verify.check(dataset)]
-    report = datasets_verify.summary(checks).to_string(index=False) if checks else ""
+    checks = [check for dataset in chosen for check in fetch.check(dataset)]
+    report = fetch.summary(checks).to_string(index=False) if checks else ""
     print(report or "nothing to verify: no data set with a checksum is here")
-    bad = [c for c in checks if c.status in (datasets_verify.DIFFERS, datasets_verify.MISSING)]
+    bad = [c for c in checks if c.status in (fetch.DIFFERS, fetch.MISSING)]
     if bad:
         named = "; ".join(f"{c.file} {c.status} ({c.place})" for c in bad[:10])
         raise RunError(

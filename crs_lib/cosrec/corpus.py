@@ -22,7 +22,7 @@ from crs_lib.cosrec.records import (
     topic,
 )
 from crs_lib.metrics.ranking import TOP_GRADE
-from crs_lib.retrieval.trec import Qrels, read_qrels
+from crs_lib.retrieval.runs import Qrels, read_qrels
 
 PARTITIONS = ("raw", "crowd", "curated")
 _LINE = re.compile(r"([US]): ?(.*)")

@@ -8,8 +8,7 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import Intent, Partition, topic, user_of
 from crs_lib.metrics.ranking import random_floor, score_run
-from crs_lib.retrieval.hits import Hit, Ranking, ranked
-from crs_lib.retrieval.trec import Qrels, Run
+from crs_lib.retrieval.runs import Hit, Qrels, Ranking, Run, ranked
 from crs_lib.stats import cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
 
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")

@@ -4,6 +4,7 @@
 read from the disk when somebody asks for it, so that a million of them open in less than a second.
 """
 
+import hashlib
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,13 +20,11 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import words_of_many
 from crs_lib.cosrec import collections
 from crs_lib.cosrec.collections import CatalogueProduct, Passage
-from crs_lib.retrieval.base import Fused, Retriever, build
-from crs_lib.retrieval.bm25 import BM25
-from crs_lib.retrieval.dense import ENCODERS
-from crs_lib.retrieval.ids import StoredIds, code_of, save_ids
-from crs_lib.retrieval.lexical import Lexical
-from crs_lib.retrieval.store import load_arrays, new_folder, save_folder
-from crs_lib.retrieval.vectors import Dense
+from crs_lib.retrieval.bm25 import BM25, Lexical
+from crs_lib.retrieval.dense import Dense
+from crs_lib.retrieval.encoders import ENCODERS
+from crs_lib.retrieval.fusion import Fused, Retriever, build
+from crs_lib.retrieval.store import StoredIds, load_arrays, new_folder, save_folder, save_ids
 
 _KIND, _RECORDS, _REVIEWS = "crs-cosrec-1", "crs-records-1", "crs-reviews-1"
 _BATCH = 1_000
@@ -154,7 +153,7 @@ class StockOnDisk:
         return self._load("products/titles", Lexical.load)
 
     def reviews_of(self, user: str) -> list[Mapping[str, Any]]:
-        code = code_of(user)
+        code = _code(user)
         low, high = (int(np.searchsorted(self._users, code, side)) for side in ("left", "right"))
         bought = [self.products.row(row) for row in sorted(set(self._rows[low:high].tolist()))]
         return collections.users_of(bought).get(user, [])
@@ -283,6 +282,11 @@ def _write_records(
         save_ids(aside, list(ids))
 
 
+def _code(name: str) -> int:
+    """64 bits of a name's digest; two names may share one, so that a hit is compared in full."""
+    return int.from_bytes(hashlib.blake2b(name.encode("utf-8", "replace"), digest_size=8).digest(), "little")
+
+
 class _Reviews:
     """Who reviewed which line: pairs of a user's code and the line's number, sorted when saved."""
 
@@ -294,7 +298,7 @@ class _Reviews:
 
     def add(self, row: int, product: CatalogueProduct) -> None:
         for review in product.reviews:
-            self._users.append(code_of(str(review["user"])))
+            self._users.append(_code(str(review["user"])))
             self._rows.append(row)
 
     def save(self, folder: Path) -> None:

@@ -15,7 +15,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.cosrec.intents import FOLDS, GRID, MODELS, Training, position_features
 from crs_lib.cosrec.labels import Floats, counts, f1, settle
 from crs_lib.cosrec.records import INTENTS
-from crs_lib.retrieval import dense, minilm, onnx
+from crs_lib.retrieval import encoders as sentence_encoders
 
 _RIDGE = 3.0
 _PASSES = 3  # settle the votes, learn from them, settle again
@@ -42,8 +42,9 @@ def cue_features(frame: pd.DataFrame) -> Floats:
 
 def encoders() -> list[str]:
     """The sentence encoders that can run here: MiniLM, gte-small, both or none."""
-    found = ["minilm"] if minilm.installed() or onnx.available("minilm-onnx") else []
-    return found + (["gte-small"] if onnx.available("gte-small") else [])
+    here = sentence_encoders.minilm_installed() or sentence_encoders.onnx_available("minilm-onnx")
+    found = ["minilm"] if here else []
+    return found + (["gte-small"] if sentence_encoders.onnx_available("gte-small") else [])
 
 
 class _Scaled:
@@ -111,7 +112,9 @@ class _Kernel:
 
 
 def _sentences(name: str, column: str, frame: pd.DataFrame) -> Floats:
-    made = dense.cached(name, list(frame[column]), lambda: dense.ENCODERS.create(name)).sentences
+    made = sentence_encoders.cached(
+        name, list(frame[column]), lambda: sentence_encoders.ENCODERS.create(name)
+    ).sentences
     return np.asarray(made, dtype=np.float64)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.retrieval.trec import Qrels
+from crs_lib.retrieval.runs import Qrels
 
 INTENTS = ("search", "recommendation", "product_details")
 ASPECTS = ("fluency", "informativeness", "logicality", "coherence")

@@ -23,9 +23,8 @@ from crs_lib.cosrec.index import Stock
 from crs_lib.cosrec.intents import IntentModel, learned, turns
 from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
-from crs_lib.retrieval.base import Remembering, Retriever
-from crs_lib.retrieval.hits import Hit
-from crs_lib.retrieval.trec import Run, read_run, write_run
+from crs_lib.retrieval.fusion import Remembering, Retriever
+from crs_lib.retrieval.runs import Hit, Run, read_run, write_run
 
 STAGE = "retrieve"
 Routes = dict[tuple[str, int], list[str]]

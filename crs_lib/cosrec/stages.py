@@ -27,7 +27,7 @@ from crs_lib.cosrec import (
 )
 from crs_lib.cosrec.config import KEYWORDS, STUDY, CorpusConfig, CosrecEvaluateConfig
 from crs_lib.cosrec.records import Partition
-from crs_lib.retrieval.hits import Ranking
+from crs_lib.retrieval.runs import Ranking
 
 
 class Audit(NamedTuple):

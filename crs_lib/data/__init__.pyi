@@ -1,7 +1,6 @@
-from .base import RECORDED, Dataset
 from .logs import LOG_QUIRKS, Broken, files, log_quirk_counts, log_quirks, read, readable, session_key
 from .quirks import Quirk, quirk_counts, quirks_table
-from .registry import REGISTRY, describe, get, locate
+from .registry import RECORDED, REGISTRY, Dataset, describe, get, locate
 
 __all__ = [
     "LOG_QUIRKS",

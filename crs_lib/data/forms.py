@@ -13,7 +13,7 @@ with its turn, or in ``annotations`` for the whole dialogue.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -40,11 +40,60 @@ class RecordOrigin(NamedTuple):
 
 
 class Form(NamedTuple):
-    """A form: its name, how it is recognised, and how one record of it is read."""
+    """A foreign form: where a record keeps its utterances, their keys, and the keys of session and system.
+
+    ``paths`` lead to the list of utterances, ``sign`` is the key of the first one that tells the form. All
+    keys of a record that are not named here are annotations. ``group`` is the key of the simulated users
+    among whose conversations the session is counted.
+    """
 
     name: str
-    fits: Callable[[Mapping[str, Any]], bool]
-    read: Callable[[Mapping[str, Any], RecordOrigin], Dialogue]
+    paths: tuple[tuple[str, ...], ...]
+    speaker: str
+    text: str
+    sign: str
+    session: tuple[str, ...]
+    system: tuple[str, ...]
+    group: str = ""
+
+    def utterances(self, record: Mapping[str, Any]) -> Any:
+        """What stands where the utterances should be, or None."""
+        for path in self.paths:
+            found: Any = record
+            for key in path:
+                found = found.get(key) if isinstance(found, Mapping) else None
+            if found:
+                return found
+        return None
+
+    def fits(self, record: Mapping[str, Any]) -> bool:
+        """Whether the first utterance has the sign."""
+        entries = self.utterances(record)
+        first = entries[0] if isinstance(entries, list) and entries else None
+        return isinstance(first, Mapping) and self.sign in first
+
+    @property
+    def keys(self) -> set[str]:
+        """The keys that are read."""
+        return {path[0] for path in self.paths} | {*self.session, *self.system, self.group}
+
+
+FORMS = (
+    Form(
+        "dialoguekit", (("conversation",),), "participant", "utterance", "participant",
+        ("conversation_id", "conversation ID", "session_id"), ("agent", "agent_id"),
+    ),
+    Form("arena", (("dialogue",),), "role", "utterance", "role", ("conv_id",), ("model_name",)),
+    # ranked items stay with their reply as rec_items; the text says which of them the user saw
+    Form(
+        "ievalm", (("simulator_dialog", "context"), ("turns",)), "role", "content", "content",
+        ("conv_id", "file", "session_id"), ("system",),
+    ),
+    Form(
+        "simulated", (("turns",),), "participant", "utterance", "participant",
+        ("session_id", "index"), ("system",), "users",
+    ),
+)  # fmt: skip
 
 
 def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
@@ -58,23 +107,14 @@ def dialogue_of(record: object, origin: RecordOrigin) -> Dialogue:
         raise InputError(f"{where}: holds {type(record).__name__}, expected one conversation (a JSON object)")
     for form in FORMS:
         if form.fits(record):
-            return form.read(record, origin)
+            return _adapted(record, form, origin)
+    if "conversation" in record:
+        return _thesis(record, origin)
     raise InputError(
         f"{where}: no known form of a conversation (keys {sorted(map(str, record))[:12]}); expected "
         "'conversation' with speaker/text or participant/utterance, 'dialogue' with role/utterance, or "
         "'turns' with role/content or participant/utterance"
     )
-
-
-def _first(record: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    entries = record.get(key)
-    first = entries[0] if isinstance(entries, list) and entries else None
-    return first if isinstance(first, Mapping) else {}
-
-
-def _context(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    inner = record.get("simulator_dialog")
-    return _first(inner, "context") if isinstance(inner, Mapping) else {}
 
 
 def _thesis(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
@@ -103,36 +143,35 @@ def _session(given: object, where: str) -> str:
     return str(given)
 
 
-def _check_types(record: Mapping[str, Any], where: str) -> None:
-    """Types of the optional keys; what is missing is left to the quirk report."""
-    genre = record.get("true_genre")
-    _expect(genre is None or isinstance(genre, str), where, "'true_genre'", genre, "a name or null")
-    events = record.get("shift_events")
-    _expect(events is None or isinstance(events, list), where, "'shift_events'", events, "a list")
-    for event in events or ():
-        turn = event.get("turn") if isinstance(event, Mapping) else event
-        usable = isinstance(turn, int) and not isinstance(turn, bool) and turn >= 1
-        _expect(usable, where, "a shift event's 'turn'", turn, "a whole number >= 1")
-    conversation = record.get("conversation")
-    for i, entry in enumerate(conversation if isinstance(conversation, list) else (), start=1):
-        if isinstance(entry, Mapping):
-            for key, kind, words in _OPTIONAL:
-                value = entry.get(key)
-                _expect(
-                    value is None or isinstance(value, kind), f"{where}, turn {i}", repr(key), value, words
-                )
-
-
-_OPTIONAL = (
+# The optional keys of a record and of a turn in the thesis's form: their types, and the types in words.
+_OF_RECORD: tuple[tuple[str, Any, str], ...] = (
+    ("true_genre", str, "a name or null"),
+    ("shift_events", list, "a list"),
+)
+_OF_TURN: tuple[tuple[str, Any, str], ...] = (
     ("user_meta", Mapping, "an object"),
     ("constraints", Mapping, "an object"),
     ("rec_titles", list, "a list of titles"),
 )
 
 
-def _expect(holds: bool, where: str, what: str, given: object, expected: str) -> None:
-    if not holds:
-        raise InputError(f"{where}: {what} is {str(given)[:60]!r}, expected {expected}")
+def _check_types(record: Mapping[str, Any], where: str) -> None:
+    """Types of the optional keys; what is missing is left to the quirk report."""
+    for key, kind, words in _OF_RECORD:
+        _expect(record.get(key), kind, f"{where}: {key!r}", words)
+    for event in record.get("shift_events") or ():
+        turn = event.get("turn") if isinstance(event, Mapping) else event
+        usable = isinstance(turn, int) and not isinstance(turn, bool) and turn >= 1
+        _expect(turn, int if usable else (), f"{where}: a shift event's 'turn'", "a whole number >= 1")
+    conversation = record.get("conversation")
+    for i, entry in enumerate(conversation if isinstance(conversation, list) else (), start=1):
+        for key, kind, words in _OF_TURN if isinstance(entry, Mapping) else ():
+            _expect(entry.get(key), kind, f"{where}, turn {i}: {key!r}", words)
+
+
+def _expect(given: object, kind: Any, what: str, words: str) -> None:
+    if given is not None and not isinstance(given, kind):
+        raise InputError(f"{what} is {str(given)[:60]!r}, expected {words}")
 
 
 class _Said(NamedTuple):
@@ -141,80 +180,40 @@ class _Said(NamedTuple):
     rest: dict[str, Any]
 
 
-def _dialoguekit(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
-    session = record.get("conversation_id", record.get("conversation ID", record.get("session_id")))
-    agent = record.get("agent", record.get("agent_id"))
-    model = agent.get("id") if isinstance(agent, Mapping) else agent
-    known = {"conversation_id", "conversation ID", "session_id", "agent", "agent_id", "conversation"}
-    said = _Utterances(record["conversation"], "participant", "utterance")
-    return _adapted(record, "dialoguekit", said, known, (model, session), origin)
-
-
-def _arena(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
-    session = record.get("conv_id")
-    model = record.get("model_name") or str(session or "").rpartition("_")[0]
-    known = {"conv_id", "model_name", "dialogue"}
-    said = _Utterances(record["dialogue"], "role", "utterance")
-    return _adapted(record, "arena", said, known, (model, session), origin)
-
-
-def _ievalm(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
-    """Ranked items stay with their reply as ``rec_items``; the text says which of them the user saw."""
-    inner = record.get("simulator_dialog")
-    context = inner.get("context") if isinstance(inner, Mapping) else None
-    said = _Utterances(record["turns"] if context is None else context, "role", "content")
-    given = record.get("conv_id", record.get("file", record.get("session_id")))
-    session = _stem(given) if isinstance(given, str) else given
-    if session is None and context is not None:
-        session = origin.stem
-    known = {"conv_id", "file", "session_id", "system", "turns", "simulator_dialog"}
-    return _adapted(record, "ievalm", said, known, (record.get("system"), session), origin)
-
-
-def _stem(name: str) -> str:
-    return name.removesuffix(".json")
-
-
-def _simulated(record: Mapping[str, Any], origin: RecordOrigin) -> Dialogue:
-    """The session is the conversation's number among those with the same simulated users."""
-    session = record.get("session_id", record.get("index"))
-    if isinstance(users := record.get("users"), str) and users and session is not None:
+def _names(record: Mapping[str, Any], form: Form, origin: RecordOrigin) -> tuple[Any, Any]:
+    """System and session as the record names them, None where it does not."""
+    system = next((record[key] for key in form.system if key in record), None)
+    session = next((record[key] for key in form.session if key in record), None)
+    if form.name == "dialoguekit" and isinstance(system, Mapping):
+        system = system.get("id")
+    elif form.name == "arena":
+        system = system or str(session or "").rpartition("_")[0]
+    elif form.name == "ievalm":
+        if session is None and "simulator_dialog" in record:
+            session = origin.stem
+        session = session.removesuffix(".json") if isinstance(session, str) else session
+    users = record.get(form.group)
+    if isinstance(users, str) and users and session is not None:
         session = f"{users}-{session}"
-    known = {"session_id", "index", "system", "users", "turns"}
-    said = _Utterances(record["turns"], "participant", "utterance")
-    return _adapted(record, "simulated", said, known, (record.get("system"), session), origin)
+    return system, session
 
 
-class _Utterances(NamedTuple):
-    """The utterances of a foreign record, and their keys of the speaker and of the text."""
-
-    entries: Any
-    speaker: str
-    text: str
-
-
-def _adapted(
-    record: Mapping[str, Any],
-    form: str,
-    given: _Utterances,
-    known: set[str],
-    names: tuple[object, object],
-    origin: RecordOrigin,
-) -> Dialogue:
-    """A foreign record in our form, by the rules that this module states; ``names``: system and session."""
-    model, session = names
+def _adapted(record: Mapping[str, Any], form: Form, origin: RecordOrigin) -> Dialogue:
+    """A foreign record in our form, by the rules that this module states."""
+    model, session = _names(record, form, origin)
     session_id = _session(session if session not in (None, "") else origin.session or session, origin.where)
     where = f"{origin.where}, session {session_id!r}"
     model = model or origin.system or model
-    _expect(isinstance(model, str) and bool(model), where, "the system's name", model, "a name")
-    _expect(isinstance(given.entries, list), where, "the list of utterances", given.entries, "a list")
-    said = [_said(entry, given, f"{where}, utterance {i}") for i, entry in enumerate(given.entries, 1)]
+    if not isinstance(model, str) or not model:
+        raise InputError(f"{where}: the system's name is {str(model)[:60]!r}, expected a name")
+    entries = form.utterances(record)
+    said = [_said(entry, form, f"{where}, utterance {i}") for i, entry in enumerate(entries, 1)]
     start = next((i for i, one in enumerate(said) if one.speaker == USER), len(said))
     turns = [_turn(list(group)) for _, group in groupby(said[start:], key=lambda one: one.speaker)]
     if not turns:
         raise InputError(f"{where}: the user says nothing; expected at least one utterance")
-    extra: dict[str, Any] = {"source_form": form}
-    if annotations := {key: value for key, value in record.items() if key not in known}:
+    extra: dict[str, Any] = {"source_form": form.name}
+    if annotations := {key: value for key, value in record.items() if key not in form.keys}:
         extra["annotations"] = annotations
     if start:
         extra["opening"] = [one.text for one in said[:start]]
@@ -224,16 +223,17 @@ def _adapted(
     return Dialogue.from_json({**body, **extra}, source=where.partition(", session")[0])
 
 
-def _said(entry: object, given: _Utterances, where: str) -> _Said:
-    key, text = given.speaker, given.text
-    if not isinstance(entry, Mapping) or not isinstance(entry.get(text), str):
-        raise InputError(f"{where}: must be an object with an {text!r} that is a text")
-    speaker = _SPEAKERS.get(str(entry.get(key, "")).upper())
+def _said(entry: object, form: Form, where: str) -> _Said:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get(form.text), str):
+        raise InputError(f"{where}: must be an object with an {form.text!r} that is a text")
+    speaker = _SPEAKERS.get(str(entry.get(form.speaker, "")).upper())
     if speaker is None:
-        raise InputError(f"{where}: {key!r} is {entry.get(key)!r}, expected one of {', '.join(_SPEAKERS)}")
+        given, known = entry.get(form.speaker), ", ".join(_SPEAKERS)
+        raise InputError(f"{where}: {form.speaker!r} is {given!r}, expected one of {known}")
     taken = {"speaker", "text"}
-    rest = {f"original_{k}" if k in taken else k: v for k, v in entry.items() if k not in (key, text)}
-    return _Said(speaker, entry[text], rest)
+    keys = (form.speaker, form.text)
+    rest = {f"original_{k}" if k in taken else k: v for k, v in entry.items() if k not in keys}
+    return _Said(speaker, entry[form.text], rest)
 
 
 def _turn(said: list[_Said]) -> dict[str, Any]:
@@ -242,15 +242,6 @@ def _turn(said: list[_Said]) -> dict[str, Any]:
     if len(said) == 1:
         return {**head, **said[0].rest}
     return {**head, "merged": [{"text": one.text, **one.rest} for one in said]}
-
-
-FORMS: tuple[Form, ...] = (
-    Form("dialoguekit", lambda record: "participant" in _first(record, "conversation"), _dialoguekit),
-    Form("arena", lambda record: "role" in _first(record, "dialogue"), _arena),
-    Form("ievalm", lambda record: "content" in (_first(record, "turns") or _context(record)), _ievalm),
-    Form("simulated", lambda record: "participant" in _first(record, "turns"), _simulated),
-    Form("thesis", lambda record: "conversation" in record, _thesis),
-)
 
 
 def conversations_of(content: object) -> Iterable[object]:

@@ -17,7 +17,7 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.rng import stream
-from crs_lib.retrieval.hits import Ranking
+from crs_lib.retrieval.runs import Ranking
 
 Grades = Sequence[int | None]
 TOP_GRADE = 2

@@ -140,12 +140,12 @@ def _encoded(text: str) -> bytes:
 
 
 class EmbeddingSpace:
-    """Sentence embeddings of an encoder of :mod:`crs_lib.retrieval.dense`, rows of length 1."""
+    """Sentence embeddings of an encoder of :mod:`crs_lib.retrieval.encoders`, rows of length 1."""
 
     def __init__(self, encoder: str = "minilm") -> None:
-        from crs_lib.retrieval import dense
+        from crs_lib.retrieval import encoders
 
-        self._encoder = dense.ENCODERS.create(encoder)
+        self._encoder = encoders.ENCODERS.create(encoder)
         self.name = encoder
 
     def rows(self, texts: Sequence[str]) -> NDArray[np.float64]:

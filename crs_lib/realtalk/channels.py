@@ -14,7 +14,7 @@ from crs_lib.realtalk import kept, segments, wording
 from crs_lib.realtalk.index import ChatIndex, grams
 from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import pairs
-from crs_lib.retrieval import bm25, dense
+from crs_lib.retrieval import bm25, encoders
 
 Floats = NDArray[np.float32]
 CHANNELS = {
@@ -69,9 +69,9 @@ SPREAD = {"hashing": 4.0}  # how much wider first-stage scores lie than with Min
 class AskedVectors(NamedTuple):
     """Vectors of some questions by one encoder: as they stand, in the first and in the second person."""
 
-    raw: dense.Encoded
-    first: dense.Encoded
-    second: dense.Encoded
+    raw: encoders.Encoded
+    first: encoders.Encoded
+    second: encoders.Encoded
 
 
 def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[dict[str, Floats]]:
@@ -81,7 +81,7 @@ def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -
     once is kept on disk (:mod:`crs_lib.realtalk.kept`); the others are encoded together. The tuned channels
     are 0 as well where there is no tuned encoder for this chat.
     """
-    made_by = kept.code(sys.modules[__name__], indexes, segments, wording, dense, bm25)
+    made_by = kept.code(sys.modules[__name__], indexes, segments, wording, encoders, bm25)
     names = [
         kept.name(
             made_by,
@@ -126,7 +126,7 @@ def _by_channel(
     index: ChatIndex,
     plan: QueryPlan,
     main: AskedVectors,
-    others: Sequence[tuple[str, dense.Encoded, AskedVectors]],
+    others: Sequence[tuple[str, encoders.Encoded, AskedVectors]],
     row: int,
 ) -> dict[str, Floats]:
     terms = plan.terms
@@ -149,13 +149,13 @@ def _by_channel(
 
 
 def _by_vectors(
-    messages: dense.Encoded, asked: AskedVectors, row: int, before: NDArray[np.intp]
+    messages: encoders.Encoded, asked: AskedVectors, row: int, before: NDArray[np.intp]
 ) -> dict[str, NDArray[np.floating]]:
     """The channels of one encoder."""
     raw, first, second = (form.sentences[row] for form in asked)
     own_first, own_second = messages.sentences @ first, messages.sentences @ second
-    told = dense.best_matches(asked.first.of(row), messages)
-    turned = _with_remark(dense.best_matches(asked.second.of(row), messages), before)
+    told = encoders.best_matches(asked.first.of(row), messages)
+    turned = _with_remark(encoders.best_matches(asked.second.of(row), messages), before)
     gap = told - told.max(axis=0, initial=-1)
     telling = np.square(told.max(axis=0, initial=0) - told.mean(axis=0)) if len(told) else np.zeros(0)
     weight = telling / max(float(telling.sum()), 1e-9)

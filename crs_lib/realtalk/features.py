@@ -13,7 +13,7 @@ from crs_lib.realtalk.channels import CHANNELS, zscore
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.plan import KINDS, QueryPlan
 from crs_lib.realtalk.signals import COLUMNS
-from crs_lib.retrieval import dense
+from crs_lib.retrieval import encoders
 
 Floats = NDArray[np.float32]
 _TOP = 3  # how many of the first stage's best stand for "what an answer looks like"
@@ -108,7 +108,7 @@ def _like_the_best(index: ChatIndex, fused: Floats) -> dict[str, NDArray[np.floa
         near[place] = float(vectors[place] @ vectors[others].sum(axis=0)) / max(len(others), 1)
         if i == 0 and len(order) > 1:
             best[place] = float(vectors[place] @ vectors[order[1]])
-    segment = index.segment_vectors @ dense.unit(mean[None])[0]
+    segment = index.segment_vectors @ encoders.unit(mean[None])[0]
     return {
         "like the best": near,
         "like the best one": best,
@@ -121,11 +121,11 @@ def _like(index: ChatIndex, place: int) -> Floats:
     """Best token matches of one message in each; its own is that of the best other one."""
 
     def make(_: list[str]) -> list[Floats]:
-        tokens = dense.max_sim(index.vectors.of(place), index.vectors)
+        tokens = encoders.max_sim(index.vectors.of(place), index.vectors)
         tokens[place] = np.partition(tokens, -2)[-2] if len(tokens) > 1 else 0
         return [tokens[:, None]]
 
-    made_by = kept.code(sys.modules[__name__], dense)
+    made_by = kept.code(sys.modules[__name__], encoders)
     return kept.arrays([kept.name(made_by, index.chat.digest, index.encoder, place)], make)[0][:, 0]
 
 

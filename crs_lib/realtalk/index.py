@@ -13,7 +13,8 @@ from crs_lib.core.errors import InputError
 from crs_lib.realtalk import corpus, segments, signals, wording
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
-from crs_lib.retrieval import dense, lowrank, minilm
+from crs_lib.retrieval import encoders as encoding
+from crs_lib.retrieval import lowrank
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
@@ -29,7 +30,7 @@ class ChatIndex:
 
     chat: Chat
     encoder: str
-    make: Callable[[str], dense.Encoder]
+    make: Callable[[str], encoding.Encoder]
 
     @property
     def main(self) -> str:
@@ -89,22 +90,22 @@ class ChatIndex:
         return BM25(1.2, 0.75).fit(joined)
 
     @cached_property
-    def vectors(self) -> dense.Encoded:
+    def vectors(self) -> encoding.Encoded:
         """Sentence and token vectors of the messages' texts, by the main encoder."""
         return self._encoded(self.main)
 
     @cached_property
-    def second(self) -> dense.Encoded | None:
+    def second(self) -> encoding.Encoded | None:
         """The same by the encoder beside it; None where there is none."""
         return self._encoded(self.beside) if self.beside else None
 
     @cached_property
-    def third(self) -> dense.Encoded | None:
+    def third(self) -> encoding.Encoded | None:
         """The same by the tuned encoder; None where there is none."""
         return self._encoded(self.tuned) if self.tuned else None
 
-    def _encoded(self, encoder: str) -> dense.Encoded:
-        return dense.widened(self._cached(encoder, [m.text for m in self.chat.messages]))
+    def _encoded(self, encoder: str) -> encoding.Encoded:
+        return self._cached(encoder, [m.text for m in self.chat.messages]).widened()
 
     @cached_property
     def before(self) -> NDArray[np.intp]:
@@ -112,7 +113,7 @@ class ChatIndex:
         return np.array(remarks_before(self.chat), dtype=np.intp)
 
     @cached_property
-    def captions(self) -> dense.Encoded:
+    def captions(self) -> encoding.Encoded:
         """Vectors of the photo captions; texts without photo are empty."""
         return self._cached(self.main, [m.caption for m in self.chat.messages])
 
@@ -130,7 +131,7 @@ class ChatIndex:
     def segment_vectors(self) -> Floats:
         """Mean vector of each segment, scaled to length 1."""
         rows = [self.vectors.sentences[s.start : s.end].mean(axis=0) for s in self.segments]
-        return dense.unit(np.stack(rows))
+        return encoding.unit(np.stack(rows))
 
     @cached_property
     def signals(self) -> signals.Signals:
@@ -142,38 +143,38 @@ class ChatIndex:
         """Session number of each message."""
         return np.array(self.chat.sessions, dtype=np.intp)
 
-    def encode(self, texts: Sequence[str]) -> dense.Encoded:
+    def encode(self, texts: Sequence[str]) -> encoding.Encoded:
         """Vectors of query texts by the main encoder, cached by text like the chat's own."""
         return self._cached(self.main, texts)
 
-    def encode_beside(self, texts: Sequence[str]) -> dense.Encoded | None:
+    def encode_beside(self, texts: Sequence[str]) -> encoding.Encoded | None:
         """The same by the encoder beside it; None where there is none."""
         return self._cached(self.beside, texts) if self.beside else None
 
-    def encode_tuned(self, texts: Sequence[str]) -> dense.Encoded | None:
+    def encode_tuned(self, texts: Sequence[str]) -> encoding.Encoded | None:
         """The same by the tuned encoder; None where there is none."""
         return self._cached(self.tuned, texts) if self.tuned else None
 
-    def _cached(self, encoder: str, texts: Sequence[str]) -> dense.Encoded:
-        return dense.cached(encoder, texts, lambda: self.make(encoder))
+    def _cached(self, encoder: str, texts: Sequence[str]) -> encoding.Encoded:
+        return encoding.cached(encoder, texts, lambda: self.make(encoder))
 
 
 def build(chat: Chat, encoder: str = "minilm") -> ChatIndex:
     """The index of a chat with an encoder by name, or several joined by a plus; parts are made when used."""
     for name in encoder.split("+"):
         if name != TUNED:
-            dense.ENCODERS.get(name)
+            encoding.ENCODERS.get(name)
     return ChatIndex(chat, encoder, _encoder)
 
 
 @lru_cache(maxsize=3)
-def _encoder(name: str) -> dense.Encoder:
+def _encoder(name: str) -> encoding.Encoder:
     """An encoder, loaded once in a process; ``tuned UPDATE DIGEST`` is MiniLM with that update."""
     kind, _, rest = name.partition(" ")
     found = lowrank.read(UPDATES) if kind == TUNED else None
     if found is None:
-        return dense.ENCODERS.create(name)
-    return dense.UpdatedMiniLM(name, found.factors(rest.partition(" ")[0]))
+        return encoding.ENCODERS.create(name)
+    return encoding.UpdatedMiniLM(name, found.factors(rest.partition(" ")[0]))
 
 
 def tuned_for(chat: Chat) -> str:
@@ -199,12 +200,12 @@ def tuned_for(chat: Chat) -> str:
 
 def with_updates(encoder: str) -> str:
     """The encoder with the tuned one beside it, where the package's updates and MiniLM's weights are here."""
-    return f"{encoder}+{TUNED}" if UPDATES.is_file() and minilm.installed() else encoder
+    return f"{encoder}+{TUNED}" if UPDATES.is_file() and encoding.minilm_installed() else encoder
 
 
 def encoders() -> list[str]:
     """What an index can be made with: each alone, MiniLM with gte-small, and either with the tuned one."""
-    return [*dense.ENCODERS.names(), *STUDIED[1:]]
+    return [*encoding.ENCODERS.names(), *STUDIED[1:]]
 
 
 def grams(stems: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core import paths
-from crs_lib.retrieval import vector_cache
+from crs_lib.retrieval import store
 
 Floats = NDArray[np.float32]
 
@@ -23,7 +23,7 @@ def arrays(names: Sequence[str], make: Callable[[list[str]], list[Floats]]) -> l
     ``make`` gets each missing name once. What is read has the bytes of what was made.
     """
     path = paths.data() / "processed" / "realtalk" / "scores.sqlite"
-    return vector_cache.lookup(path, names, make, np.float32)
+    return store.vectors(path, names, make, np.float32)
 
 
 def name(*facts: Any) -> str:

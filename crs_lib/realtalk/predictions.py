@@ -99,11 +99,11 @@ def choose_encoder(name: str) -> str:
     """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing."""
     if name != "auto":
         return name
-    from crs_lib.retrieval import minilm, onnx
+    from crs_lib.retrieval import encoders
 
-    if not (minilm.installed() or onnx.available("minilm-onnx")):
+    if not (encoders.minilm_installed() or encoders.onnx_available("minilm-onnx")):
         return "hashing"
-    return indexes.with_updates(indexes.BOTH if onnx.available("gte-small") else "minilm")
+    return indexes.with_updates(indexes.BOTH if encoders.onnx_available("gte-small") else "minilm")
 
 
 def choose_ranker(

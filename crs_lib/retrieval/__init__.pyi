@@ -1,5 +1,4 @@
-from .base import Fused, Retriever
-from .fusion import FUSIONS
+from .fusion import FUSIONS, Fused, Retriever
 
 __all__ = [
     "FUSIONS",

@@ -1,50 +1,49 @@
-"""BM25 on numpy postings: every weight is computed once, a query is one ``bincount``.
+"""BM25 on numpy postings: every weight is computed once, a query is one ``bincount``; over tokens or texts.
 
 Words in more than a sixteenth of the documents are kept as whole columns once they are asked for:
 adding a column costs a tenth of scattering its postings, and few words are that common.
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core import outside
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.retrieval.hits import Top, top_k
-from crs_lib.retrieval.store import load_arrays, save_folder
+from crs_lib.core.text import batches, words, words_of_many
+from crs_lib.retrieval.fusion import RETRIEVERS
+from crs_lib.retrieval.runs import Hit, Top, named, top_k
+from crs_lib.retrieval.store import StoredIds, load_arrays, save_folder
 
-Idf = Literal["lucene", "okapi"]
 _CHUNK = 20_000  # documents whose tokens are held at once while the index is built
 _SLICE = 4_000_000  # postings whose weights are computed at once
 _COMMON = 16  # a term in more than 1/16 of the documents is added as a whole column
 _COLUMN_BYTES = 256 * 2**20  # what such columns may take together; beyond it they are made anew
-_FORMAT = "crs-bm25-1"
+_FORMAT, _ARRAYS = "crs-bm25-2", ("starts", "documents", "weights")
 
 
 class BM25:
     """Lexical scores of token lists; documents are numbered in the order they were given.
 
     A term's weight in a document is ``idf * tf / (tf + k1 * (1 - b + b * length / mean length))``, with
-    ``idf = ln(1 + (N - df + 0.5) / (df + 0.5))`` (``"lucene"``, never negative) or
-    ``ln((N - df + 0.5) / (df + 0.5))`` (``"okapi"``: a word in more than half of the documents counts
-    against them). A word that the query repeats counts as often as it stands there.
+    ``idf = ln(1 + (N - df + 0.5) / (df + 0.5))``, never negative (as Lucene has it). A word that the query
+    repeats counts as often as it stands there.
 
     Source: Robertson and Zaragoza (2009), The Probabilistic Relevance Framework, section 3;
     Kamphuis et al. (2020), Which BM25 Do You Mean?, ECIR (the variants).
     """
 
-    def __init__(self, k1: float = 1.2, b: float = 0.75, idf: Idf = "lucene") -> None:
+    def __init__(self, k1: float = 1.2, b: float = 0.75) -> None:
         """``k1`` >= 0 bounds what repetition adds; ``b`` in [0, 1] is the correction for length."""
         if not k1 >= 0 or not 0 <= b <= 1:
             raise InputError(f"k1={k1}, b={b}: expected k1 >= 0 and 0 <= b <= 1")
-        if idf not in get_args(Idf):
-            raise InputError(f"idf {idf!r} is not known; use one of {', '.join(get_args(Idf))}")
-        self.k1, self.b, self.idf = float(k1), float(b), idf
+        self.k1, self.b = float(k1), float(b)
         self.vocabulary: dict[str, int] = {}
         self.starts = np.zeros(1, dtype=np.int64)
         self.documents = np.zeros(0, dtype=np.int32)
@@ -73,7 +72,7 @@ class BM25:
         frequency = np.bincount(term, minlength=len(self.vocabulary))
         self.starts = np.concatenate([[0], np.cumsum(frequency)]).astype(np.int64)
         mean = float(length.mean()) if self.size and length.any() else 1.0
-        idf = self._idf(frequency)
+        idf = np.log1p((self.size - frequency + 0.5) / (frequency + 0.5))
         self.documents = document
         self.weights = np.empty(len(document), dtype=np.float32)
         for start in range(0, len(document), _SLICE):  # float64 columns of all postings would not fit
@@ -103,10 +102,6 @@ class BM25:
         found, count = np.unique(pairs, return_counts=True)
         columns = [found // len(chunk), first + found % len(chunk), count]
         return np.stack(columns).astype(np.int32)
-
-    def _idf(self, frequency: NDArray[np.intp]) -> NDArray[np.float64]:
-        odds = (self.size - frequency + 0.5) / (frequency + 0.5)
-        return np.log1p(odds) if self.idf == "lucene" else np.log(odds)
 
     def scores(self, tokens: Iterable[str]) -> NDArray[np.float32]:
         """Score of every document for these query tokens, float32; 0 where no token occurs.
@@ -173,12 +168,8 @@ class BM25:
         ``texts`` are further JSON files by name, ``ids`` those of the documents. An index that stands there
         is replaced; any other folder is refused (InputError).
         """
-        arrays: dict[str, NDArray[Any]] = {
-            "starts": self.starts,
-            "documents": self.documents,
-            "weights": self.weights,
-        }
-        facts = {"k1": self.k1, "b": self.b, "idf": self.idf, "size": self.size}
+        arrays: dict[str, NDArray[Any]] = {name: getattr(self, name) for name in _ARRAYS}
+        facts = {"k1": self.k1, "b": self.b, "size": self.size}
         words = {"terms": json.dumps(list(self.vocabulary)), **(texts or {})}
         save_folder(folder, _FORMAT, facts, arrays, words, ids)
 
@@ -188,15 +179,57 @@ class BM25:
 
         Raises RunError where there is no such index or a file of it does not fit.
         """
-        facts, arrays = load_arrays(folder, _FORMAT, ("starts", "documents", "weights"), mapped=mapped)
-        index = cls(facts["k1"], facts["b"], facts["idf"])
+        facts, arrays = load_arrays(folder, _FORMAT, _ARRAYS, mapped=mapped)
+        index = cls(facts["k1"], facts["b"])
         terms = outside.read_json(folder / "terms.json")
         index.vocabulary = {term: i for i, term in enumerate(terms)}
-        index.starts, index.documents, index.weights = (
-            arrays[name] for name in ("starts", "documents", "weights")
-        )
+        index.starts, index.documents, index.weights = (arrays[name] for name in _ARRAYS)
         index.size = int(facts["size"])
         postings = int(index.starts[-1])
         if len(index.starts) != len(terms) + 1 or not postings == len(index.documents) == len(index.weights):
             raise RunError(f"the index in {folder.name!r} is damaged: its files do not fit; build it again")
         return index
+
+
+@RETRIEVERS.register("bm25")
+class Lexical:
+    """BM25 over texts with ids, of folded words (:mod:`crs_lib.core.text`), nothing stemmed or dropped.
+
+    Exact, small, memory-mapped; up to some millions of documents.
+    """
+
+    def __init__(
+        self, texts: Mapping[str, str] | None = None, k1: float = 1.2, b: float = 0.75, max_words: int = 64
+    ) -> None:
+        """Of a query longer than ``max_words`` distinct words the rarest count: long texts may be queries."""
+        self.ids: Sequence[str] = list(texts or ())
+        self.max_words = max_words
+        bodies = list((texts or {}).values())
+        self.index = BM25(k1, b).fit(
+            tokens for start, end in batches(bodies) for tokens in words_of_many(bodies[start:end])
+        )
+
+    def search(self, query: str, k: int = 10) -> list[Hit]:
+        """The ``k`` best documents; only those that share a word with the query."""
+        return named(self.ids, *self.index.search(self._query(query), k))
+
+    def _query(self, query: str) -> list[str]:
+        tokens = words(query)
+        distinct = Counter(tokens)
+        if len(distinct) <= self.max_words:
+            return tokens
+        kept = set(self.index.rarest(distinct, self.max_words))
+        return [token for token in tokens if token in kept]
+
+    def save(self, folder: Path) -> None:
+        """Write index and ids; the folder appears whole or not at all."""
+        self.index.save(folder, {"query": json.dumps(self.max_words)}, self.ids)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Lexical":
+        """Read it back, postings memory-mapped; RunError where there is no such index."""
+        made = cls()
+        made.index = BM25.load(folder)
+        made.ids = StoredIds(folder, len(made.index))
+        made.max_words = outside.read_json(folder / "query.json")
+        return made

@@ -17,10 +17,21 @@ from crs_lib.core.errors import InputError
 
 Floats = NDArray[np.float32]
 Factors = Mapping[str, tuple[Floats, Floats]]
+_DAMAGE = (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+def added(tensors: Mapping[str, Floats], factors: Factors) -> dict[str, Floats]:
+    """Weights (inputs, outputs) with an update added; InputError where one is missing or of other shape."""
+    out = dict(tensors)
+    for name, (one, two) in factors.items():
+        if name not in out or out[name].shape != (len(one), two.shape[1]):
+            raise InputError(f"the update does not fit the encoder: weight {name!r} has another shape")
+        out[name] = (out[name] + one @ two).astype(np.float32)
+    return out
 
 
 class UpdateFile(NamedTuple):
-    """A file of updates and its record: how each was made, what taught it, the sha256 of its numbers."""
+    """A file of low-rank updates and its record: how each was made, what taught it, its numbers' sha256."""
 
     path: Path
     record: Mapping[str, Any]
@@ -38,23 +49,18 @@ class UpdateFile(NamedTuple):
         """
         if name not in self.names:
             raise InputError(f"{self.path.name} holds no update {name!r}; expected {', '.join(self.names)}")
-        out: dict[str, tuple[Floats, Floats]] = {}
-        try:
-            with np.load(self.path, allow_pickle=False) as stored:
-                codes, scales = stored[f"{name} codes"], stored[f"{name} scales"]
-        except _DAMAGE as error:
-            raise _damaged(self.path, error) from error
+        codes, scales = _stored(self.path, f"{name} codes", f"{name} scales")
         if _digest(codes, scales) != self.record["updates"][name]["digest"]:
             raise _damaged(self.path, f"update {name!r} has another sha256 than its record")
         rank, code, scale = int(self.record["rank"]), 0, 0
+        out: dict[str, tuple[Floats, Floats]] = {}
         for weight, inputs, outputs in self.record["weights"]:
-            found = []
-            for shape in ((inputs, rank), (outputs, rank)):
-                size = shape[0] * rank
-                rows = codes[code : code + size].reshape(shape).astype(np.float32)
-                found.append(rows * scales[scale : scale + rank])
-                code, scale = code + size, scale + rank
-            out[str(weight)] = (found[0], np.ascontiguousarray(found[1].T))
+            parts = []
+            for size in (inputs, outputs):
+                rows = codes[code : code + size * rank].reshape(size, rank).astype(np.float32)
+                parts.append(rows * scales[scale : scale + rank])
+                code, scale = code + size * rank, scale + rank
+            out[str(weight)] = (parts[0], np.ascontiguousarray(parts[1].T))
         return out
 
 
@@ -64,16 +70,20 @@ def read(path: Path) -> UpdateFile | None:
     if not path.is_file():
         return None
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            record = json.loads(str(stored["record"]))
-    except _DAMAGE as error:
+        record = json.loads(str(_stored(path, "record")[0]))
+    except ValueError as error:
         raise _damaged(path, error) from error
     if not isinstance(record, dict) or not {"updates", "weights", "rank"} <= record.keys():
         raise _damaged(path, "its record lacks updates, weights or rank")
     return UpdateFile(path, record)
 
 
-_DAMAGE = (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error)
+def _stored(path: Path, *names: str) -> list[NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return [stored[name] for name in names]
+    except _DAMAGE as error:
+        raise _damaged(path, error) from error
 
 
 def _damaged(path: Path, why: object) -> InputError:
@@ -95,33 +105,19 @@ def write(path: Path, updates: Mapping[str, Factors], record: Mapping[str, Any])
     """
     first = next(iter(updates.values()))
     weights = [[weight, len(a), b.shape[1]] for weight, (a, b) in first.items()]
-    rank = next(iter(first.values()))[0].shape[1]
     arrays: dict[str, NDArray[Any]] = {}
-    told: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     for name, factors in updates.items():
-        coded = [
-            _coded(part) for weight, _, _ in weights for part in (factors[weight][0], factors[weight][1].T)
+        columns = [part for weight, _, _ in weights for part in (factors[weight][0], factors[weight][1].T)]
+        scales = [
+            np.maximum(np.abs(c).max(axis=0), 1e-12).astype(np.float32) / np.float32(127) for c in columns
         ]
-        arrays[f"{name} codes"] = np.concatenate([codes.ravel() for codes, _ in coded])
-        arrays[f"{name} scales"] = np.concatenate([scales for _, scales in coded])
+        codes = [np.rint(c / s).astype(np.int8).ravel() for c, s in zip(columns, scales, strict=True)]
+        arrays[f"{name} codes"], arrays[f"{name} scales"] = np.concatenate(codes), np.concatenate(scales)
         digest = _digest(arrays[f"{name} codes"], arrays[f"{name} scales"])
-        told[name] = {**record["updates"][name], "digest": digest}
-    whole = {**record, "updates": told, "weights": weights, "rank": rank}
+        described[name] = {**record["updates"][name], "digest": digest}
+    rank = next(iter(first.values()))[0].shape[1]
+    whole = {**record, "updates": described, "weights": weights, "rank": rank}
     arrays["record"] = np.array(json.dumps(whole, sort_keys=True))
     with tables.write_aside(path, "wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)
-
-
-def _coded(rows: Floats) -> tuple[NDArray[np.int8], Floats]:
-    scales = np.maximum(np.abs(rows).max(axis=0), 1e-12).astype(np.float32) / np.float32(127)
-    return np.rint(rows / scales).astype(np.int8), scales
-
-
-def added(tensors: Mapping[str, Floats], factors: Factors) -> dict[str, Floats]:
-    """Weights (inputs, outputs) with an update added; InputError where one is missing or of other shape."""
-    out = dict(tensors)
-    for name, (one, two) in factors.items():
-        if name not in out or out[name].shape != (len(one), two.shape[1]):
-            raise InputError(f"the update does not fit the encoder: weight {name!r} has another shape")
-        out[name] = (out[name] + one @ two).astype(np.float32)
-    return out

@@ -1,21 +1,25 @@
-"""Index folders: numpy arrays beside a small JSON header, written whole or not at all."""
+"""Arrays on disk: folders of an index, document ids, and vectors kept by the text they belong to."""
 
+import hashlib
 import json
 import shutil
+import sqlite3
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import outside
+from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.retrieval.ids import save_ids
 
-HEADER = "index.json"
+Rows = TypeVar("Rows", bound=np.floating)
+_HEADER = "index.json"
+_ASKED = 400
+_SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
 
 
 @contextmanager
@@ -33,7 +37,7 @@ def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Pa
     try:
         yield aside
         header = json.dumps({"kind": kind, **facts}, indent=1, sort_keys=True)
-        (aside / HEADER).write_text(header + "\n", encoding="utf-8")
+        (aside / _HEADER).write_text(header + "\n", encoding="utf-8")
         if folder.exists():
             folder.rename(before)
         aside.rename(folder)
@@ -64,13 +68,11 @@ def save_folder(
             save_ids(aside, ids)
 
 
-def _kind(folder: Path) -> str | None:
+def _kind(folder: Path) -> object:
     try:
-        header = outside.read_json(folder / HEADER)
+        return outside.read_object(folder / _HEADER).get("kind")
     except InputError:
         return None
-    kind = header.get("kind") if isinstance(header, dict) else None
-    return kind if isinstance(kind, str) else None
 
 
 @outside.reader("an index")
@@ -80,13 +82,107 @@ def load_arrays(
     """Header and arrays of an index folder; RunError where it is missing, damaged or of another kind."""
     if _kind(folder) != kind:
         raise RunError(f"no index of kind {kind!r} in {folder.name!r}; build and save it first")
-    facts = outside.read_object(folder / HEADER)
-    arrays = {}
-    for name in names:
-        path = folder / f"{name}.npy"
-        try:
-            mode: Literal["r"] | None = "r" if mapped and path.stat().st_size > 256 else None
-            arrays[name] = np.load(path, mmap_mode=mode, allow_pickle=False)
-        except (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError) as error:
-            raise RunError(f"{path.name} of the index {folder.name!r} cannot be read: {error}") from error
-    return facts, arrays
+    return outside.read_object(folder / _HEADER), {name: _array(folder, name, mapped) for name in names}
+
+
+def _array(folder: Path, name: str, mapped: bool) -> NDArray[Any]:
+    path = folder / f"{name}.npy"
+    try:
+        mode: Literal["r"] | None = "r" if mapped and path.stat().st_size > 256 else None
+        return np.load(path, mmap_mode=mode, allow_pickle=False)  # type: ignore[no-any-return]
+    except (OSError, ValueError, EOFError, RecursionError, MemoryError, SyntaxError) as error:
+        raise RunError(
+            f"{path.name} of the index {folder.name!r} cannot be read ({error}); build it again"
+        ) from error
+
+
+def save_ids(folder: Path, ids: Sequence[str]) -> None:
+    """Write ids as rows of UTF-8, each as wide as the longest, and their order by name."""
+    names = np.array([name.encode() for name in ids] or np.zeros(0, "S1"))
+    np.save(folder / "ids.npy", names, allow_pickle=False)
+    np.save(folder / "ids.order.npy", np.argsort(names, kind="stable").astype(np.int64), allow_pickle=False)
+
+
+class StoredIds(Sequence[str]):
+    """The ids that :func:`save_ids` wrote, memory-mapped; ``row`` finds the place of an id."""
+
+    def __init__(self, folder: Path, rows: int | None = None) -> None:
+        """Raises RunError where the files are missing or do not fit together, or are not of ``rows`` ids."""
+        self._names, self._order = (_array(folder, name, True) for name in ("ids", "ids.order"))
+        if not len(self._names) == len(self._order) == (len(self._order) if rows is None else rows):
+            raise RunError(f"the index in {folder.name!r} is damaged: its ids do not fit; build it again")
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if isinstance(at, slice):
+            return [name.decode() for name in self._names[at].tolist()]
+        return bytes(self._names[at]).decode()
+
+    def __iter__(self) -> Iterator[str]:
+        return (name.decode() for name in self._names.tolist())
+
+    def row(self, name: str) -> int | None:
+        """The place of an id, counted from 0; None where the index does not hold it."""
+        wanted = name.encode("utf-8", "replace")
+        if len(wanted) > self._names.itemsize:
+            return None
+        place = int(np.searchsorted(self._names, np.bytes_(wanted), sorter=self._order))
+        row = int(self._order[place]) if place < len(self) else None
+        return row if row is not None and self._names[row] == wanted else None
+
+
+def vector_file(encoder: str, folder: Path | None = None) -> Path:
+    """The cache of an encoder: ``data/processed/embeddings/<encoder>.sqlite``."""
+    return (folder or paths.data() / "processed" / "embeddings") / f"{paths.slug(encoder)}.sqlite"
+
+
+def vectors(
+    path: Path, texts: Sequence[str], make: Callable[[list[str]], list[NDArray[Rows]]], kind: type[Rows]
+) -> list[NDArray[Rows]]:
+    """The rows of each text, (rows, d) of a ``kind`` of numbers; those not stored are made.
+
+    ``make`` gets each missing text once and its rows are stored in one transaction: a killed run leaves the
+    cache as it was. A damaged cache is put aside (``.damaged``) and begun anew.
+    """
+    try:
+        return _vectors(path, texts, make, kind)
+    except sqlite3.DatabaseError as error:
+        if isinstance(error, sqlite3.OperationalError):  # locked or no space: not damaged
+            raise
+        path.replace(path.with_suffix(".damaged"))
+        return _vectors(path, texts, make, kind)
+
+
+def _vectors(
+    path: Path, texts: Sequence[str], make: Callable[[list[str]], list[NDArray[Rows]]], kind: type[Rows]
+) -> list[NDArray[Rows]]:
+    keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16] for text in texts]
+    wanted = dict(zip(keys, texts, strict=True))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(path, timeout=120)) as db:
+        db.execute(_SCHEMA)
+        known = _stored(db, list(wanted), kind)
+        missing = [key for key in wanted if key not in known]
+        if missing:
+            made = dict(zip(missing, make([wanted[key] for key in missing]), strict=True))
+            rows = [(key, r.shape[1], np.ascontiguousarray(r, kind).tobytes()) for key, r in made.items()]
+            with db:
+                db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            known |= made
+    return [known[key] for key in keys]
+
+
+def _stored(db: sqlite3.Connection, names: list[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
+    found: dict[bytes, NDArray[Rows]] = {}
+    for start in range(0, len(names), _ASKED):
+        part = names[start : start + _ASKED]
+        asked = f"SELECT text, width, rows FROM vectors WHERE text IN ({','.join('?' * len(part))})"
+        for name, width, rows in db.execute(asked, part):
+            found[name] = np.frombuffer(rows, dtype=kind).reshape(-1, width)
+    return found

@@ -12,10 +12,10 @@ from crs_lib.catalog.lexicon import COMMON_WORDS
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
 from crs_lib.core.threads import one_thread
-from crs_lib.retrieval.dense import ENCODERS, Floats, sentence_vectors
+from crs_lib.retrieval.bm25 import Lexical
+from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
 from crs_lib.retrieval.fusion import fuse
-from crs_lib.retrieval.hits import Hit, named, top_k
-from crs_lib.retrieval.lexical import Lexical
+from crs_lib.retrieval.runs import Hit, named, top_k
 
 DEPTH = 100  # films of each ranking that a fusion looks at
 DECAY = 0.7

@@ -16,7 +16,7 @@ from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import rng, wording
 from crs_lib.core.threads import one_thread
-from crs_lib.retrieval.dense import ENCODERS, Floats, sentence_vectors
+from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
 from crs_lib.systems.base import SYSTEMS, World
 from crs_lib.systems.policies import Recommender
 

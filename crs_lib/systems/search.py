@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from crs_lib.core.errors import InputError
-from crs_lib.retrieval.hits import Hit
+from crs_lib.retrieval.runs import Hit
 from crs_lib.systems import film_search
 from crs_lib.systems.base import N_ITEMS, SYSTEMS, World
 from crs_lib.systems.film_search import VectorSearch, vector_search

@@ -28,7 +28,7 @@ from crs_lib.core import rng, wording
 from crs_lib.core.config import Config, Field, OneOf, Seed
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.retrieval.dense import ENCODERS, sentence_vectors
+from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.manners import MANNERS
 from crs_lib.systems.base import World

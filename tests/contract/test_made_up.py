@@ -10,12 +10,11 @@ from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import retrieve
-from crs_lib.data.base import Dataset, Origin, files
+from crs_lib.data.registry import Dataset, Origin, files
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.figures import style
-from crs_lib.retrieval.base import RETRIEVERS, build
-from crs_lib.retrieval.hits import ranked
-from crs_lib.retrieval.trec import read_run
+from crs_lib.retrieval.fusion import RETRIEVERS, build
+from crs_lib.retrieval.runs import ranked, read_run
 from crs_lib.simulate.config import SimulateConfig
 from tests.helpers.made_up import restored
 

@@ -22,7 +22,7 @@ from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.cosrec import retrieve
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.retrieval.base import RETRIEVERS, build
+from crs_lib.retrieval.fusion import RETRIEVERS, build
 from crs_lib.simulate.config import SimulateConfig
 
 

@@ -9,8 +9,7 @@ import pytest
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec import evaluate
 from crs_lib.cosrec import evaluate as linking
-from crs_lib.retrieval.hits import Hit
-from crs_lib.retrieval.trec import read_run
+from crs_lib.retrieval.runs import Hit, read_run
 from tests.helpers.cosrec_data import CURATED
 
 RUN = {

@@ -10,8 +10,7 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, generate, stages
 from crs_lib.cosrec.config import CorpusConfig, CosrecEvaluateConfig, RetrieveConfig
-from crs_lib.retrieval.hits import ranked
-from crs_lib.retrieval.trec import write_run
+from crs_lib.retrieval.runs import ranked, write_run
 from tests.helpers.cosrec_data import part_of_sample
 
 

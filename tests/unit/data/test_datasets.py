@@ -23,8 +23,8 @@ from crs_lib import __main__ as command_line
 from crs_lib import data as datasets
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.data import base, fetch, package, registry, verify
-from crs_lib.data.base import Dataset, File, Origin, files
+from crs_lib.data import fetch, registry
+from crs_lib.data.registry import Dataset, File, Origin, files
 
 BODY = b'{"films": ["one", "two"]}\n' * 4000  # 104,000 bytes: several chunks
 ORIGIN = Origin("someone/films", "0123456789abcdef0123456789abcdef01234567", "ours")
@@ -101,8 +101,8 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setenv("CRS_DATA", str(tmp_path))
     monkeypatch.delenv("CRS_MIRROR", raising=False)
-    monkeypatch.setattr(base, "RAW", found.base + "/{repository}/{commit}/{path}")
-    monkeypatch.setattr(base, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
+    monkeypatch.setattr(registry, "RAW", found.base + "/{repository}/{commit}/{path}")
+    monkeypatch.setattr(registry, "ARCHIVE", found.base + "/{repository}/archive/{commit}.zip")
     rows = {row.name: row for row in (FILMS, PAIR, NEW, LOGS, CHATS, ONLY)}
     monkeypatch.setattr(registry, "REGISTRY", rows)
     yield found
@@ -221,7 +221,7 @@ def test_without_a_network_the_message_says_what_else_there_is(
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    monkeypatch.setattr(base, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
+    monkeypatch.setattr(registry, "RAW", f"http://127.0.0.1:{port}/{{repository}}/{{commit}}/{{path}}")
     with pytest.raises(RunError, match=r"no connection to 127\.0\.0\.1.*CRS_MIRROR"):
         fetch.fetch(FILMS)
     assert left(tmp_path / "external") == []
@@ -231,7 +231,7 @@ LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
 from crs_lib.core.errors import RunError
-from crs_lib.data import base, fetch
+from crs_lib.data import fetch, registry as base
 base.RAW = base.ARCHIVE = sys.argv[1]
 row = base.Dataset("films", "movies", "", base.Origin("a/b", "c", ""),
                    (base.File("t/films.json", "f.json"),))
@@ -268,7 +268,7 @@ def test_a_killed_download_leaves_no_file_under_its_name(server: Server, tmp_pat
     with subprocess.Popen([sys.executable, "-c", code, server.base + "/f.json"], cwd=paths.ROOT) as process:
         assert reached.wait(30)
         process.kill()
-    (part,) = (tmp_path / "external/t").iterdir()
+    (part,) = (tmp_path / "external").iterdir()
     assert part.suffix == ".part"
     os.utime(part, (0, 0))  # as if it had been killed days ago
     server.answers[server.raw("data/films.json")] = BODY
@@ -283,7 +283,7 @@ def test_an_interrupted_download_leaves_nothing(
         raise KeyboardInterrupt
 
     server.answers[server.raw("data/films.json")] = BODY
-    monkeypatch.setattr(fetch._Watched, "write", stop)
+    monkeypatch.setattr(fetch._Download, "__call__", stop)
     assert command_line.main(["data", "get", "films"]) == 130
     assert "the same command continues" in capsys.readouterr().err
     assert left(tmp_path / "external") == []
@@ -308,7 +308,7 @@ def test_what_has_no_checksum_is_recorded_once_and_compared_ever_after(
     assert recorded["files"] == {"t/new.json": hashlib.sha256(b'{"a": 1}').hexdigest()}
     assert (recorded["commit"], recorded["bytes"]) == (ORIGIN.commit, 8)
     place.write_bytes(b'{"a": 2}')
-    assert [check.status for check in verify.check(NEW)] == ["differs"]
+    assert [check.status for check in fetch.check(NEW)] == ["differs"]
     server.answers[server.raw("data/new.json")] = b'{"a": 3}'
     with pytest.raises(RunError, match="not what was recorded on its first download"):
         fetch.fetch(NEW)
@@ -344,7 +344,7 @@ def test_members_of_an_archive_are_chosen_named_recorded_and_shared(server: Serv
         "gemma-2b_session_00000.json", "gemma-2b_session_00001.json",
     ]  # fmt: skip
     assert (folder / "gemma-2b_session_00000.json").read_bytes() == b'{"x": 1}'
-    assert [check.status for check in verify.check(LOGS)] == ["ok", "ok"]
+    assert [check.status for check in fetch.check(LOGS)] == ["ok", "ok"]
     assert [p.name for p in fetch.fetch(CHATS).iterdir()] == ["Chat_1.json"]
     assert server.asked == [archive_address()]  # one download for both
     assert left(tmp_path / "external") == [
@@ -357,7 +357,7 @@ def test_a_lost_member_is_missing_and_fetched_again(server: Server) -> None:
     server.answers[archive_address()] = zipped(MEMBERS)
     lost = fetch.fetch(LOGS) / "gemma-2b_session_00001.json"
     lost.unlink()
-    assert [check.status for check in verify.check(LOGS)] == ["ok", "missing"]
+    assert [check.status for check in fetch.check(LOGS)] == ["ok", "missing"]
     fetch.fetch(LOGS)
     assert lost.is_file()
 
@@ -495,7 +495,7 @@ def test_the_two_forms_of_logs_are_told_apart_by_their_names(folder: str, name: 
 def test_the_mirror_has_the_files_of_the_table() -> None:
     if not paths.mirror():
         pytest.skip("no mirror of the external data (CRS_MIRROR)")
-    checks = [check for row in datasets.REGISTRY.values() for check in verify.check(row)]
+    checks = [check for row in datasets.REGISTRY.values() for check in fetch.check(row)]
     assert {check.status for check in checks} <= {"ok", "absent"}
     assert sum(check.status == "ok" for check in checks) > 0
 
@@ -512,14 +512,14 @@ def test_a_package_gives_its_files_whole_or_not_at_all(
     npm = tmp_path / "npm"
     npm.write_text(f'#!/bin/sh\n[ "$2" = "@t/films@1.0.0" ] && cp {tmp_path}/made.tgz t-films-1.0.0.tgz\n')
     npm.chmod(0o755)
-    monkeypatch.setattr(package, "command", lambda: str(npm))
+    monkeypatch.setattr(fetch, "npm", lambda: str(npm))
     good = known("t/films.json", "dist/films.json", BODY)
     row = replace(FILMS, folder="t", files=(good,), package="@t/films@1.0.0")
     assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
     (paths.external() / "t/films.json").unlink()
     with pytest.raises(RunError, match=r"dist/other.json of the package has another checksum"):
         fetch.fetch(replace(row, files=(replace(good, source="dist/other.json"),)))
-    with pytest.raises(RunError, match=r"the package lacks dist/none.json"):
+    with pytest.raises(RunError, match=r"lacks a file .*dist/none.json"):
         fetch.fetch(replace(row, files=(replace(good, source="dist/none.json"),)))
     with pytest.raises(RunError, match=r"npm pack @t/else@1.0.0 failed"):
         fetch.fetch(replace(row, package="@t/else@1.0.0"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
 from crs_lib.metrics.ranking import MEASURES, Judged, measure, random_floor, score_run
-from crs_lib.retrieval.hits import Hit, ranked
+from crs_lib.retrieval.runs import Hit, ranked
 
 # ranking: grade 1, not judged, grade 2, grade 0; the pool has another document of grade 2
 CASE = Judged([1, None, 2, 0], [1, 2, 0, 2])

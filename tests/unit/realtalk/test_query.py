@@ -20,7 +20,7 @@ from crs_lib.realtalk import (
     training,
 )
 from crs_lib.realtalk.view import Trace, page
-from crs_lib.retrieval import dense
+from crs_lib.retrieval import encoders
 
 WHEN = plan.make("When did Ann come?", {"ann": "Ann"}, None)
 LIST = plan.make("What cities did Ann see?", {"ann": "Ann"}, None)
@@ -147,7 +147,7 @@ def test_kept_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch, t
 
     made = lines()
     with monkeypatch.context() as patch:
-        for owner, name in ((channels, "_scored"), (dense, "max_sim")):
+        for owner, name in ((channels, "_scored"), (encoders, "max_sim")):
             patch.setattr(owner, name, lambda *_: pytest.fail("made again"))
         assert lines() == made
     kept = tmp_path / "processed" / "realtalk" / "scores.sqlite"

@@ -86,13 +86,6 @@ def test_search_leaves_out_what_does_not_match_and_breaks_ties_by_index() -> Non
     assert index.search([], 9).indices.tolist() == []
 
 
-def test_okapi_counts_frequent_words_against_a_document() -> None:
-    # "a" is in 3 of 4 documents: ln((4 - 3 + 0.5) / (3 + 0.5)) < 0; "b" in one: ln(3.5 / 1.5) > 0
-    index = BM25(idf="okapi").fit([["a", "b"], ["a", "c"], ["a", "d"], ["e", "f"]])
-    assert (index.scores(["a"])[:3] < 0).all()
-    assert index.scores(["b"])[0] == pytest.approx(math.log(3.5 / 1.5) / 2.2, rel=1e-6)
-
-
 def test_bm25s_agrees() -> None:
     bm25s = pytest.importorskip("bm25s")
     rng = np.random.default_rng(3)

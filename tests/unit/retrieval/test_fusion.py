@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.retrieval.base import Fused
-from crs_lib.retrieval.fusion import FUSIONS, fuse
-from crs_lib.retrieval.hits import Hit, ranked
+from crs_lib.retrieval.fusion import FUSIONS, Fused, fuse
+from crs_lib.retrieval.runs import Hit, ranked
 from tests.helpers import hash_seeds
 
 ONE = [Hit("a", 9.0), Hit("b", 5.0), Hit("c", 1.0)]
@@ -72,7 +71,7 @@ def test_unknown_fusion_is_named_early() -> None:
 def test_hash_seed_changes_nothing() -> None:
     code = (
         "from crs_lib.retrieval.fusion import FUSIONS, fuse\n"
-        "from crs_lib.retrieval.hits import Hit\n"
+        "from crs_lib.retrieval.runs import Hit\n"
         "lists = [[Hit(f'd{(i * s) % 97}', 1.0 / (1 + i // 3)) for i in range(40)] for s in (5, 7, 11)]\n"
         "print([fuse(name, lists) for name in FUSIONS.names()])\n"
     )

