@@ -11,7 +11,7 @@ from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from typing import Any, TypeVar
 
-from crs_lib.core import bounds
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar as progress_bar
 from crs_lib.runs.ledger import Done, Key, Ledger
@@ -70,7 +70,7 @@ def work(
     """:func:`run` without the error at the end; :func:`check` raises it, after further work if need be."""
     if workers < 1 or threads < 0:
         raise InputError(f"workers is {workers}, threads {threads}; give whole numbers >= 1")
-    bounds.check("workers", max(workers, threads), "workers or threads at once are")
+    safety.check_limit("workers", max(workers, threads), "workers or threads at once are")
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
     failing, before = 0, {key for key, _ in ledger.failures()}

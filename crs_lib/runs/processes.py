@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from crs_lib.core import bounds
+from crs_lib.core import safety
 
 PATIENCE = 60.0  # seconds that workers have to end after an error in another session
 
@@ -26,7 +26,7 @@ def processes(
     results, they may finish their sessions within ``PATIENCE`` seconds. Raises InputError for more than the
     limit ``workers``.
     """
-    bounds.check("workers", workers, "workers is")
+    safety.check_limit("workers", workers, "workers is")
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (start, arguments))
     try:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import rng, wording
-from crs_lib.core.threads import one_thread
+from crs_lib.core import prompts, rng
+from crs_lib.core.rng import one_thread
 from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
 from crs_lib.systems.base import SYSTEMS, World
 from crs_lib.systems.policies import Recommender
@@ -93,7 +93,7 @@ def _utterance(
     aside = phrases.noun_phrase(old, draw)
     if draw.random() < 0.15:
         kind = _OTHER[int(draw.integers(len(_OTHER)))]
-        said = wording.say("user", kind, draw, aside=aside, title=title)
+        said = prompts.say("user", kind, draw, aside=aside, title=title)
         asked = phrases.question(
             list(fields.QUESTION_ACTS)[int(draw.integers(len(fields.QUESTION_ACTS)))], title, draw
         )
@@ -102,7 +102,7 @@ def _utterance(
     kind = _WITH_VALUES[int(draw.integers(len(_WITH_VALUES)))]
     new, given_up = phrases.noun_phrase(wish, draw), phrases.noun_phrase(old, draw)
     named = next(iter(old.values()))
-    said = wording.say("user", kind, draw, wish=new, old=given_up, title=title, bridge=named, aside=aside)
+    said = prompts.say("user", kind, draw, wish=new, old=given_up, title=title, bridge=named, aside=aside)
     for part in clauses(said):
         has_new, has_old = new.lower() in part.lower(), given_up.lower() in part.lower()
         pairs = [*(wish.items() if has_new else ()), *(old.items() if has_old else ())]
