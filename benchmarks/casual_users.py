@@ -24,8 +24,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib.validity import protocol as gate
-from crs_lib.validity import raters, realism
+from crs_lib.validity import gate, raters, realism
 
 SESSIONS, SEED = 60, 1
 
@@ -76,15 +75,15 @@ def main():
 
 def order():
     """The gate's systems on sets A and C: their means, and which demands hold."""
-    written, means = gate.read(), {}
+    written, means = gate.Protocol.read(), {}
     for letter in ("A", "C"):
         part = {"templates": {gate.DEVELOPMENT: letter}, "seeds": {gate.DEVELOPMENT: [SEED]}}
         protocol = replace(written, content={**written.content, **part})
-        values = gate.values(gate.ProtocolConfig(f"casual-{letter}"), protocol, gate.DEVELOPMENT)
+        values = protocol.values(gate.DEVELOPMENT, f"casual-{letter}", "sample", 2)
         shifting = values[values["arm"] == gate.SHIFT].groupby("system")
         for metric in ("normalised_gain", "history_cost"):
             means[f"{metric}, {letter}"] = shifting[metric].mean()
-        found = gate.test(values, protocol)
+        found = protocol.test(values)
         lost = found[found["verdict"] != gate.PASS]
         print(f"set {letter}: {len(found) - len(lost)} of {len(found)} demands hold")
         print(lost[["metric", "demand", "estimate", "low", "high"]].round(3).to_string(index=False))

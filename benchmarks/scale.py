@@ -26,7 +26,7 @@ import pandas as pd
 
 from crs_lib import evaluate, simulate
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.runs.batch import part_size
+from crs_lib.runs.jobs import part_size
 
 SYSTEMS = (
     "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "noisy:0.3", "bm25",

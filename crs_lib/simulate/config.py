@@ -12,8 +12,8 @@ from crs_lib.catalog import sources
 from crs_lib.core import prompts
 from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
+from crs_lib.llm.base import check_spec
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import roles as llm_roles
 from crs_lib.simulate import scenarios, situations
@@ -54,7 +54,7 @@ def _once(arms: Sequence[str]) -> Sequence[str]:
 class SimulateConfig(Config):
     """The effective settings of a batch, checked.
 
-    ``workers``, ``shard`` and ``scheduler`` never change what a session is.
+    ``workers`` and ``scheduler`` never change what a session is.
     """
 
     run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
@@ -108,16 +108,11 @@ class SimulateConfig(Config):
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = (
         field(default_factory=dict)
     )
-    shard: Annotated[
-        str,
-        AfterValidator(batch.check_shard),
-        Field(description="k/N: only the k-th of N parts of the sessions"),
-    ] = ""
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
 
     def check(self) -> None:
         if self.user_llm:
-            llm_roles.check_spec(self.user_llm, "user_llm")
+            check_spec(self.user_llm, "user_llm")
         rule = self.llm_settings
         if any(llm_roles.asks_model(spec) for spec in self.systems):
             search_kind(rule.retriever)
@@ -128,9 +123,8 @@ class SimulateConfig(Config):
         return LLMSettings.read(self.llm)
 
     def keys(self) -> list[Key]:
-        """Every session of the batch (of its shard), system by system: the order of the exported file."""
-        every = [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
-        return batch.shard(every, self.shard)
+        """Every session of the batch, system by system: the order of the exported file."""
+        return [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
 
     def roles(self) -> list[llm_roles.Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
@@ -188,11 +182,6 @@ class SimulateConfig(Config):
         """The name of the run that holds an arm: the run's own for the first arm, else ``<run>-<arm>``."""
         return self.run if arm == self.arm else f"{self.run}-{arm}"
 
-    def folder_name(self, arm: str) -> str:
-        """The folder of an arm; that of a shard has its own, e.g. ``thesis.shard-2-of-4``."""
-        run = self.run_of(arm)
-        return f"{run}.shard-{self.shard.replace('/', '-of-')}" if self.shard else run
-
     def parameters(self, arm: str) -> dict[str, Any]:
         """The settings that say what comes out in an arm, as plain data for the manifest.
 
@@ -201,10 +190,10 @@ class SimulateConfig(Config):
         values = {name: value for name, value in asdict(self).items() if name != "arms"}
         values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
         values |= {"windows_of": list(self.lasting)} if arm == scenarios.FRESH else {}
-        for name in ("user_llm", "llm", "shard", "scheduler"):
+        for name in ("user_llm", "llm", "scheduler"):
             del values[name]
         if self.programs():
             values["want"] = self.llm_settings.most
         if self.roles():
             values |= {"user_llm": self.user_llm, "llm": self.llm_settings.parameters()}
-        return values | ({"shard": self.shard} if self.shard else {})
+        return values

@@ -21,7 +21,6 @@ from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold
 from crs_lib.data.logs import Broken
 from crs_lib.simulate.config import STUDY
-from crs_lib.simulate.roles import stage_before
 from crs_lib.simulate.run import prepare
 
 SKIPPED = "skipped.csv"
@@ -144,7 +143,7 @@ def import_logs(config: ImportConfig) -> Imported:
     settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
     settings |= {"order": config.order} if config.order else {}
     found = _in_order(config, _refuse if config.strict else counts.broken.append)
-    fixed = stage_before(STUDY, config.run, "simulate").get("status") == "finished"
+    fixed = runs.entry(STUDY, config.run, "simulate").get("status") == "finished"
     with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=fixed) as stage:
         tables.write_jsonl(stage.path("dialogues.jsonl"), counts.pass_on(found))
         skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))

@@ -119,7 +119,7 @@ REFUSED = [
     ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; give a text"),
     ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "the server's name in"),
     ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "a server address cannot be read"),
-    ("simulate -p systems learned:x.npz", "unknown encoder 'x.npz'"),
+    ("simulate -p systems hybrid:x.npz", "unknown encoder 'x.npz'"),
 ]  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def test_the_words_around_the_slots_name_no_concept_and_no_title(name, where):
     grounder_ = grounder() if where == "ten" else Grounder(sources.load())
     texts = [text for found in every_text(name).values() for text in found]
     assert len(texts) > 60
-    named = [text for text, codes in zip(texts, grounder_.ground(texts).sets(), strict=True) if codes]
+    named = [text for text, codes in zip(texts, grounder_.ground(texts), strict=True) if codes]
     assert named == []
     assert [text for text in texts if grounder_.titles(text)] == []
 

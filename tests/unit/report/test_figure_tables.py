@@ -14,7 +14,6 @@ from crs_lib.llm.template import answer as template_answer
 from crs_lib.report import figure_tables, statistics
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import sensitivity
-from crs_lib.validity.sensitivity import SensitivityConfig
 from tests.helpers.ollama_server import OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
@@ -118,7 +117,7 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
 
 def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
     monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 2)
-    sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
+    sensitivity.make("models", 2, ("item_tas",))
     choices, sizes = (sensitivity.read("models", name) for name in ("choices", "catalogue"))
     assert set(choices["n_systems"]) == {3}
     assert set(sizes["n_systems"]) == {2}
@@ -128,7 +127,7 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
     assert whole["tau"].tolist() == [1.0]
     first = (sensitivity.paths.run_folder("movies", "models") / sensitivity.FILES["choices"]).read_bytes()
     monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 3)
-    folder = sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
+    folder = sensitivity.make("models", 2, ("item_tas",))
     assert (folder / sensitivity.FILES["choices"]).read_bytes() == first
     assert sensitivity.read("models", "catalogue").empty  # two scenarios are too few
 
@@ -136,14 +135,14 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"run": "../x"}, "cannot be a folder"),
+        ({"run": "../x", "sessions": 2}, "cannot be a folder"),
         ({"run": "rules", "sessions": 1}, "sessions is 1; give a whole number >= 2"),
         ({"run": "rules", "metrics": ("item_tass",)}, "did you mean 'item_tas'"),
     ],
 )
 def test_sensitivity_settings_are_checked(given, message):
     with pytest.raises(InputError, match=message):
-        SensitivityConfig(**given)
+        sensitivity.make(**given)
 
 
 def test_power_is_that_of_each_contrast_and_rises():
@@ -196,7 +195,7 @@ def test_one_system_alone_has_neither_power_nor_a_ranking():
         figure_tables.read("one", "power")
     with pytest.raises(NoDataError, match="at least two systems"):
         figures.make("sensitivity_weights", figure_tables.read("one", "sensitivity_weights"))
-    sensitivity.make(SensitivityConfig("one", sessions=2))
+    sensitivity.make("one", 2)
     with pytest.raises(NoDataError, match="no rows"):
         figures.make("sensitivity_catalogue", figure_tables.read("one", "sensitivity_catalogue"))
 
