@@ -21,7 +21,7 @@ from crs_lib import data as logs
 from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 from crs_lib.validity import gate, raters, realism
@@ -45,7 +45,7 @@ def main():
     }
     people = {name: realism.user_turns(talks, world.grounder) for name, talks in people.items()}
     made, asking = {}, {}
-    for name in wording.USER_SETS:
+    for name in prompts.USER_SETS:
         batch = SimulateConfig(systems=[realism.SYSTEM], seed=SEED, templates=name)
         talks = [simulate.session(world, realism.SYSTEM, number, batch) for number in range(SESSIONS)]
         made[name] = realism.user_turns(talks, world.grounder)

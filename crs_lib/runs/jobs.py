@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from crs_lib.core import bounds
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar as progress_bar
 from crs_lib.runs.folder import Stage
@@ -283,7 +283,7 @@ def sessions(
     """
     if workers < 1 or threads < 0:
         raise InputError(f"workers is {workers}, threads {threads}; give whole numbers >= 1")
-    bounds.check("workers", max(workers, threads), "workers or threads at once are")
+    safety.check_limit("workers", max(workers, threads), "workers or threads at once are")
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
     failing, before = 0, {key for key, _ in ledger.failures()}

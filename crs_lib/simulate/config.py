@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.llm.base import check_spec
@@ -100,7 +100,7 @@ class SimulateConfig(Settings):
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
     templates: Annotated[
-        str, OneOf(wording.USER_SETS), Field(description="template set of the user's words")
+        str, OneOf(prompts.USER_SETS), Field(description="template set of the user's words")
     ] = "A"
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
     llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}

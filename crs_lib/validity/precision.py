@@ -14,7 +14,7 @@ import pandas as pd
 from crs_lib import simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import paths, tables, wording
+from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.evaluate import arms
@@ -47,7 +47,7 @@ class PrecisionConfig(Settings):
     n_sessions: Annotated[int, Field(ge=2, description="scenarios, of each catalogue and seed")] = 8
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
     templates: Annotated[
-        Sequence[Annotated[str, OneOf(wording.USER_SETS)]],
+        Sequence[Annotated[str, OneOf(prompts.USER_SETS)]],
         Field(min_length=1, description="template sets of the user's words"),
     ] = ("A", "B")
     metric: Annotated[

@@ -24,7 +24,7 @@ from crs_lib import data as logs
 from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import rng, wording
+from crs_lib.core import prompts, rng
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Seed, Settings
@@ -80,13 +80,13 @@ def small_talk(templates: str, n_sessions: int, n_turns: int, seed: int = 1) -> 
 
     They state no constraint and follow no reply: an AUC that this generator reaches says nothing of use.
     """
-    manner, name = MANNERS[templates], wording.USER_SETS[templates]
+    manner, name = MANNERS[templates], prompts.USER_SETS[templates]
     found = []
     for session in range(n_sessions):
         draw = rng.stream(seed, "realism", "small talk", templates, session)
         for turn in range(n_turns):
             acts = list(manner.small_talk if turn else manner.first_words)
-            said = wording.say(name, acts[int(draw.integers(len(acts)))], draw, title=_A_FILM.strip())
+            said = prompts.say(name, acts[int(draw.integers(len(acts)))], draw, title=_A_FILM.strip())
             found.append(UserTurn(f"{SMALL_TALK_ONLY}/{session}", said))
     return found
 
@@ -177,7 +177,7 @@ def run(config: RealismConfig) -> pd.DataFrame:
         return row
 
     rows = []
-    for name in wording.USER_SETS:
+    for name in prompts.USER_SETS:
         batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, templates=name, n_turns=config.n_turns)
         talks = [simulate.session(world, SYSTEM, number, batch) for number in range(config.n_sessions)]
         row: dict[str, Any] = {"templates": name, "joint_accuracy": joint_accuracy(talks)}
