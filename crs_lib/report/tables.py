@@ -116,7 +116,7 @@ def coverage(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     rows = {}
     for speaker in ("USER", "SYSTEM"):
         texts = [t.text for d in dialogues for t in d.turns if t.speaker == speaker]
-        found = [{grounder.field_of(code) for code in codes} for codes in grounder.ground(texts).sets()]
+        found = [{grounder.field_of(code) for code in codes} for codes in grounder.ground(texts)]
         counts = Counter(name for names in found for name in names)
         n = max(1, len(texts))
         rows[speaker.lower()] = {"any": sum(map(bool, found)) / n} | {
@@ -144,7 +144,7 @@ def named_turns(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFra
     """One row a turn: session_id, and whether the user's and the system's words name a concept."""
     pairs = [(talk.session_id, pair) for talk in dialogues for pair in talk.pairs()]
     named = {
-        name: [bool(codes) for codes in grounder.ground(texts).sets()]
+        name: [bool(codes) for codes in grounder.ground(texts)]
         for name, texts in (
             ("user", [pair.user.text for _, pair in pairs]),
             ("system", [pair.system.text for _, pair in pairs]),

@@ -18,7 +18,8 @@ import pandas as pd
 from crs_lib import evaluate, runs, simulate
 from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import palette, paths
+from crs_lib.core import dialogue as dialogues
+from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
@@ -146,7 +147,7 @@ class Index:
             "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
-            "fields": {name: palette.place(name) for name in (*fields, TITLE)},
+            "fields": {name: dialogues.tint_place(name) for name in (*fields, TITLE)},
             "turn_metrics": [described(name) for name in turn_metrics],
             "session_metrics": [described(name) for name in files.session_metrics()],
         }
@@ -262,7 +263,8 @@ def _films(sessions: Iterable[Mapping[str, Any]], view: SessionView) -> dict[str
 
 
 def _page(run: str, mode: str, data: str) -> str:
-    css, js = palette.css() + part("tables.css") + part("trace.css"), part("session.js") + part("trace.js")
+    css = dialogues.tint_css() + part("tables.css") + part("trace.css")
+    js = part("session.js") + part("trace.js")
     return fill(part("trace.html"), {
         "run": html.escape(run), "mode": mode, "css": css, "js": js, "data": data, "styles": hashes(css),
         "scripts": hashes(js, data),
