@@ -1,9 +1,8 @@
 """LaTeX tables (booktabs) beside the figures: model metrics, pairwise tests, recovery."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from crs_lib.figures import layout, style
@@ -18,6 +17,8 @@ from crs_lib.figures.base import (
     require,
     systems_of,
 )
+from crs_lib.figures.recovery import waiting
+from crs_lib.figures.shifts import recovered_by_type
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import (
@@ -39,11 +40,16 @@ def escape(text: str) -> str:
     return "".join(_ESCAPES.get(character, character) for character in text)
 
 
-def tabular(columns: str, head: Sequence[str], rows: Sequence[Sequence[str]], comment: str) -> str:
-    r"""A ``tabular`` with booktabs rules; cells are LaTeX already. ``\input`` it inside a table."""
+def tabular(cells: Mapping[str, Iterable[str]], comment: str, columns: str = "") -> str:
+    r"""A ``tabular`` with booktabs rules: cells by the heads of their columns, LaTeX already.
+
+    The first column is flush left, the others flush right, unless ``columns`` says otherwise. ``\input`` it
+    inside a table.
+    """
+    columns = columns or "l" + "r" * (len(cells) - 1)
     lines = [f"% {comment} Needs \\usepackage{{booktabs}}.", f"\\begin{{tabular}}{{{columns}}}", r"\toprule"]
-    lines += [" & ".join(head) + r" \\", r"\midrule"]
-    lines += [" & ".join(row) + r" \\" for row in rows]
+    lines += [" & ".join(cells) + r" \\", r"\midrule"]
+    lines += [" & ".join(row) + r" \\" for row in zip(*cells.values(), strict=True)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
@@ -83,12 +89,15 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
     known = set(model_metrics["metric"])
     usual = layout.shown(convention_of(model_metrics), "table_model_metrics", known)
     shown = [base.get(name).name for name in metrics or [*usual, *judged(model_metrics)] if name in known]
-    rows = []
-    for name in systems_of(model_metrics):
-        cells = [table.loc[(name, metric)] for metric in shown]
-        rows.append([escape(name), *(within(c["mean"], c["low"], c["high"]) for c in cells)])
-    head = ["system", *(escape(style.titled(metric)) for metric in shown)]
-    return tabular("l" + "r" * len(shown), head, rows, "Mean [95 % interval] by system.")
+    order = systems_of(model_metrics)
+    cells = {"system": [escape(name) for name in order]}
+    for metric in shown:
+        cells[escape(style.titled(metric))] = [_mean(table.loc[(name, metric)]) for name in order]
+    return tabular(cells, "Mean [95 % interval] by system.")
+
+
+def _mean(row: pd.Series) -> str:
+    return within(row["mean"], row["low"], row["high"])
 
 
 def judged(model_metrics: pd.DataFrame) -> list[str]:
@@ -108,19 +117,16 @@ def judged(model_metrics: pd.DataFrame) -> list[str]:
 def table_judges(judge_means: pd.DataFrame) -> str:
     """Judges' constructs by system: mean with interval, sessions with a score of all."""
     require(judge_means, ["construct", "mean", "low", "high", "n", "n_missing", "own_family"])
-    names = list(dict.fromkeys(judge_means["construct"]))
-    table = judge_means.set_index(["model", "construct"])
-    rows = []
-    for system in systems_of(judge_means):
-        cells = [table.loc[(system, name)] for name in names]
-        star = "$^*$" if any(cell["own_family"] for cell in cells) else ""
-        rows.append([f"{escape(system)}{star}", *(_of_judges(cell) for cell in cells)])
-    return tabular("l" + "r" * len(names), ["system", *map(escape, names)], rows, "Scores of judges.")
+    order, rows = systems_of(judge_means), judge_means.set_index(["construct", "model"])
+    own = set(judge_means.loc[judge_means["own_family"].astype(bool), "model"])
+    cells = {"system": [escape(name) + "$^*$" * (name in own) for name in order]}
+    for name in dict.fromkeys(judge_means["construct"]):
+        cells[escape(name)] = [_of_judges(rows.loc[(name, system)]) for system in order]
+    return tabular(cells, "Scores of judges.")
 
 
-def _of_judges(cell: pd.Series) -> str:
-    given, asked = int(cell["n"]), int(cell["n"] + cell["n_missing"])
-    return f"{within(cell['mean'], cell['low'], cell['high'])} ({given}/{asked})"
+def _of_judges(row: pd.Series) -> str:
+    return f"{_mean(row)} ({int(row['n'])}/{int(row['n'] + row['n_missing'])})"
 
 
 def headline_table(headline: pd.DataFrame) -> str:
@@ -130,16 +136,18 @@ def headline_table(headline: pd.DataFrame) -> str:
     nothing is published.
     """
     filled(headline, ["metric", "best", "mean", "low", "high", "second", "lead"])
-    published = bool(headline["published_best"].notna().any())
-    rows = []
-    for row in headline.to_dict("records"):
-        cells = [escape(style.titled(row["metric"])), escape(str(row["best"]))]
-        cells += [within(row["mean"], row["low"], row["high"], 3), number(row["lead"], 3)]
-        if published and pd.notna(row["published_best"]):
-            cells += [escape(str(row["published_best"])), number(row["published"], 3)]
-        rows.append(cells + ["--"] * (4 + 2 * published - len(cells)))
-    head = ["outcome", "best system", "mean", "lead", *(["published best", "published"] if published else [])]
-    return tabular("ll" + "r" * 2 + "lr" * published, head, rows, "The best system by outcome.")
+    rows = headline.to_dict("records")
+    cells = {
+        "outcome": [escape(style.titled(row["metric"])) for row in rows],
+        "best system": [escape(str(row["best"])) for row in rows],
+        "mean": [within(row["mean"], row["low"], row["high"], 3) for row in rows],
+        "lead": [number(row["lead"], 3) for row in rows],
+    }
+    if headline["published_best"].isna().all():
+        return tabular(cells, "The best system by outcome.", "llrr")
+    known = ["--" if pd.isna(row["published_best"]) else escape(str(row["published_best"])) for row in rows]
+    cells |= {"published best": known, "published": [number(row["published"], 3) for row in rows]}
+    return tabular(cells, "The best system by outcome.", "llrrlr")
 
 
 @figure(
@@ -168,24 +176,17 @@ def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
         )
     at["pairs"] = list(zip(gaps["a"], gaps["b"], strict=True))
     tests, sizes = adjust(wilcoxon_pairs(frame, **at)), rank_biserial(frame, **at)
-    rows = [
-        [
-            f"{escape(str(gap['a']))} $-$ {escape(str(gap['b']))}",
-            within(gap["diff"], gap["low"], gap["high"]),
-            number(size["estimate"]),
-            p_value(test["p"]),
-            p_value(test["p_adjusted"]),
-            str(int(test["n"])),
-        ]
-        for (_, gap), (_, test), (_, size) in zip(
-            gaps.iterrows(), tests.iterrows(), sizes.iterrows(), strict=True
-        )
-    ]
-    head = ["pair", f"{escape(style.short(metric))} difference", "$r$", "$p$", "$p$ (Holm)", "$n$"]
-    return tabular("lrrrrr", head, rows, "Paired tests, a row for each pair of systems.")
-
-
-_WAIT = ("restricted_mean", "low", "high")
+    cells = {
+        "pair": [f"{escape(str(a))} $-$ {escape(str(b))}" for a, b in at["pairs"]],
+        f"{escape(style.short(metric))} difference": [
+            within(*row) for row in gaps[["diff", "low", "high"]].itertuples(index=False)
+        ],
+        "$r$": [number(estimate) for estimate in sizes["estimate"]],
+        "$p$": [p_value(p) for p in tests["p"]],
+        "$p$ (Holm)": [p_value(p) for p in tests["p_adjusted"]],
+        "$n$": [str(int(n)) for n in tests["n"]],
+    }
+    return tabular(cells, "Paired tests, a row for each pair of systems.")
 
 
 @figure(
@@ -198,32 +199,26 @@ _WAIT = ("restricted_mean", "low", "high")
 )
 def table_recovery(shifts: pd.DataFrame) -> str:
     """Recovery by system: share in the window, never recovered, restricted mean waiting time."""
-    from statsmodels.stats.proportion import proportion_confint
-
-    from crs_lib.figures.recovery import waiting
-
-    kind = recovered_by(shifts)
+    kind, order = recovered_by(shifts), systems_of(shifts)
     require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])
     times = waiting(shifts, kind)
     horizon = _horizon(times)
-    waits = restricted_mean(times, horizon=horizon).set_index("system") if horizon else pd.DataFrame()
-    rows = []
-    for name in systems_of(shifts):
-        mine = shifts[shifts["model"] == name]
-        hits, n = int(mine[f"recovered_{kind}"].sum()), len(mine)
-        low, high = (float(np.clip(end, 0, 1)) for end in proportion_confint(hits, n, method="wilson"))
-        wait = waits.loc[name] if name in waits.index else dict.fromkeys(_WAIT, np.nan)
-        rows.append(
-            [
-                escape(name),
-                str(n),
-                within(hits / n, low, high),
-                number(float(mine[f"delay_{kind}"].isna().mean())),
-                within(wait["restricted_mean"], wait["low"], wait["high"]),
-            ]
-        )
-    head = ["system", "shifts", "recovered", "never seen", f"mean wait (of {horizon:g} replies)"]
-    return tabular("lrrrr", head, rows, "Recovery after shifts, by items.")
+    ends = ["restricted_mean", "low", "high"]
+    waits = pd.DataFrame(columns=["system", *ends], dtype=float)
+    if horizon:
+        waits = restricted_mean(times, horizon=horizon)
+    shares = recovered_by_type(shifts.assign(type="all"), kind).set_index("model").loc[order]
+    never = shifts[f"delay_{kind}"].isna().groupby(shifts["model"].astype(str)).mean()
+    cells = {
+        "system": [escape(name) for name in order],
+        "shifts": [str(n) for n in shares["n"]],
+        "recovered": [within(*row) for row in shares[["share", "low", "high"]].itertuples(index=False)],
+        "never seen": [number(never[name]) for name in order],
+        f"mean wait (of {horizon:g} replies)": [
+            within(*row) for row in waits.set_index("system")[ends].reindex(order).itertuples(index=False)
+        ],
+    }
+    return tabular(cells, "Recovery after shifts, by items.")
 
 
 def _horizon(times: pd.DataFrame) -> float:

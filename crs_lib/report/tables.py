@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import pandas as pd
@@ -38,13 +37,20 @@ def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
 
 def settings(convention: Any) -> pd.DataFrame:
     """The settings of a config or convention as a table, one row each."""
-    names = [field.name for field in fields(convention)]
-    return pd.DataFrame([{"setting": name, "value": _shown(getattr(convention, name))} for name in names])
+    return pd.DataFrame(
+        [{"setting": n, "value": _shown(getattr(convention, n))} for n in _fields(convention)]
+    )
+
+
+def _fields(value: Any) -> list[str]:
+    """The names of a group of settings; none for a plain value."""
+    kind = type(value)
+    return [*getattr(kind, "model_fields", getattr(kind, "__dataclass_fields__", ()))]
 
 
 def _shown(value: Any) -> str:
-    if hasattr(value, "__dataclass_fields__"):
-        return ", ".join(f"{name} {part:g}" for name, part in vars(value).items())
+    if names := _fields(value):
+        return ", ".join(f"{name} {getattr(value, name):g}" for name in names)
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
