@@ -20,7 +20,7 @@ from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.scores import BatchScorer
 from crs_lib.thesis import extractors
-from crs_lib.thesis.concepts import ConceptSpace
+from crs_lib.thesis.extractors import ConceptSpace
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM

@@ -16,7 +16,7 @@ from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import LLMSettings, role_settings
 from crs_lib.llm.text import fence
 from crs_lib.metrics.scores import BatchScorer, Scores, unscored
-from crs_lib.thesis.concepts import ConceptSpace
+from crs_lib.thesis.extractors import ConceptSpace
 
 ROLE = "topics"
 SHORTEST = "ollama:mistral:7b"

@@ -18,7 +18,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import one_text
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
-from crs_lib.thesis.concepts import ConceptSpace
+from crs_lib.thesis.extractors import ConceptSpace
 
 CONCEPT_FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 FIELDS = ("name", "genre", "actor", "director", "language", "writer", "year")
