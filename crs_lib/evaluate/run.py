@@ -294,7 +294,7 @@ def entry(run: str, convention: str = "") -> dict[str, Any]:
     mine = {stage["parameters"]["name"]: stage for key, stage in stages.items() if key.startswith(_STAGE)}
     found: dict[str, Any] = mine[name]
     if found["parameters"]["scorer"] != "items":
-        importlib.import_module("crs_lib.thesis.summary")  # declares the metrics of its tables
+        importlib.import_module("crs_lib.thesis.tables")  # declares the metrics of its tables
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     now = {"dialogues": made["outputs"]["dialogues.jsonl"]}
     now |= {f"dialogues of {arm}": digest for arm, digest in arms.runs_of(run).items()}
