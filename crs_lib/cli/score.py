@@ -77,7 +77,7 @@ def score(log: str, config: ScoringConfig, out: Path, *, workers: int = 1) -> pd
         with tables.together():
             scored = score_tables.stream(logs.read(log), ready.scorer, config, workers)
             sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
-            frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+            frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
             tables.write_csv(out / "model_metrics.csv", frame)
     finally:
         if isinstance(ready.scorer, AskedScorer):
