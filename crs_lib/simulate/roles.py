@@ -9,10 +9,9 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.preflight import Need, preflight, refuse, unchanged
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.systems import client, worded
+from crs_lib.systems import worded
 from crs_lib.systems.base import SYSTEMS, model_of
 from crs_lib.systems.modes import ModelSystem
-from crs_lib.systems.programs import PROGRAMS
 
 _WEIGHTS = "weights of "
 
@@ -32,7 +31,7 @@ def asks_model(spec: str) -> bool:
 
 def is_apart(spec: str) -> bool:
     """Whether the sessions of a system wait for another process: a model, an address or a command."""
-    return asks_model(spec) or (client.is_program(spec) and bool(PROGRAMS.get(spec).facts["apart"]))
+    return asks_model(spec) or bool(SYSTEMS.get(spec).facts.get("apart"))
 
 
 def check_spec(spec: str, name: str) -> str:
@@ -101,8 +100,10 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
     names = {spec: f"program {spec}" for spec in programs}
     if before.get("status") == "finished" and set(names.values()) <= set(before["inputs"]):
         return {name: before["inputs"][name] for name in names.values()}
-    refuse(client.missing(programs))
-    return {name: client.identity(spec) for spec, name in names.items()}
+    from crs_lib.systems.programs import identity, missing
+
+    refuse(missing(programs))
+    return {name: identity(spec) for spec, name in names.items()}
 
 
 def same_weights(inputs: Mapping[str, str], models: Sequence[str], rule: LLMSettings) -> None:
