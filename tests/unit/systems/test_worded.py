@@ -384,7 +384,7 @@ def test_work_goes_model_by_model():
         ({"user_llm": "olama:x"}, "did you mean 'ollama'"),
         ({"user_llm": "ollama"}, "write it like ollama:"),
         ({"systems": ["ollama"]}, "needs a model"),
-        ({"shard": "5/4"}, "is not k/N"),
+        ({"shard": "1/4"}, "unknown setting 'shard'"),
     ],
 )
 def test_bad_settings_say_what_to_do(settings, message):
