@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core import tables
-from crs_lib.core.bounds import check as within
 from crs_lib.core.errors import InputError
+from crs_lib.core.rng import one_thread
+from crs_lib.core.safety import check_limit as within
 from crs_lib.core.text import shorten
-from crs_lib.core.threads import one_thread
 from crs_lib.realtalk import answers, channels, corpus, features, plan, select
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk import ranker as rankers

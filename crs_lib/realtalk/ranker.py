@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from crs_lib import data as datasets
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.threads import one_thread
+from crs_lib.core.rng import one_thread
 from crs_lib.realtalk import channels, corpus, dates, features, kept, levels, plan, wording
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.config import FOREIGN, OWN, TEACHERS

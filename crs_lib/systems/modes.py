@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from crs_lib.catalog import unknown_titles
+from crs_lib.catalog import titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.unknown_titles import Foreign
+from crs_lib.catalog.titles import Foreign
 from crs_lib.core import prompts, rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -21,8 +21,7 @@ from crs_lib.llm.base import Message, Reply, Request
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import film_search
-from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model
-from crs_lib.systems.program import films, known
+from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model, drawn
 from crs_lib.systems.worded import TURN_LIMIT, ask_again
 
 REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a constraint, in JSON
@@ -121,10 +120,10 @@ def understand(
     text = str(record["reply"]).strip()
     mentions = grounder.titles(text, prefer=offer.items)
     named = tuple(dict.fromkeys(mention.item for mention in mentions))
-    cut = unknown_titles.find(grounder, text, [(m.start, m.end) for m in mentions], utterance)
+    cut = grounder.unknown_titles(text, mentions, utterance)
     foreign = [one.title for one in cut]
     if rule.structured and offer.open:
-        items, others = films(grounder.catalog, record["recommended"])
+        items, others = titles.films_named(grounder.catalog, record["recommended"])
         foreign = list(dict.fromkeys([*others, *foreign]))
     elif rule.structured:
         items = tuple(dict.fromkeys(offer.items[int(number) - 1] for number in record["recommended"]))
@@ -223,7 +222,7 @@ class ModelSystem:
             read = self.read(self.ask(turn, more, schema, step=1), offer, utterance)
             log["enforced"] = "cut" if read.foreign else "asked again"
         if read.foreign:
-            text = unknown_titles.cut(read.text, read.cut)
+            text = titles.cut(read.text, read.cut)
             left = {mention.item for mention in self.world.grounder.titles(text, prefer=offer.items)}
             read = read._replace(text=text, items=tuple(item for item in read.items if item in left))
         return read, extra | log
@@ -261,7 +260,7 @@ class ModelSystem:
             log["mentioned_ids"] = self.ids(read.mentioned)
         if read.state is not None:
             log["state"] = dict(read.state)
-        held = known(self.world.catalog, read.state or {})
+        held = self.world.catalog.known_values(read.state or {})
         return SystemReply(read.text, read.items, held, read.foreign, log | dict(extra))
 
     def ids(self, items: Sequence[int]) -> list[str]:
@@ -336,18 +335,3 @@ class Free(ModelSystem):
     def offer(self) -> Offer:
         """Any film: titles are looked up in the catalogue afterwards."""
         return Offer((), open=True, fields=tuple(self.world.catalog.fields))
-
-
-def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> tuple[int, ...]:
-    """``n`` films of a session in random order, those in ``held`` among them; all films for 0.
-
-    The draw depends on seed and session alone: every system meets the same films.
-    """
-    films_ = [int(item) for item in catalog.query({}).items]
-    if not n or n >= len(films_):
-        return tuple(films_)
-    draw = rng.stream(seed, "movies", session, "shelf")
-    chosen = list(dict.fromkeys(held))[:n]
-    others = [item for item in films_ if item not in set(chosen)]
-    chosen += [others[place] for place in draw.permutation(len(others))[: n - len(chosen)].tolist()]
-    return tuple(chosen[place] for place in draw.permutation(len(chosen)).tolist())
