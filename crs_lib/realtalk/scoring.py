@@ -145,7 +145,7 @@ def with_gold(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def visits(predictions: Sequence[Record]) -> pd.DataFrame:
-    """One row a question: ``again`` searched, an answer ``given``, ``phases`` and ``ids`` of its narrative."""
+    """One row a question: searched ``again``, answer ``given``, ``phases`` and ``ids`` of its narrative."""
     rows = [
         {
             "question": f"{record['chat']} {record['qa_index']}",
