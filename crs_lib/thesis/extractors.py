@@ -4,6 +4,7 @@
 All answer for many texts at once and see concepts as codes of one :class:`ConceptSpace`.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -396,8 +397,50 @@ class Hybrid:
 
 
 @EXTRACTORS.register("llm", embedder="", inside_words=False, needs="a model: --llm ollama:mistral:7b")
-def llm(inputs: ExtractorInputs) -> Any:
-    """One LLM call a text; names that the catalogue has count."""
-    from crs_lib.thesis.asking import LlmExtractor
+class LlmExtractor:
+    """Concepts that a model names, one call a text.
 
-    return LlmExtractor(inputs.space, inputs.llm)
+    A name counts as the catalogue's value that equals the name, else as the first value that contains the
+    name or is contained in it (the thesis's rule); names that the catalogue lacks are dropped. A text in
+    which the model finds nothing has no concepts. (The thesis fell back on substrings there, and so mixed two
+    methods in one column.)
+    """
+
+    name = "llm"
+
+    def __init__(self, inputs: ExtractorInputs) -> None:
+        from crs_lib.thesis.asking import Asker
+
+        self.space = inputs.space
+        self._ask = Asker(inputs.llm, "concept extractor llm")
+        self.embedder = self._ask.name
+
+    def sets(self, texts: Sequence[str]) -> Sets:
+        """The codes of every text; blank texts are not asked about."""
+        asked = [text for text in texts if text.strip()]
+        fields = self.space.fields
+        shape = json.dumps({name: ["..."] for name in fields})
+        replies = self._ask.lists("movies/concepts", asked, fields, kinds=", ".join(fields), shape=shape)
+        answers = iter(replies)
+        found = [next(answers) if text.strip() else {} for text in texts]
+        return [
+            frozenset(
+                code
+                for name, values in answer.items()
+                for value in values
+                if (code := self.code(name, value)) is not None
+            )
+            for answer in found
+        ]
+
+    def code(self, field: str, value: str) -> int | None:
+        """The concept that a name stands for, None where the catalogue has none."""
+        wanted = value.strip().lower()
+        if not wanted or field not in self.space.fields:
+            return None
+        if (field, wanted) in self.space.code_of:
+            return self.space.code_of[field, wanted]
+        values = self.space.value
+        return next(
+            (c for c in self.space.codes_of(field) if wanted in values[c] or values[c] in wanted), None
+        )

@@ -428,10 +428,7 @@ class Llm:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text; blank texts are not asked about."""
-        from crs_lib.thesis.asking import lists
-
         asked = list(dict.fromkeys(text for text in texts if text.strip()))
-        most = MOST
-        replies = self._ask.objects("movies/topics", asked, lists(["topics"], most), most=most)
+        replies = self._ask.lists("movies/topics", asked, ["topics"], MOST, most=MOST)
         found = {text: admitted(reply["topics"]) for text, reply in zip(asked, replies, strict=True)}
         return [found.get(text, ()) for text in texts]
