@@ -4,10 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from crs_lib import runs
 from crs_lib.core import outside, tables
+from crs_lib.core.text import shorten
 from crs_lib.cosrec import corpus, index
-from crs_lib.cosrec.config import STUDY, GenerateConfig
+from crs_lib.cosrec.settings import NAME, GenerateSettings
 from crs_lib.cosrec.writing import Writer
 from crs_lib.llm import Recorder
 from crs_lib.llm.calls import export_all
@@ -20,7 +23,7 @@ STAGE = "generate"
 _WEIGHTS = "weights of "
 
 
-def generate(config: GenerateConfig, *, progress: bool = True) -> Path:
+def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
     """Generate the conversations of a run; returns the folder with its files.
 
     ``generated.jsonl`` holds a record a conversation; ``raw/`` the same conversations, profiles and
@@ -31,7 +34,7 @@ def generate(config: GenerateConfig, *, progress: bool = True) -> Path:
     folder = corpus.locate(config.source) if not config.index else Path()
     inputs = index.digests(folder, config.index) | _weights(config)
     keys = [Key(config.writer, number) for number in range(config.conversations)]
-    with runs.stage(STUDY, config.run, STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
+    with runs.stage(NAME, config.run, STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
         try:
             _work(config, str(folder), work.folder, ledger, inputs, progress)
         finally:
@@ -65,7 +68,7 @@ def _name(user: Mapping[str, Any]) -> str:
 
 
 def _work(
-    config: GenerateConfig,
+    config: GenerateSettings,
     source: str,
     folder: Path,
     ledger: Ledger,
@@ -100,7 +103,7 @@ def _given(writer: Writer) -> Callable[[], Writer]:
     return lambda: writer
 
 
-def _fetch_logs(config: GenerateConfig, folder: Path) -> None:
+def _fetch_logs(config: GenerateSettings, folder: Path) -> None:
     """Bring the call logs of a cluster's workers into the run's folder."""
     if config.scheduler and config.models():
         from crs_lib.runs import dask
@@ -112,12 +115,12 @@ def _fetch_logs(config: GenerateConfig, folder: Path) -> None:
             recorder.close()
 
 
-def _weights(config: GenerateConfig) -> dict[str, str]:
+def _weights(config: GenerateSettings) -> dict[str, str]:
     """The digests of the models, as inputs of the stage: a run ends with the weights it began with.
 
     A finished run needs no server any more. Raises one RunError that lists all that is missing.
     """
-    before = runs.read_manifest(STUDY, config.run).get("stages", {}).get(STAGE, {})
+    before = runs.read_manifest(NAME, config.run).get("stages", {}).get(STAGE, {})
     if before.get("status") == "finished":
         kept = {name: str(d) for name, d in before["inputs"].items() if name.startswith(_WEIGHTS)}
         if kept.keys() == {f"{_WEIGHTS}{spec}" for spec in config.models()}:
@@ -126,7 +129,36 @@ def _weights(config: GenerateConfig) -> dict[str, str]:
     return {f"{_WEIGHTS}{row.model}": str(row.digest) for row in found.itertuples()}
 
 
+def table(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a generated conversation: query, target, user turns, attempt, repairs."""
+    rows = [
+        {
+            "id": record["id"],
+            "query": record["query"],
+            "target": shorten(record["target_title"], 40),
+            "user turns": record["conversation"].count("\nU: ") + 1,
+            "attempt": record["attempt"],
+            "repairs": len(record["repairs"]),
+        }
+        for record in records
+    ]
+    return pd.DataFrame(rows)
+
+
+def profiles(records: Sequence[Mapping[str, Any]], width: int = 60) -> pd.DataFrame:
+    """One row a buyer: conversation, reviews read, keywords and how many, the summary cut at a width."""
+    rows = [
+        (
+            record["id"], user["reviews"], "; ".join(user["keywords"]), len(user["keywords"]),
+            shorten(user["summary"], width),
+        )
+        for record in records
+        for user in record["users"]
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["id", "reviews", "keywords", "count", "summary"])
+
+
 def read_generated(run: str) -> list[dict[str, Any]]:
     """The records of a finished run; RunError with the command that makes it."""
-    path = runs.output(STUDY, run, STAGE, "12_cosrec_generate", "generated.jsonl")
+    path = runs.output(NAME, run, STAGE, "12_cosrec_generate", "generated.jsonl")
     return list(tables.read_jsonl(path))
