@@ -10,9 +10,8 @@ import pandas as pd
 from crs_lib import evaluate, runs
 from crs_lib.cli import notebooks as commands
 from crs_lib.core import paths, tables
-from crs_lib.figures import NoDataError, style
+from crs_lib.figures import NoDataError, layout, style
 from crs_lib.figures.movies_sweep import sweep_outcomes
-from crs_lib.metrics import headlines
 from crs_lib.notebooks.sweeps import Sweep
 
 
@@ -71,7 +70,7 @@ def _over_grid(sweep: Sweep, cells: list[dict[str, Any]], name: str) -> None:
     for cell in cells:
         for convention in evaluate.conventions_of(cell["run"]):
             means = evaluate.read(cell["run"], "model_metrics", convention)
-            kept = means[means["metric"].isin(headlines.outcomes(convention))]
+            kept = means[means["metric"].isin(layout.outcomes(convention))]
             point = {key.rpartition(".")[2]: _in_words(cell[key]) for key in sweep.grid}
             rows.append(kept.assign(run=cell["run"], **point))
     frame = pd.concat(rows, ignore_index=True)

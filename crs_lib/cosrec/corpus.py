@@ -9,8 +9,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from crs_lib.core import hashes, outside, paths
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.printable import one_line
+from crs_lib.core.errors import InputError, RunError, one_line
 from crs_lib.cosrec.records import (
     AnnotatedTurn,
     Buyer,

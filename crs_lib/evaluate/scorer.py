@@ -12,7 +12,7 @@ from typing import Any
 
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue, Pair, asks_for_others
-from crs_lib.core.text import fold, words_of_many
+from crs_lib.core.text import fold, words
 from crs_lib.metrics import base, constructs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.inputs import (
@@ -76,13 +76,13 @@ class Scorer:
         turn_rows = [
             who
             | {"turn": turn.number, "stage": turn.pair.user.user_meta.get("stage", "")}
-            | {column.name: turn.once(column.compute) for column in turns}
+            | {name: turn.once(compute) for name, compute in turns.items()}
             for turn in session.turns
         ]
         shift_rows = [
             who
             | {"turn": shift.turn, "type": shift.type, "explicitness": shift.explicitness}
-            | {column.name: shift.once(column.compute) for column in shifts}
+            | {name: shift.once(compute) for name, compute in shifts.items()}
             for shift in session.shifts
         ]
         return Scores(turn_rows, shift_rows, self._session(who, session, turn_rows, shift_rows))
@@ -198,14 +198,7 @@ class Scorer:
 
 def shift_columns() -> list[str]:
     """The columns of the table of shifts, in order."""
-    return [
-        "model",
-        "session_id",
-        "turn",
-        "type",
-        "explicitness",
-        *(one.name for one in base.columns(base.SHIFT)),
-    ]
+    return ["model", "session_id", "turn", "type", "explicitness", *base.columns(base.SHIFT)]
 
 
 @dataclass(eq=False)
@@ -227,11 +220,11 @@ class ItemsScorer:
         """The scores of each dialogue."""
         texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
         if self.find is None:
-            concepts = self.grounder.ground(texts).sets()
+            concepts = self.grounder.ground(texts)
         else:
             known = self.find(texts)
             concepts = [known[text] for text in texts]
-        found = zip(words_of_many(texts), concepts, strict=True)
+        found = zip(map(words, texts), concepts, strict=True)
         return [
             self._scorer.score(dialogue, [Text(*next(found)) for _ in dialogue.turns])
             for dialogue in dialogues

@@ -9,8 +9,8 @@ import pandas as pd
 from crs_lib.core import errors
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry, did_you_mean
+from crs_lib.figures import layout
 from crs_lib.metrics import base as metrics
-from crs_lib.metrics import headlines
 from crs_lib.stats import cluster_bootstrap
 
 # Each member: a function of tidy frames that returns a matplotlib Figure. Facts: ``study``, ``tables``
@@ -40,7 +40,7 @@ def primary(frame: pd.DataFrame, asked: str = "") -> str:
     if asked:
         return metrics.get(asked).name
     convention = convention_of(frame)
-    usual = (*headlines.outcomes(convention), *metrics.shown_in("metric_bars"))
+    usual = (*layout.outcomes(convention), *layout.SHOWN["metric_bars"])
     if frame.empty or not (set(usual) & set(frame) or {"metric", "mean"} <= set(frame)):
         filled(frame, ["session_id", usual[0]])
     if {"metric", "mean"} <= set(frame):
@@ -103,7 +103,7 @@ def chosen(asked: Sequence[str], declared: Sequence[str], known: Collection[str]
 def filled(frame: pd.DataFrame, columns: Sequence[str]) -> pd.DataFrame:
     """The frame itself if it has these columns (else InputError) and rows (else NoDataError)."""
     absent = [column for column in columns if column not in frame.columns]
-    if absent and headlines.is_thesis(convention_of(frame)):
+    if absent and layout.is_thesis(convention_of(frame)):
         raise NoDataError(f"convention {convention_of(frame)!r} gives no {', '.join(absent)}")
     if absent:
         raise InputError(f"the table has no column {absent}; it has {list(frame.columns)[:20]}")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.figures import style
+from crs_lib.figures import layout, style
 from crs_lib.figures.base import (
     TABLES,
     NoDataError,
@@ -17,7 +17,7 @@ from crs_lib.figures.base import (
     require,
     systems_of,
 )
-from crs_lib.metrics import base, headlines
+from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import (
     adjust,
@@ -81,7 +81,7 @@ def table_model_metrics(model_metrics: pd.DataFrame, *, metrics: Sequence[str] =
     require(model_metrics, ["metric", "mean", "low", "high"])
     table = model_metrics.set_index(["model", "metric"])
     known = set(model_metrics["metric"])
-    usual = headlines.shown(convention_of(model_metrics), "table_model_metrics", known)
+    usual = layout.shown(convention_of(model_metrics), "table_model_metrics", known)
     shown = [base.get(name).name for name in metrics or [*usual, *judged(model_metrics)] if name in known]
     rows = []
     for name in systems_of(model_metrics):

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.figures import style
+from crs_lib.figures import layout, style
 from crs_lib.figures.base import FIGURES, NoDataError, convention_of, filled, primary, require, systems_of
-from crs_lib.metrics import base, headlines
+from crs_lib.metrics import base
 from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, wilcoxon_pairs
 from crs_lib.stats.multiple import holm
 
@@ -73,7 +73,7 @@ def in_words(metric: str) -> str:
 )
 def correlation_heatmap(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Rank correlations of the session metrics and of judges' scores, centred within systems."""
-    usual = headlines.shown(convention_of(results), "correlation_heatmap", [*base.METRICS])
+    usual = layout.shown(convention_of(results), "correlation_heatmap", base.METRICS.names())
     declared = [base.get(name).name for name in metrics or usual]
     shown = [name for name in declared if name in results]
     require(results, ["session_id", *shown], sessions=3)

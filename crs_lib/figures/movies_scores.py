@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.figures import style
+from crs_lib.figures import layout, style
 from crs_lib.figures.base import (
     FIGURES,
     NoDataError,
@@ -16,7 +16,7 @@ from crs_lib.figures.base import (
     require,
     systems_of,
 )
-from crs_lib.metrics import base, headlines
+from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 
 
@@ -57,7 +57,7 @@ def leaderboard(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
 
     Scores that are not valid for ranking are left out unless they are named or all are so.
     """
-    usual = headlines.outcomes(convention_of(model_metrics))
+    usual = layout.outcomes(convention_of(model_metrics))
     valid = [name for name in usual if not base.get(name).mark]
     found = table_of(model_metrics, metrics or valid or usual)
     first, part = next(iter(found.items()))
@@ -109,7 +109,7 @@ def metric_bars(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> 
     """One small bar chart per metric: mean by system with its interval."""
     require(model_metrics, ["metric"])
     convention = convention_of(model_metrics)
-    usual = headlines.shown(convention, "metric_bars", [*base.METRICS])
+    usual = layout.shown(convention, "metric_bars", base.METRICS.names())
     judged = [name for name in CONSTRUCTS if name in set(model_metrics["metric"])]
     found = table_of(model_metrics, metrics or [*usual, *judged])
     order = systems_of(model_metrics)
@@ -152,8 +152,8 @@ _RIDGES = 4  # panels that fit side by side
 )
 def distributions(results: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Ridges of the sessions' scores by system, with mean and interval."""
-    usual = headlines.shown(convention_of(results), "distributions", [*base.METRICS])
-    most = _RIDGES if headlines.is_thesis(convention_of(results)) else None
+    usual = layout.shown(convention_of(results), "distributions", base.METRICS.names())
+    most = _RIDGES if layout.is_thesis(convention_of(results)) else None
     shown = chosen(metrics, usual[:most], results.columns)
     require(results, ["session_id", *shown])
     order = systems_of(results)
@@ -210,7 +210,7 @@ def _ridge(panel: Any, values: Any, foot: float, colour: str) -> None:
 )
 def component_dots(model_metrics: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Components scaled to [0, 1], 1 is best: a row each, the systems' means as dots with intervals."""
-    usual = headlines.shown(convention_of(model_metrics), "component_dots", [*base.METRICS])
+    usual = layout.shown(convention_of(model_metrics), "component_dots", base.METRICS.names())
     found = {
         name: part
         for name, part in table_of(model_metrics, metrics or usual).items()

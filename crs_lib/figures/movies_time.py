@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from crs_lib.figures import style
+from crs_lib.figures import layout, style
 from crs_lib.figures.base import (
     FIGURES,
     NoDataError,
@@ -17,7 +17,6 @@ from crs_lib.figures.base import (
     require,
     systems_of,
 )
-from crs_lib.metrics import base, headlines
 from crs_lib.stats import kaplan_meier, net_incidence
 
 
@@ -31,8 +30,8 @@ from crs_lib.stats import kaplan_meier, net_incidence
 )
 def score_over_turns(turns: pd.DataFrame, *, metrics: Sequence[str] = ()) -> Any:
     """Mean score by turn and system with bands, above the share of sessions that shift there."""
-    usual = headlines.shown(convention_of(turns), "score_over_turns", [*turns.columns])
-    shown = chosen(metrics, usual[:2] or base.shown_in("score_over_turns"), turns.columns)
+    usual = layout.shown(convention_of(turns), "score_over_turns", [*turns.columns])
+    shown = chosen(metrics, usual[:2] or layout.SHOWN["score_over_turns"], turns.columns)
     require(turns, ["session_id", "turn", "since_shift", *shown])
     made, axes = style.figure(
         0.9 + 2.1 * len(shown), len(shown) + 1, 1, sharex=True, height_ratios=[*[1.0] * len(shown), 0.3]
@@ -108,8 +107,8 @@ def score_around_shifts(
     turns: pd.DataFrame, *, metrics: Sequence[str] = (), before: int = 3, after: int = 4
 ) -> Any:
     """Mean score by system from three turns before a shift to four after it."""
-    usual = headlines.shown(convention_of(turns), "score_around_shifts", [*turns.columns])
-    shown = chosen(metrics, usual[:2] or base.shown_in("score_around_shifts"), turns.columns)
+    usual = layout.shown(convention_of(turns), "score_around_shifts", [*turns.columns])
+    shown = chosen(metrics, usual[:2] or layout.SHOWN["score_around_shifts"], turns.columns)
     require(turns, ["session_id", "turn", "since_shift", *shown])
     near = around_shifts(turns, before, after)
     if near.empty:

@@ -1,11 +1,9 @@
-from .base import METRICS, describe, get, headline, in_range, scored_names, shown_in
+from .base import METRICS, describe, get, in_range, scored_names
 
 __all__ = [
     "METRICS",
     "describe",
     "get",
-    "headline",
     "in_range",
     "scored_names",
-    "shown_in",
 ]

@@ -11,15 +11,14 @@ metric is undefined. The scorer computes the metric: ``turns.parquet`` or ``shif
 ``results.jsonl`` its mean over the session, and ``model_metrics.csv``, report, trace and gate get a row.
 """
 
-import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean, import_files
+from crs_lib.core.registry import Registry
 from crs_lib.metrics import constructs
 
 LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
@@ -37,11 +36,9 @@ class Metric:
     """A quantity as tables name it: ``short`` is the name in figures, ``low`` and ``high`` are the range.
 
     ``gate`` says whether it orders the control policies as it must (``python -m crs_lib gate``, defaults)
-    and may rank systems; None where no gate is declared for it. ``place`` orders the columns of its level.
-    ``headline`` is its place among the few that a leaderboard shows, 0 for none; ``shown_in`` names the
-    tables and figures that show a choice of metrics, with its place there. ``compute`` takes the record of
-    the level; None for a metric that another scorer gives. A metric that is not ``averaged`` (a list a
-    turn) has a column and no mean.
+    and may rank systems; None where no gate is declared for it. ``compute`` takes the record of the level;
+    None for a metric that another scorer gives. A metric that is not ``averaged`` (a list a turn) has a
+    column and no mean.
     """
 
     name: str
@@ -53,11 +50,8 @@ class Metric:
     source: str
     version: int = 1
     gate: bool | None = None
-    place: float = math.inf
-    headline: int = 0
-    shown_in: Mapping[str, int] = field(default_factory=dict)
-    compute: Callable[[Any], Any] | None = None
     averaged: bool = True
+    compute: Callable[[Any], Any] | None = None
 
     @property
     def mark(self) -> str:
@@ -72,57 +66,22 @@ class Metric:
         return f"{self.short} {DAGGER}" if self.mark == NOT_VALID else self.short
 
 
-class Column(NamedTuple):
-    """A column of a table of turns or shifts: a metric, or a fact that stands beside the metrics."""
+# The metrics (fact ``metric``, a :class:`Metric`), and the columns of tables that are none (fact ``level``).
+METRICS: Registry[Any] = Registry("metric", room="crs_lib.metrics")
+FACTS: Registry[Any] = Registry("column", room="crs_lib.metrics")
 
-    name: str
-    level: str
-    place: float
-    compute: Callable[[Any], Any]
-
-
-class MetricRegistry(Mapping[str, Metric]):
-    """The metrics by name, and the facts beside them; the first look imports the files of this room."""
-
-    def __init__(self) -> None:
-        self._metrics: dict[str, Metric] = {}
-        self._facts: dict[str, Column] = {}
-        self._read = False
-
-    def _known(self) -> dict[str, Metric]:
-        if not self._read:
-            import_files("crs_lib.metrics")
-            self._read = True
-        return self._metrics
-
-    def __getitem__(self, name: str) -> Metric:
-        return self._known()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known())
-
-    def __len__(self) -> int:
-        return len(self._known())
-
-    def add(self, metric: Metric) -> None:
-        """Register a metric; InputError for a name that is taken."""
-        if metric.name in self._metrics:
-            raise InputError(f"metric {metric.name!r} is declared twice")
-        self._metrics[metric.name] = metric
-
-    def add_fact(self, column: Column) -> None:
-        """Register a column that is no metric; InputError for a name that is taken."""
-        if column.name in self._facts:
-            raise InputError(f"column {column.name!r} is declared twice")
-        self._facts[column.name] = column
-
-    def facts(self) -> list[Column]:
-        """The columns that are no metrics, in the order of registration."""
-        self._known()
-        return list(self._facts.values())
-
-
-METRICS = MetricRegistry()
+# The columns of ``turns.parquet``, ``shifts.parquet`` and the sessions, in order; others stand behind them.
+_ORDER = """
+    cross_coherence context_retention topic_interference topic_adaptation_score undefined slot_precision
+    slot_recall slot_f1 slot_joint n_items n_wishes satisfaction satisfaction_corrected satisfaction_popular
+    novelty topic_interference_leakage copying item_tas n_hallucinated_titles state_f1 state_joint
+    missing_concepts hallucinated_concepts since_shift normalised_gain new_and_fits precise found_at_3
+    violations false_claims uptake release retention hit_by_chance
+    n_answers watched delay_text recovered_text delay_item recovered_item delay_most recovered_most
+    recovery_at_0 history_cost placebo_cost fresh_gain
+    topic_recovery_rate avg_recovery_delay item_recovery_rate item_recovery_most item_recovery_delay
+    context_adaptation_score tas_volatility
+""".split()
 
 
 def metric(
@@ -136,9 +95,6 @@ def metric(
     source: str,
     version: int = 1,
     gate: bool | None = None,
-    place: float = math.inf,
-    headline: int = 0,
-    shown_in: Mapping[str, int] | None = None,
     averaged: bool = True,
 ) -> Callable[[F], F]:
     """Decorator that registers a function of a record as a metric; arguments are those of :class:`Metric`.
@@ -148,24 +104,10 @@ def metric(
     for given, known in ((level, LEVELS), (direction, (HIGHER, LOWER, NEITHER))):
         if given not in known:
             raise InputError(f"metric {name!r}: {given!r} is none of {', '.join(known)}")
+    made = Metric(name, short, level, low, high, direction, source, version, gate, averaged)
 
     def add(compute: F) -> F:
-        METRICS.add(
-            Metric(
-                name, short, level, low, high, direction, source, version, gate, place, headline,
-                dict(shown_in or {}), compute, averaged,
-            )
-        )  # fmt: skip
-        return compute
-
-    return add
-
-
-def fact(name: str, level: str, *, place: float) -> Callable[[F], F]:
-    """Decorator that registers a function of a record as a column beside the metrics of its level."""
-
-    def add(compute: F) -> F:
-        METRICS.add_fact(Column(name, level, place, compute))
+        METRICS.register(name, metric=replace(made, compute=compute))(compute)
         return compute
 
     return add
@@ -174,7 +116,12 @@ def fact(name: str, level: str, *, place: float) -> Callable[[F], F]:
 def declare(*metrics: Metric) -> None:
     """Register metrics that another scorer gives; InputError for a name that is taken."""
     for one in metrics:
-        METRICS.add(one)
+        METRICS.register(one.name, metric=one)(Metric)
+
+
+def every() -> list[Metric]:
+    """All metrics, in the order of registration."""
+    return [entry.facts["metric"] for entry in METRICS]
 
 
 def get(name: str) -> Metric:
@@ -182,10 +129,8 @@ def get(name: str) -> Metric:
     if name in constructs.CONSTRUCTS and name not in METRICS:
         low, high = constructs.get(name).scale
         return Metric(name, name, SESSION, low, high, HIGHER, "scores of judges (docs/running-llms.md)")
-    if name not in METRICS:
-        known = ", ".join(METRICS)
-        raise InputError(f"unknown metric {name!r}{did_you_mean(name, METRICS)} (known: {known})")
-    return METRICS[name]
+    one: Metric = METRICS.get(name).facts["metric"]
+    return one
 
 
 def scored(*levels: str) -> list[Metric]:
@@ -193,8 +138,8 @@ def scored(*levels: str) -> list[Metric]:
 
     Only those of the ``levels`` where any is named.
     """
-    found = [m for m in METRICS.values() if m.compute and m.averaged and m.level in (levels or LEVELS)]
-    return sorted(found, key=lambda m: (LEVELS.index(m.level), m.place))
+    known = [one for one in every() if one.compute and one.averaged and one.level in (levels or LEVELS)]
+    return sorted(known, key=lambda one: (LEVELS.index(one.level), _place(one.name)))
 
 
 def scored_names(*levels: str) -> list[str]:
@@ -202,21 +147,15 @@ def scored_names(*levels: str) -> list[str]:
     return [one.name for one in scored(*levels)]
 
 
-def columns(level: str) -> list[Column]:
-    """The columns of the table of a level ("turn" or "shift"): metrics and facts, by place."""
-    mine = [Column(m.name, m.level, m.place, m.compute) for m in METRICS.values() if m.compute]
-    return sorted((c for c in (*METRICS.facts(), *mine) if c.level == level), key=lambda c: c.place)
+def columns(level: str) -> dict[str, Callable[[Any], Any]]:
+    """The columns of the table of a level ("turn" or "shift"): metrics and facts, in their order."""
+    known = {entry.name: entry.make for entry in FACTS if entry.facts["level"] == level}
+    known |= {one.name: one.compute for one in every() if one.compute and one.level == level}
+    return {name: known[name] for name in sorted(known, key=_place)}
 
 
-def headline() -> list[str]:
-    """The names of the few metrics that a leaderboard shows, in its order."""
-    return [m.name for m in sorted(METRICS.values(), key=lambda m: m.headline) if m.headline]
-
-
-def shown_in(table: str) -> list[str]:
-    """The names of the metrics that a table or figure shows, in its order."""
-    mine = [m for m in METRICS.values() if table in m.shown_in]
-    return [m.name for m in sorted(mine, key=lambda m: m.shown_in[table])]
+def _place(name: str) -> int:
+    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
 
 
 def describe(level: str | None = None) -> pd.DataFrame:
@@ -232,7 +171,7 @@ def describe(level: str | None = None) -> pd.DataFrame:
             "version": m.version,
             "source": m.source,
         }
-        for m in sorted(METRICS.values(), key=lambda m: (m.level != SESSION, m.name))
+        for m in sorted(every(), key=lambda m: (m.level != SESSION, m.name))
         if level in (None, m.level)
     ]
     return pd.DataFrame(rows)

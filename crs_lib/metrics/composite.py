@@ -69,26 +69,14 @@ def _clamp(value: float) -> float:
     return value if math.isnan(value) else max(0.0, min(1.0, value))
 
 
-@metric(
-    "topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, source=_TAS, gate=False, place=4, headline=5,
-    shown_in={
-        "turn_table": 4, "metric_bars": 7, "correlation_heatmap": 7, "distributions": 3,
-        "table_model_metrics": 5, "score_over_turns": 2, "score_around_shifts": 2,
-    },
-)  # fmt: skip
+@metric("topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, source=_TAS, gate=False)
 def tas_of_turn(turn: TurnRecord) -> float:
     """TAS of a turn under the convention's weights; see :func:`tas`."""
     cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
     return tas(cc, cr, turn.once(overlap.interference), turn.rule.tas, clip=turn.rule.clip)
 
 
-@metric(
-    "item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=False, place=18,
-    shown_in={
-        "turn_table": 6, "metric_bars": 1, "correlation_heatmap": 1, "distributions": 1,
-        "table_model_metrics": 1, "score_over_turns": 1, "score_around_shifts": 1,
-    },
-)  # fmt: skip
+@metric("item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=False)
 def item_tas_of_turn(turn: TurnRecord) -> float:
     """Item TAS of a turn under the convention's weights; see :func:`item_tas`."""
     return item_tas(
@@ -101,7 +89,7 @@ def item_tas_of_turn(turn: TurnRecord) -> float:
     )
 
 
-@metric("context_adaptation_score", "CAS", SESSION, 0, 1, HIGHER, source=_CAS, gate=False, place=6)
+@metric("context_adaptation_score", "CAS", SESSION, 0, 1, HIGHER, source=_CAS, gate=False)
 def cas_of_session(session: SessionRecord) -> float:
     """CAS of a session under the convention's weights; see :func:`cas`."""
     return cas(
@@ -114,7 +102,7 @@ def cas_of_session(session: SessionRecord) -> float:
     )
 
 
-@metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, source=_TAS, gate=False, place=7)
+@metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, source=_TAS, gate=False)
 def tas_volatility(session: SessionRecord) -> float:
     """Standard deviation of TAS over the turns that define it, as a population; NaN where none does."""
     known = [value for value in session.values(tas_of_turn) if not math.isnan(value)]

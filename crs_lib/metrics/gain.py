@@ -14,7 +14,7 @@ import numpy as np
 
 from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import words
-from crs_lib.metrics.base import HIGHER, LOWER, SHIFT, TURN, fact, metric
+from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SHIFT, TURN, metric
 from crs_lib.metrics.inputs import Background, ShiftRecord, TurnRecord, mean_defined
 
 _SOURCE = "chance-corrected normalised cumulative gain (docs/metrics.md, section 4)"
@@ -124,13 +124,7 @@ def gain_of(
     return 1.0 if value > 1 else value
 
 
-@metric(
-    "normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True, place=26, headline=1,
-    shown_in={
-        "turn_table": 8, "metric_bars": 0, "correlation_heatmap": 0, "distributions": 0,
-        "table_model_metrics": 0, "score_over_turns": 0, "score_around_shifts": 0,
-    },
-)  # fmt: skip
+@metric("normalised_gain", "gain", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def normalised_gain(turn: TurnRecord) -> float:
     """Recommendation quality under changing constraints: 1 nothing better could be shown, 0 chance.
 
@@ -145,7 +139,7 @@ def _perfect(turn: TurnRecord, item: int) -> bool:
     return turn.constraints <= facts and not turn.exclusions & facts
 
 
-@metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE, place=27)
+@metric("precise", "precise", TURN, 0, 1, HIGHER, source=_SOURCE)
 def precise(turn: TurnRecord) -> float:
     """Share of the films shown that meet every constraint and break no exclusion, in [0, 1].
 
@@ -156,13 +150,13 @@ def precise(turn: TurnRecord) -> float:
     return sum(_perfect(turn, item) for item in turn.items) / len(turn.items)
 
 
-@fact("new_and_fits", TURN, place=26.5)
+@FACTS.register("new_and_fits", level=TURN)
 def new_and_fits(turn: TurnRecord) -> bool:
     """Whether a film is shown that meets everything and was not shown before in the session."""
     return bool(turn.constraints) and any(_perfect(turn, i) for i in turn.items if i not in turn.seen)
 
 
-@metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True, place=28, headline=4)
+@metric("found_at_3", "found@3", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
 def found_at_3(turn: TurnRecord) -> float:
     """Films shown that meet everything, of at most three that there are, in [0, 1].
 
@@ -178,7 +172,7 @@ def found_at_3(turn: TurnRecord) -> float:
     return min(hits, _FEW) / min(there, _FEW) if there else math.nan
 
 
-@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE, place=29)
+@metric("violations", "violations", TURN, 0, 1, LOWER, source=_SOURCE)
 def violations(turn: TurnRecord) -> float:
     """Share of the films shown that break a stated exclusion, in [0, 1]; NaN without either."""
     if not turn.exclusions or not turn.items:
@@ -233,7 +227,7 @@ def claims(turn: TurnRecord) -> Iterator[Claim]:
             yield Claim(frozenset(codes), tuple(item for place, item in after if place == after[0][0]))
 
 
-@metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE, place=30)
+@metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE)
 def false_claims(turn: TurnRecord) -> float:
     """Whether the reply's text ties a constraint to a film that does not meet it, 0 or 1; see :func:`claims`.
 
@@ -327,10 +321,7 @@ def part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     return (shown - chance) / (attained - chance) if attained - chance >= _LEAST else math.nan
 
 
-@metric(
-    "uptake", "uptake", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT, place=31,
-    shown_in={"component_dots": 11},
-)  # fmt: skip
+@metric("uptake", "uptake", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT)
 def uptake(turn: TurnRecord) -> float:
     """How far the constraints that the last shift added are met; see :func:`part_met`.
 
@@ -339,10 +330,7 @@ def uptake(turn: TurnRecord) -> float:
     return part_met(turn, turn.change.added) if turn.change and _after_change(turn) else math.nan
 
 
-@metric(
-    "retention", "retention", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT, place=33,
-    shown_in={"component_dots": 13},
-)  # fmt: skip
+@metric("retention", "retention", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT)
 def retention(turn: TurnRecord) -> float:
     """How far the constraints that the last shift kept are met; see :func:`part_met`, :func:`uptake`."""
     return part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
@@ -379,10 +367,7 @@ def _old_share(background: Background) -> Remembered[Old, float]:
     return Remembered(share)
 
 
-@metric(
-    "release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT, place=32,
-    shown_in={"component_dots": 12},
-)  # fmt: skip
+@metric("release", "release", TURN, 0, 1, HIGHER, source=_AT_A_SHIFT)
 def release(turn: TurnRecord) -> float:
     """(1 − s)/(1 − c), at most 1: s of the films shown, c of all films belong to the state before.
 
@@ -405,7 +390,7 @@ def met_by_chance(n_perfect: int, n_films: int, k: int) -> float:
     return 1 - max(0.0, misses)
 
 
-@fact("hit_by_chance", TURN, place=33.5)
+@FACTS.register("hit_by_chance", level=TURN)
 def hit_by_chance(turn: TurnRecord) -> float:
     """The probability that a list drawn from the catalogue, as long as the reply's, holds a perfect film.
 
@@ -423,10 +408,7 @@ def _by_chance(turn: TurnRecord, k: int) -> float:
 _USUAL, _LIKELY = 3, 0.5  # films of a usual list; above this chance of a hit, recovery says nothing
 
 
-@metric(
-    "recovery_at_0", "recovery at 0", SHIFT, -1, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True, place=8,
-    headline=3,
-)  # fmt: skip
+@metric("recovery_at_0", "recovery at 0", SHIFT, -1, 1, HIGHER, source=_AT_A_SHIFT, version=2, gate=True)
 def recovery_at_0(shift: ShiftRecord) -> float:
     """Whether the reply to the shift shows a film that meets everything, corrected for chance, in [-1, 1].
 
@@ -450,8 +432,7 @@ def excess(fresh: Sequence[float], own: Sequence[float]) -> float:
     return mean_defined(a - b for a, b in zip(fresh, own, strict=False))
 
 
-@metric("history_cost", "history cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, place=9,
-        headline=2)  # fmt: skip
+@metric("history_cost", "history cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
 def history_cost(shift: ShiftRecord) -> float:
     """Gain of the replies to a fresh user with the same constraints − gain of the replies after the shift.
 
@@ -462,7 +443,7 @@ def history_cost(shift: ShiftRecord) -> float:
     return excess(shift.arms.get(FRESH, ()), own)
 
 
-@metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY, place=10)
+@metric("placebo_cost", "placebo cost", SHIFT, -math.inf, math.inf, LOWER, source=_HISTORY)
 def placebo_cost(shift: ShiftRecord) -> float:
     """:func:`history_cost` at the same turn of the twin that never shifts, where the state does not change.
 
@@ -471,7 +452,7 @@ def placebo_cost(shift: ShiftRecord) -> float:
     return excess(shift.arms.get(PLACEBO_FRESH, ()), shift.arms.get(PLACEBO, ()))
 
 
-@metric("fresh_gain", "ability", SHIFT, -math.inf, 1, HIGHER, source=_HISTORY, place=11)
+@metric("fresh_gain", "ability", SHIFT, -math.inf, 1, HIGHER, source=_HISTORY)
 def fresh_gain(shift: ShiftRecord) -> float:
     """Ability without history: mean normalised gain of the replies to the shift's fresh user, at most 1."""
     return mean_defined(shift.arms.get(FRESH, ()))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.remembered import Remembered
-from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, TURN, fact, metric
+from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.inputs import Background, TurnRecord
 
 _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
@@ -98,64 +98,45 @@ def _expected_popular(background: Background) -> Remembered[frozenset[int], floa
     return Remembered(lambda constraints: expected_satisfaction(constraints, share))
 
 
-@fact("n_items", TURN, place=10)
+@FACTS.register("n_items", level=TURN)
 def n_items(turn: TurnRecord) -> int:
     """The number of recommended items."""
     return len(turn.items)
 
 
-@fact("n_wishes", TURN, place=11)
+@FACTS.register("n_wishes", level=TURN)
 def n_constraints(turn: TurnRecord) -> int:
     """The number of active constraints that the catalogue knows."""
     return len(turn.constraints)
 
 
-@metric(
-    "satisfaction", "S", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True, place=12,
-    shown_in={"metric_bars": 4, "component_dots": 1},
-)  # fmt: skip
+@metric("satisfaction", "S", TURN, 0, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_of_turn(turn: TurnRecord) -> float:
     """S: :func:`satisfaction` of the active constraints, in [0, 1]."""
     return satisfaction(turn.constraints, turn.facts, asked=turn.asked)
 
 
-@metric(
-    "satisfaction_corrected", "S*", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True, place=13,
-    shown_in={
-        "turn_table": 5, "metric_bars": 2, "correlation_heatmap": 2, "distributions": 2,
-        "table_model_metrics": 2,
-    },
-)  # fmt: skip
+@metric("satisfaction_corrected", "S*", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_corrected(turn: TurnRecord) -> float:
     """S*: S beyond a uniform draw, at most 1; see :func:`beyond_chance`."""
     expected = turn.background.once(_expected_uniform)[turn.constraints]
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
-@metric(
-    "satisfaction_popular", "S* (popular)", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True, place=14
-)
+@metric("satisfaction_popular", "S* (popular)", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_popular(turn: TurnRecord) -> float:
     """S beyond a draw by connectedness, at most 1; see :func:`beyond_chance`."""
     expected = turn.background.once(_expected_popular)[turn.constraints]
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
-@metric(
-    "novelty", "non-repetition", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False, place=15,
-    shown_in={"correlation_heatmap": 3},
-)  # fmt: skip
+@metric("novelty", "non-repetition", TURN, 0, 1, NEITHER, source=_SOURCE, gate=False)
 def novelty_of_turn(turn: TurnRecord) -> float:
     """N: :func:`novelty` of the recommended items, in [0, 1]."""
     return novelty(turn.items, turn.seen)
 
 
-@metric(
-    "topic_interference_leakage", "L", TURN, 0, 1, LOWER, source=_SOURCE, gate=False, place=16,
-    shown_in={
-        "metric_bars": 5, "correlation_heatmap": 4, "table_model_metrics": 4, "component_dots": 3,
-    },
-)  # fmt: skip
+@metric("topic_interference_leakage", "L", TURN, 0, 1, LOWER, source=_SOURCE, gate=False)
 def leakage_of_turn(turn: TurnRecord) -> float:
     """L: :func:`leakage` of constraints given up and values excluded, in [0, 1]."""
     return leakage(turn.facts, turn.constraints, turn.dropped)
@@ -166,7 +147,7 @@ def best_share(turn: TurnRecord) -> float:
     return share_met(turn.constraints, [facts for facts in turn.facts if not facts & turn.exclusions])
 
 
-@fact("n_hallucinated_titles", TURN, place=19)
+@FACTS.register("n_hallucinated_titles", level=TURN)
 def n_hallucinated_titles(turn: TurnRecord) -> int:
     """The number of titles outside the catalogue that the log counts in the reply."""
     return len(turn.pair.system.meta.get("hallucinated_titles") or ())

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import ngrams, words
-from crs_lib.metrics.base import HIGHER, LOWER, NEITHER, TURN, fact, metric
+from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.inputs import Background, TurnRecord
 
 BOTH_EMPTY = "no concept on either side"
@@ -69,40 +69,32 @@ def _idf(background: Background) -> list[float]:
     return weights
 
 
-@metric(
-    "cross_coherence", "CC", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False, place=1,
-    shown_in={"turn_table": 1, "metric_bars": 8, "correlation_heatmap": 8, "component_dots": 5},
-)  # fmt: skip
+@metric("cross_coherence", "CC", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False)
 def cross_coherence(turn: TurnRecord) -> float:
     """CC: Jaccard overlap of the concepts of utterance and reply, in [0, 1]; see :func:`jaccard`."""
     return jaccard(turn.user.concepts, turn.system.concepts, empty=turn.rule.empty)
 
 
-@metric(
-    "context_retention", "CR", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False, place=2,
-    shown_in={"turn_table": 2, "metric_bars": 9, "correlation_heatmap": 9, "component_dots": 6},
-)  # fmt: skip
+@metric("context_retention", "CR", TURN, 0, 1, HIGHER, source=_OVERLAP, gate=False)
 def context_retention(turn: TurnRecord) -> float:
     """CR: idf cosine of the concepts of utterance and reply, in [0, 1]; see :func:`idf_cosine`."""
     idf = turn.background.once(_idf)
     return idf_cosine(turn.user.concepts, turn.system.concepts, idf, empty=turn.rule.empty)
 
 
-@fact("undefined", TURN, place=5)
+@FACTS.register("undefined", level=TURN)
 def undefined(turn: TurnRecord) -> str:
     """The reason why CC is undefined; empty where it is defined."""
     return BOTH_EMPTY if math.isnan(turn.once(cross_coherence)) else ""
 
 
-@metric("missing_concepts", "missing", TURN, 0, math.inf, LOWER, source=_OVERLAP, place=22, averaged=False)
+@metric("missing_concepts", "missing", TURN, 0, math.inf, LOWER, source=_OVERLAP, averaged=False)
 def missing_concepts(turn: TurnRecord) -> list[str]:
     """The concepts of the utterance that the reply lacks, as sorted keys; the metric is their number."""
     return turn.background.concepts.keys(turn.user.concepts - turn.system.concepts)
 
 
-@metric(
-    "hallucinated_concepts", "added", TURN, 0, math.inf, NEITHER, source=_OVERLAP, place=23, averaged=False
-)
+@metric("hallucinated_concepts", "added", TURN, 0, math.inf, NEITHER, source=_OVERLAP, averaged=False)
 def hallucinated_concepts(turn: TurnRecord) -> list[str]:
     """The concepts that only the reply names, as sorted keys; the metric is their number."""
     return turn.background.concepts.keys(turn.system.concepts - turn.user.concepts)
@@ -116,28 +108,25 @@ def slots(turn: TurnRecord) -> Agreement:
 _SLOT: dict[str, Any] = {"source": _SLOTS, "gate": False}
 
 
-@metric("slot_precision", "slot P", TURN, 0, 1, HIGHER, place=6, **_SLOT)
+@metric("slot_precision", "slot P", TURN, 0, 1, HIGHER, **_SLOT)
 def slot_precision(turn: TurnRecord) -> float:
     """Precision of :func:`slots`, in [0, 1]."""
     return turn.once(slots).precision
 
 
-@metric("slot_recall", "slot R", TURN, 0, 1, HIGHER, place=7, **_SLOT)
+@metric("slot_recall", "slot R", TURN, 0, 1, HIGHER, **_SLOT)
 def slot_recall(turn: TurnRecord) -> float:
     """Recall of :func:`slots`, in [0, 1]."""
     return turn.once(slots).recall
 
 
-@metric(
-    "slot_f1", "slot F1", TURN, 0, 1, HIGHER, place=8, **_SLOT,
-    shown_in={"metric_bars": 12, "correlation_heatmap": 12, "component_dots": 7},
-)  # fmt: skip
+@metric("slot_f1", "slot F1", TURN, 0, 1, HIGHER, **_SLOT)
 def slot_f1(turn: TurnRecord) -> float:
     """F1 of :func:`slots`, in [0, 1]."""
     return turn.once(slots).f1
 
 
-@metric("slot_joint", "joint", TURN, 0, 1, HIGHER, place=9, **_SLOT)
+@metric("slot_joint", "joint", TURN, 0, 1, HIGHER, **_SLOT)
 def slot_joint(turn: TurnRecord) -> float:
     """1 where both sets of :func:`slots` are equal, else 0."""
     return turn.once(slots).joint
@@ -178,20 +167,30 @@ def copied_share(
 
 
 @metric(
-    "topic_interference", "I", TURN, 0, 1, LOWER, gate=False, place=3,
+    "topic_interference",
+    "I",
+    TURN,
+    0,
+    1,
+    LOWER,
+    gate=False,
     source="copying penalty (docs/metrics.md, section 3)",
-    shown_in={"turn_table": 3, "metric_bars": 10, "correlation_heatmap": 10},
-)  # fmt: skip
+)
 def interference(turn: TurnRecord) -> float:
     """I: :func:`copied_share` of the reply, in [0, 1]."""
     return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders)
 
 
 @metric(
-    "copying", "copying", TURN, 0, 1, LOWER, gate=False, place=17,
+    "copying",
+    "copying",
+    TURN,
+    0,
+    1,
+    LOWER,
+    gate=False,
     source="copying without values (docs/metrics.md, section 3)",
-    shown_in={"metric_bars": 6, "correlation_heatmap": 5, "component_dots": 4},
-)  # fmt: skip
+)
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
     words_of = turn.background.once(_words_of_values)
@@ -210,7 +209,7 @@ def _words_of_values(background: Background) -> Remembered[int, list[str]]:
 _STATE: dict[str, Any] = {"source": "dialogue-state accuracy (docs/metrics.md, section 4)", "gate": False}
 
 
-@metric("state_f1", "state F1", TURN, 0, 1, HIGHER, place=20, **_STATE)
+@metric("state_f1", "state F1", TURN, 0, 1, HIGHER, **_STATE)
 def state_f1(turn: TurnRecord) -> float:
     """F1 of the stated values with the active constraints, in [0, 1].
 
@@ -221,7 +220,7 @@ def state_f1(turn: TurnRecord) -> float:
     return agreement(turn.constraints, turn.stated).f1
 
 
-@metric("state_joint", "state joint", TURN, 0, 1, HIGHER, place=21, **_STATE)
+@metric("state_joint", "state joint", TURN, 0, 1, HIGHER, **_STATE)
 def state_joint(turn: TurnRecord) -> float:
     """1 where the stated values are exactly the active constraints, else 0 (joint goal accuracy).
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from crs_lib.metrics import grounded, overlap
-from crs_lib.metrics.base import HIGHER, LOWER, SESSION, SHIFT, TURN, fact, metric
+from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SESSION, SHIFT, TURN, metric
 from crs_lib.metrics.inputs import SessionRecord, ShiftRecord, TurnRecord
 
 _RECOVERY: dict[str, Any] = {"source": "recovery after shifts (docs/metrics.md, section 5)", "gate": False}
@@ -55,7 +55,7 @@ def mean_delay(recoveries: Sequence[Recovery]) -> float:
     return sum(delays) / len(delays) if delays else math.nan
 
 
-@fact("since_shift", TURN, place=24)
+@FACTS.register("since_shift", level=TURN)
 def since_shift(turn: TurnRecord) -> int | None:
     """Turns since the last shift, 0 at the shift; None before the first."""
     return turn.since_shift
@@ -100,33 +100,53 @@ def _recovery(turns: Sequence[TurnRecord], met: Callable[[TurnRecord], bool], wi
     return after_shifts([1], [turn.once(met) for turn in turns], window=window)[0]
 
 
-@fact("n_answers", SHIFT, place=0.5)
+@FACTS.register("n_answers", level=SHIFT)
 def n_answers(shift: ShiftRecord) -> float:
     """The number of films that meet everything after the shift, as logged; NaN where the log has none."""
     found = shift.event.get("n_answers")
     return float(found) if isinstance(found, int) else math.nan
 
 
-@fact("watched", SHIFT, place=1)
+@FACTS.register("watched", level=SHIFT)
 def watched(shift: ShiftRecord) -> int:
     """The number of replies until the next shift or the end."""
     return len(shift.replies)
 
 
-def _columns(criterion: str, place: int) -> None:
-    """Register ``delay_<criterion>`` (until the next shift) and ``recovered_<criterion>`` (in the window)."""
-
-    @fact(f"delay_{criterion}", SHIFT, place=place)
-    def delay(shift: ShiftRecord) -> float:
-        return shift.once(until_next)[criterion].delay
-
-    @fact(f"recovered_{criterion}", SHIFT, place=place + 1)
-    def recovered(shift: ShiftRecord) -> bool:
-        return shift.once(in_window)[criterion].recovered
+@FACTS.register("delay_text", level=SHIFT)
+def delay_text(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`met_in_text`, until the next shift; NaN for never."""
+    return shift.once(until_next)["text"].delay
 
 
-for _place, _criterion in enumerate(CRITERIA, start=1):
-    _columns(_criterion, 2 * _place)
+@FACTS.register("recovered_text", level=SHIFT)
+def recovered_text(shift: ShiftRecord) -> bool:
+    """Whether the shift is recovered so within the convention's window."""
+    return shift.once(in_window)["text"].recovered
+
+
+@FACTS.register("delay_item", level=SHIFT)
+def delay_item(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`met_by_item`, until the next shift; NaN for never."""
+    return shift.once(until_next)["item"].delay
+
+
+@FACTS.register("recovered_item", level=SHIFT)
+def recovered_item(shift: ShiftRecord) -> bool:
+    """Whether the shift is recovered so within the convention's window."""
+    return shift.once(in_window)["item"].recovered
+
+
+@FACTS.register("delay_most", level=SHIFT)
+def delay_most(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`met_by_most`, until the next shift; NaN for never."""
+    return shift.once(until_next)["most"].delay
+
+
+@FACTS.register("recovered_most", level=SHIFT)
+def recovered_most(shift: ShiftRecord) -> bool:
+    """Whether the shift is recovered so within the convention's window."""
+    return shift.once(in_window)["most"].recovered
 
 
 def recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
@@ -134,39 +154,31 @@ def recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
     return [shift.once(in_window)[criterion] for shift in session.shifts]
 
 
-@metric(
-    "topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, place=1, **_RECOVERY,
-    shown_in={"metric_bars": 11, "correlation_heatmap": 11},
-)  # fmt: skip
+@metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, **_RECOVERY)
 def topic_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered in text within the window, in [0, 1]; NaN without shifts."""
     return rate(recoveries(session, "text"))
 
 
-@metric("avg_recovery_delay", "delay (text)", SESSION, 0, math.inf, LOWER, place=2, **_RECOVERY)
+@metric("avg_recovery_delay", "delay (text)", SESSION, 0, math.inf, LOWER, **_RECOVERY)
 def avg_recovery_delay(session: SessionRecord) -> float:
     """Mean delay in turns of the shifts recovered in text; see :func:`mean_delay`."""
     return mean_delay(recoveries(session, "text"))
 
 
-@metric(
-    "item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, place=3, **_RECOVERY,
-    shown_in={
-        "metric_bars": 3, "correlation_heatmap": 6, "table_model_metrics": 3, "component_dots": 2,
-    },
-)  # fmt: skip
+@metric("item_recovery_rate", "recovery", SESSION, 0, 1, HIGHER, **_RECOVERY)
 def item_recovery_rate(session: SessionRecord) -> float:
     """Share of the shifts recovered by an item within the window, in [0, 1]; NaN without shifts."""
     return rate(recoveries(session, "item"))
 
 
-@metric("item_recovery_most", "recovery (most)", SESSION, 0, 1, HIGHER, place=4, **_RECOVERY)
+@metric("item_recovery_most", "recovery (most)", SESSION, 0, 1, HIGHER, **_RECOVERY)
 def item_recovery_most(session: SessionRecord) -> float:
     """Share of the shifts after which an item meets most constraints within the window, in [0, 1]."""
     return rate(recoveries(session, "most"))
 
 
-@metric("item_recovery_delay", "delay", SESSION, 0, math.inf, LOWER, place=5, **_RECOVERY)
+@metric("item_recovery_delay", "delay", SESSION, 0, math.inf, LOWER, **_RECOVERY)
 def item_recovery_delay(session: SessionRecord) -> float:
     """Mean delay in turns of the shifts recovered by an item; see :func:`mean_delay`."""
     return mean_delay(recoveries(session, "item"))

@@ -7,7 +7,8 @@ import pandas as pd
 
 from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths
-from crs_lib.metrics import base, headlines
+from crs_lib.figures import layout
+from crs_lib.metrics import base
 
 _JUDGES = "judge"
 
@@ -23,7 +24,7 @@ def roles(run: str, convention: str = "") -> pd.DataFrame:
     systems = [str(name) for name in dict.fromkeys(means["model"])]
     films = manifest.get("catalog", {})
     source = str(films.get("parameters", {}).get("catalog", "")).rpartition("/")[2]
-    outcomes = [name for name in headlines.outcomes(scored["name"]) if name in set(means["metric"])]
+    outcomes = [name for name in layout.outcomes(scored["name"]) if name in set(means["metric"])]
     short = [base.get(name).short for name in outcomes]
     user = made.get("user_llm") or ("templates" if "seed" in made else "")
     rows = {

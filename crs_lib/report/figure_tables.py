@@ -10,9 +10,8 @@ from crs_lib import evaluate, figures, runs, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.figures import NoDataError
+from crs_lib.figures import NoDataError, layout
 from crs_lib.figures.movies_time import at_risk
-from crs_lib.metrics import headlines
 from crs_lib.report import design_tables, statistics
 from crs_lib.simulate.scenarios import CALM
 from crs_lib.stats import cluster_bootstrap_differences
@@ -181,7 +180,7 @@ def _call_log(run: str) -> Path:
 def _by_items(run: str, convention: str, table: str) -> pd.DataFrame:
     """Turns of our own scores; NoDataError under a convention that does not take their parts down."""
     name = evaluate.convention_of(run, convention)
-    if headlines.is_thesis(name):
+    if layout.is_thesis(name):
         raise NoDataError(f"convention {name!r} has no item TAS, whose weights these are")
     return evaluate.read(run, table, name)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crs_lib.catalog.fields import FIELDS
-from crs_lib.core import palette
+from crs_lib.core import dialogue
 from crs_lib.core.text import fold
-from crs_lib.figures import style
+from crs_lib.figures import layout, style
 from crs_lib.metrics import base
 from crs_lib.report.files import RunFiles, ScoredSession
 from crs_lib.report.session import TITLE, number
@@ -33,7 +33,7 @@ class Index:
             "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
-            "fields": {name: palette.place(name) for name in (*fields, TITLE)},
+            "fields": {name: dialogue.tint_place(name) for name in (*fields, TITLE)},
             "turn_metrics": [described(name) for name in turn_metrics],
             "session_metrics": [described(name) for name in files.session_metrics()],
         }
@@ -65,7 +65,7 @@ def described(name: str) -> dict[str, Any]:
     metric = base.get(name)
     return {
         "name": name, "short": metric.short, "low": number(metric.low), "high": number(metric.high),
-        "direction": metric.direction, "source": metric.source, "headline": metric.headline > 0,
+        "direction": metric.direction, "source": metric.source, "headline": name in layout.HEADLINE,
     }  # fmt: skip
 
 

@@ -12,8 +12,9 @@ from crs_lib.catalog.fields import GOAL_FIELD, PERSON_FIELDS, YEAR_FIELD
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.text import shorten
+from crs_lib.figures import layout
 from crs_lib.figures.base import convention_of, primary
-from crs_lib.metrics import base, headlines
+from crs_lib.metrics import base
 
 
 def most_frequent(catalog: Catalog, field: str) -> str:
@@ -119,7 +120,7 @@ def coverage(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     rows = {}
     for speaker in ("USER", "SYSTEM"):
         texts = [t.text for d in dialogues for t in d.turns if t.speaker == speaker]
-        found = [{grounder.field_of(code) for code in codes} for codes in grounder.ground(texts).sets()]
+        found = [{grounder.field_of(code) for code in codes} for codes in grounder.ground(texts)]
         counts = Counter(name for names in found for name in names)
         n = max(1, len(texts))
         rows[speaker.lower()] = {"any": sum(map(bool, found)) / n} | {
@@ -181,7 +182,7 @@ def explicitness_table(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFram
 
 def turn_table(turns: pd.DataFrame) -> pd.DataFrame:
     """The turns with their main scores: system, session, turn, stage, and each score that the run has."""
-    names = ("model", "session_id", "turn", "stage", *base.shown_in("turn_table"))
+    names = ("model", "session_id", "turn", "stage", *layout.SHOWN["turn_table"])
     return turns[[name for name in names if name in turns]]
 
 
@@ -192,7 +193,7 @@ def scoreboard(model_metrics: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.D
     the metrics that are not valid for ranking (docs/validity.md, section 1).
     """
     given = dict.fromkeys(model_metrics["metric"])
-    usual = [name for name in headlines.outcomes(convention_of(model_metrics)) if name in given]
+    usual = [name for name in layout.outcomes(convention_of(model_metrics)) if name in given]
     names = [base.get(m).name for m in metrics or usual or given]
     frame = model_metrics[model_metrics["metric"].isin(names)].copy()
     frame["shown"] = [_interval(row) for row in frame[["mean", "low", "high"]].to_dict("records")]

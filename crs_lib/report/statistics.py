@@ -9,10 +9,10 @@ import pandas as pd
 from crs_lib import metrics
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
+from crs_lib.figures import layout
 from crs_lib.figures.base import NoDataError, recovered_by
 from crs_lib.figures.movies_pairs import PREFIX, with_judges
 from crs_lib.figures.movies_time import waiting
-from crs_lib.metrics import headlines
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import contrast_curves, hazard_ratios, logrank, mixed_model, restricted_mean
@@ -62,7 +62,7 @@ def plan_for(
 
 def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> Plan:
     """The plan on the outcomes of a convention, those without a value left out."""
-    declared = headlines.outcomes(convention) if headlines.is_thesis(convention) else plan.outcomes
+    declared = layout.outcomes(convention) if layout.is_thesis(convention) else plan.outcomes
     if scores is not None:
         known = [name for name in scores if scores[name].notna().any()]
         declared = (*(n for n in declared if n in known), *(n for n in known if n in CONSTRUCTS)) or declared

@@ -13,7 +13,8 @@ from crs_lib.core import paths
 from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.choose import ConventionName, Topics
-from crs_lib.metrics import base, conventions, headlines
+from crs_lib.figures import layout
+from crs_lib.metrics import base, conventions
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.report import thesis_tables
 from crs_lib.simulate.logged import Imported
@@ -61,7 +62,7 @@ def load(config: ThesisConfig) -> LoadedLogs:
     own = paths.samples() / "thesis"
     mine = config.logs == SAMPLE
     logs, scores = (str(own / "logs"), str(own / "judge")) if mine else (config.logs, config.judge_scores)
-    found = simulate.import_logs(simulate.ImportConfig(logs, config.run, config.catalog))
+    found = simulate.import_logs(simulate.ImportConfig(logs=logs, run=config.run, catalog=config.catalog))
     scores = config.judge_scores or scores
     judged = judge.adopt(config.run, scores) if scores else pd.DataFrame({"note": ["no judge scores given"]})
     return LoadedLogs(found, judged)
@@ -91,7 +92,7 @@ def headline_ranks(run: str, names: Sequence[str]) -> pd.DataFrame:
 def _headline(run: str, convention: str) -> tuple[str, "pd.Series[float]"]:
     """A convention's primary outcome and its mean by system."""
     table = evaluate.read(run, "model_metrics", convention)
-    outcome = headlines.outcomes(convention)[0]
+    outcome = layout.outcomes(convention)[0]
     return outcome, table[table["metric"] == outcome].set_index("model")["mean"].astype(float)
 
 
@@ -144,7 +145,7 @@ def side_by_side(run: str, names: Sequence[str]) -> pd.DataFrame:
         theirs = thesis_tables.published(run, name, set(means["model"]))
         for row in means[means["mean"].notna()].itertuples():
             figure = theirs.get(str(row.model), {}).get(str(row.metric))
-            if figure is not None and row.metric in headlines.outcomes(name):
+            if figure is not None and row.metric in layout.outcomes(name):
                 apart = float(row.mean) - figure
                 rows.append({
                     "convention": name, "metric": base.get(str(row.metric)).label, "model": row.model,

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from crs_lib import evaluate, stats
-from crs_lib.metrics import base, headlines
+from crs_lib.figures import layout
+from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.report import statistics, thesis_tables
 from crs_lib.report.thesis import LoadedLogs, scores
@@ -29,7 +30,7 @@ def of_headlines(run: str, names: Sequence[str]) -> Finding:
     leaders = {}
     for name in names:
         best = thesis_tables.best_systems(run, name)
-        mine = best[best["metric"] == headlines.outcomes(name)[0]]
+        mine = best[best["metric"] == layout.outcomes(name)[0]]
         if len(mine):
             leaders[name] = str(mine["best"].iloc[0])
     if len(leaders) < 2:
@@ -85,7 +86,7 @@ def of_parts(run: str) -> Finding:
 def limits(run: str, convention: str) -> tuple[str, ...]:
     """The notebook's limits: size, pairing, judges."""
     frame = statistics.stats_frame(evaluate.read(run, "results", convention))
-    outcome = headlines.outcomes(convention)[0]
+    outcome = layout.outcomes(convention)[0]
     names = list(dict.fromkeys(frame["system"]))
     apart = [stats.difference_of(frame, names[0], other, outcome) for other in names[1:]]
     return (

@@ -10,8 +10,9 @@ import pandas as pd
 from crs_lib import data as datasets
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.core import hashes, paths, tables
+from crs_lib.figures import layout
 from crs_lib.figures.latex import headline_table
-from crs_lib.metrics import base, headlines
+from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.report import statistics
 
@@ -23,7 +24,7 @@ def outcomes(run: str, convention: str) -> list[str]:
     """The outcomes that are tested: the convention's, then judges' constructs; those that have a value."""
     means = evaluate.read(run, "model_metrics", convention)
     known = set(means.loc[means["mean"].notna(), "metric"])
-    wanted = [*headlines.outcomes(convention), *CONSTRUCTS]
+    wanted = [*layout.outcomes(convention), *CONSTRUCTS]
     return [name for name in wanted if name in known]
 
 

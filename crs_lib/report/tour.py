@@ -7,7 +7,8 @@ import pandas as pd
 from crs_lib import simulate
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.evaluate.run import score_all
-from crs_lib.metrics.base import LOWER, get, headline
+from crs_lib.figures import layout
+from crs_lib.metrics.base import LOWER, get
 from crs_lib.metrics.conventions import Convention
 from crs_lib.simulate import trial as trials
 from crs_lib.simulate.config import SimulateConfig
@@ -46,7 +47,7 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
 
 def session_scores(dialogues: Sequence[Dialogue], world: World, convention: Convention) -> pd.DataFrame:
     """Headline scores of each session: model, session_id, a column a metric; missing where undefined."""
-    names = headline()
+    names = layout.HEADLINE
     rows = [scores.session for scores in score_all(dialogues, world.grounder, convention)]
     return pd.DataFrame(rows)[["model", "session_id", *names]].astype(dict.fromkeys(names, float))
 
@@ -56,7 +57,7 @@ def mean_scores(results: pd.DataFrame) -> pd.DataFrame:
 
     A session without a value is left out of a mean, and a metric without any value has no column.
     """
-    names = [name for name in headline() if results[name].notna().any()]
+    names = [name for name in layout.HEADLINE if results[name].notna().any()]
     grouped = results.groupby("model", sort=False)
     means = grouped[names].mean()
     means.insert(0, "sessions", grouped.size())

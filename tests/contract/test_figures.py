@@ -13,7 +13,7 @@ from crs_lib import figures
 from crs_lib.cli.notebooks import READERS
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.figures import style
+from crs_lib.figures import layout, style
 from crs_lib.metrics import base, constructs, evidence
 from tests.helpers import fonts
 
@@ -461,7 +461,7 @@ def test_metrics_can_be_chosen_and_are_checked(name):
     entry = figures.FIGURES.get(name)
     if "metrics" not in (entry.make.__kwdefaults__ or {}):
         return
-    shown = base.headline() if name == "leaderboard" else base.shown_in(name)
+    shown = layout.HEADLINE if name == "leaderboard" else layout.SHOWN[name]
     few = shown[1:4] or shown[:1]
     assert few
     made = figures.make(name, *tables_of(entry), metrics=few)

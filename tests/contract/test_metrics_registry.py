@@ -1,7 +1,6 @@
 """The promises that every metric keeps, and a made-up one of each level on its way into tables and figures."""
 
 import math
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -15,6 +14,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.evaluate.scorer import Scorer
+from crs_lib.figures import layout
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.base import HIGHER, LOWER, METRICS, NEITHER, SESSION, SHIFT, TURN, metric
 from crs_lib.simulate.config import SimulateConfig
@@ -23,7 +23,7 @@ from crs_lib.validity import gate
 from tests.helpers.made_up import restored
 
 OURS = base.scored_names()
-EACH = pytest.mark.parametrize("one", METRICS.values(), ids=list(METRICS))
+EACH = pytest.mark.parametrize("one", base.every(), ids=METRICS.names())
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def scores():
     )
     keys = config.keys()
     talks = [simulate.session(world, key.system, key.session, config) for key in keys]
-    three = replace(config, arms=("shift", "none", "fresh"))
+    three = config.changed(arms=("shift", "none", "fresh"))
     fresh = [t for key in keys for t in simulate.fresh_sessions(world, key.system, key.session, three)]
-    plain = replace(config, arms=("none",))
+    plain = config.changed(arms=("none",))
     twins = [simulate.session(world, key.system, key.session, plain) for key in keys]
     gains = arms.gains_of(fresh, twins, Scorer(world.grounder, conventions.get("default")))
     talks = list(arms.joined(talks, gains))
@@ -47,7 +47,7 @@ def scores():
 
 @EACH
 def test_a_metric_is_declared_whole(one):
-    assert METRICS[one.name] is one
+    assert base.get(one.name) is one
     assert one.low < one.high
     assert one.direction in (HIGHER, LOWER, NEITHER)
     assert one.short
@@ -56,28 +56,24 @@ def test_a_metric_is_declared_whole(one):
     assert one.version >= 1
 
 
-@EACH
-def test_a_metric_is_shown_only_where_something_shows_metrics(one):
-    known = {*figures.FIGURES.names(), *figures.TABLES.names(), "turn_table"}
-    assert set(one.shown_in) <= known
-    assert one.compute or not (one.shown_in or one.headline)
+@pytest.mark.parametrize("table", layout.SHOWN)
+def test_a_table_that_shows_metrics_exists_and_names_metrics_once(table):
+    assert table in {*figures.FIGURES.names(), *figures.TABLES.names(), "turn_table"}
+    shown = layout.SHOWN[table]
+    assert len(set(shown)) == len(shown)
+    assert all(base.get(name).compute for name in [*shown, *layout.HEADLINE])
 
 
-@pytest.mark.parametrize("table", sorted({name for one in METRICS.values() for name in one.shown_in}))
-def test_the_metrics_of_a_table_have_places_of_their_own(table):
-    places = [one.shown_in[table] for one in METRICS.values() if table in one.shown_in]
-    assert len(set(places)) == len(places)
-
-
-@pytest.mark.parametrize("level", base.LEVELS)
-def test_columns_have_places_of_their_own(level):
-    places = [column.place for column in base.columns(level)] if level != SESSION else []
-    places += [one.place for one in base.scored(level)] if level == SESSION else []
-    assert len(set(places)) == len(places)
+def test_the_columns_of_a_level_are_in_order_and_new_ones_last():
+    turns, shifts = base.columns(TURN), base.columns(SHIFT)
+    assert list(turns)[:2] == ["cross_coherence", "context_retention"]
+    assert list(shifts)[:2] == ["n_answers", "watched"]
+    assert set(base._ORDER) == {*turns, *shifts, *base.scored_names()}
+    assert len(set(base._ORDER)) == len(base._ORDER)
 
 
 def test_names_in_figures_are_told_apart():
-    shorts = [(METRICS[name].level, METRICS[name].short) for name in OURS]
+    shorts = [(base.get(name).level, base.get(name).short) for name in OURS]
     assert len(set(shorts)) == len(shorts)
 
 
@@ -102,8 +98,8 @@ def test_a_metric_tells_policies_apart(name, scores):
 
 
 def test_headlines_are_few():
-    assert 1 <= len(base.headline()) <= 5
-    assert set(base.headline()) <= set(OURS)
+    assert 1 <= len(layout.HEADLINE) <= 5
+    assert set(layout.HEADLINE) <= set(OURS)
 
 
 # ── made-up metrics ─────────────────────────────────────────────────────────────────────────────
@@ -111,20 +107,19 @@ def register_three():
     """A metric of every level, each one function."""
 
     @metric(
-        "films_shown", "films", TURN, 0, math.inf, NEITHER, source="made up", headline=9,
-        shown_in={"turn_table": 99, "metric_bars": 99, "distributions": 99, "table_model_metrics": 99},
+        "films_shown", "films", TURN, 0, math.inf, NEITHER, source="made up",
     )  # fmt: skip
     def films_shown(turn):
         """The number of films that a reply recommends."""
         return float(len(turn.items)) if turn.asked else math.nan
 
-    @metric("shift_answered", "answered", SHIFT, 0, 1, HIGHER, source="made up", shown_in={"metric_bars": 98})
+    @metric("shift_answered", "answered", SHIFT, 0, 1, HIGHER, source="made up")
     def shift_answered(shift):
         """Whether the reply to a shift meets a constraint that the shift added, 0 or 1."""
         added = shift.replies[0].constraints - shift.before.constraints
         return float(any(facts & added for facts in shift.replies[0].facts)) if added else math.nan
 
-    @metric("last_films", "last", SESSION, 0, math.inf, LOWER, source="made up", shown_in={"metric_bars": 97})
+    @metric("last_films", "last", SESSION, 0, math.inf, LOWER, source="made up")
     def last_films(session):
         """The number of films in the last reply of the session."""
         return float(len(session.turns[-1].items))
@@ -135,6 +130,11 @@ def run(tmp_path_factory):
     """A small run scored with three made-up metrics; gone with the module."""
     with restored(), pytest.MonkeyPatch.context() as patch:
         register_three()
+        for table in ("turn_table", "distributions", "table_model_metrics"):
+            patch.setitem(layout.SHOWN, table, [*layout.SHOWN[table], "films_shown"])
+        bars = [*layout.SHOWN["metric_bars"], "last_films", "shift_answered", "films_shown"]
+        patch.setitem(layout.SHOWN, "metric_bars", bars)
+        patch.setattr(layout, "HEADLINE", [*layout.HEADLINE, "films_shown"])
         patch.setenv("CRS_RESULTS", str(tmp_path_factory.mktemp("results")))
         patch.setenv("CRS_FIGURES", str(tmp_path_factory.mktemp("figures")))
         systems = ("oracle", "tracker", "random", "silent")
@@ -215,7 +215,7 @@ def test_an_older_run_is_shown_without_the_metric_that_it_lacks(run):
 
 
 def test_a_name_is_taken_once_and_levels_are_known(run):
-    with pytest.raises(InputError, match="'films_shown' is declared twice"):
+    with pytest.raises(InputError, match="'films_shown' is registered twice"):
         metric("films_shown", "films", TURN, 0, 1, HIGHER, source="made up")(len)
     with pytest.raises(InputError, match="'week' is none of turn, shift, session"):
         metric("weekly", "weekly", "week", 0, 1, HIGHER, source="made up")

@@ -23,6 +23,7 @@ def found(tmp_path_factory):
     root = new_members.copy_package(folder / "copy")
     for heading in ("A metric", "A figure", "A retriever"):
         new_members.new_file(root, heading)
+    new_members.show_metric(root, "first_film_met", "metric_bars", "turn_table")
     new_members.add_data_set(root)
     job = Path(new_members.__file__).with_name("new_file_job.py")
     places = {"PYTHONPATH": root, "CRS_RESULTS": folder / "results", "CRS_FIGURES": folder / "figures"}

@@ -5,16 +5,15 @@ from contextlib import contextmanager
 from typing import Any
 
 from crs_lib.core.registry import Registry
-from crs_lib.metrics.base import METRICS
+from crs_lib.metrics.base import FACTS, METRICS
 
 
 @contextmanager
 def restored(*registries: Registry[Any]) -> Iterator[None]:
     """The registries, and the metrics, get back the members that they have now."""
-    tables = [METRICS._metrics, METRICS._facts]
-    len(METRICS)  # what the files register is known before it is written down
-    for registry in registries:
-        len(registry)
+    tables = []
+    for registry in (METRICS, FACTS, *registries):
+        len(registry)  # what the files register is known before it is written down
         tables.append(registry._entries)
     before = [dict(table) for table in tables]
     try:

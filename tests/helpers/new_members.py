@@ -64,6 +64,16 @@ def add_policy(folder: Path) -> None:
     insert(folder / "crs_lib" / "systems" / "policies.py", made)
 
 
+def show_metric(folder: Path, name: str, *lists: str) -> None:
+    """Step 2 of "A metric": the name stands last in these lists of ``figures/layout.py``."""
+    file = folder / "crs_lib" / "figures" / "layout.py"
+    text = file.read_text(encoding="utf-8")
+    for one in lists:
+        text, times = re.subn(rf'("{one}": \[[^]]*?),?(\s*\])', rf'\1, "{name}"\2', text)
+        assert times == 1, f"layout.py has no list {one!r}"
+    file.write_text(text, encoding="utf-8")
+
+
 def new_file(folder: Path, heading: str) -> None:
     """Step 1 of a heading whose code is a whole file, written where the page says."""
     page = PAGE.read_text(encoding="utf-8")

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.metrics import conventions, headlines
+from crs_lib.figures import layout
+from crs_lib.metrics import conventions
 
 WEIGHTS = st.floats(0, 10, allow_nan=False)
 
@@ -50,7 +51,7 @@ def test_what_is_out_of_range_is_refused():
 
 
 def test_each_convention_is_led_by_its_own_score():
-    assert headlines.outcomes("thesis_grounded(gamma=0.5)")[0] == "topic_adaptation_score"
-    assert headlines.outcomes("thesis_legacy")[0] == "context_adaptation_score"
-    assert headlines.outcomes("default")[0] not in ("topic_adaptation_score", "context_adaptation_score")
-    assert headlines.shown("thesis_legacy", "metric_bars", ["cross_coherence"]) == ["cross_coherence"]
+    assert layout.outcomes("thesis_grounded(gamma=0.5)")[0] == "topic_adaptation_score"
+    assert layout.outcomes("thesis_legacy")[0] == "context_adaptation_score"
+    assert layout.outcomes("default")[0] not in ("topic_adaptation_score", "context_adaptation_score")
+    assert layout.shown("thesis_legacy", "metric_bars", ["cross_coherence"]) == ["cross_coherence"]

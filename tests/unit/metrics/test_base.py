@@ -8,7 +8,7 @@ from crs_lib.metrics import base
 
 def test_a_name_is_declared_once():
     taken = base.get("cross_coherence")
-    with pytest.raises(InputError, match="'cross_coherence' is declared twice"):
+    with pytest.raises(InputError, match="'cross_coherence' is registered twice"):
         base.declare(taken)
 
 
@@ -21,7 +21,7 @@ def test_an_unknown_metric_is_refused_with_a_suggestion():
 
 def test_describe_shows_every_metric_once_and_by_level():
     table = base.describe()
-    assert sorted(table["metric"]) == sorted(base.METRICS)
+    assert sorted(table["metric"]) == sorted(base.METRICS.names())
     sessions = base.describe("session")
     assert set(sessions["level"]) == {"session"}
     assert len(sessions) + len(base.describe("turn")) <= len(table)

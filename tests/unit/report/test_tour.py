@@ -6,10 +6,11 @@ import nbformat
 import pandas as pd
 import pytest
 
-from crs_lib import evaluate, metrics, simulate
+from crs_lib import evaluate, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths
+from crs_lib.figures import layout
 from crs_lib.metrics import conventions
 from crs_lib.report import findings_dialogues, tour
 from crs_lib.systems import Programs, policies, tracker
@@ -31,7 +32,7 @@ def test_the_tour_holds_and_scores_what_a_run_of_its_settings_does(world):
     assert made == simulate.dialogues("tour-unit")
     scores = tour.mean_scores(tour.session_scores(made, world, conventions.get("default")))
     table = evaluate.read("tour-unit", "results")
-    names = metrics.headline()
+    names = layout.HEADLINE
     wanted = table.astype(dict.fromkeys(names, float)).groupby("model")[names].mean()
     assert scores["sessions"].tolist() == [3, 3]
     assert scores["system"].tolist() == wanted.sort_values("normalised_gain", ascending=False).index.tolist()

@@ -1,0 +1,62 @@
+"""The metrics that each table and figure shows, in order; a new metric is added to the lists to show it.
+
+Leaderboards, figures, statistics, reports and plans ask here, so that a table of the thesis's scores is led
+by the thesis's score and ours by ours.
+"""
+
+from collections.abc import Collection
+
+from crs_lib.metrics import conventions
+
+# The few that a leaderboard shows, the primary outcome first.
+HEADLINE = ["normalised_gain", "history_cost", "recovery_at_0", "found_at_3", "topic_adaptation_score"]
+
+_MAIN = ["normalised_gain", "item_tas", "satisfaction_corrected"]
+_OVERLAP = ["cross_coherence", "context_retention", "topic_interference"]
+_TEXT = ["topic_adaptation_score", *_OVERLAP, "topic_recovery_rate", "slot_f1"]
+_LEAKS = ["topic_interference_leakage", "copying"]
+
+SHOWN: dict[str, list[str]] = {
+    "turn_table": [
+        *_OVERLAP, "topic_adaptation_score", "satisfaction_corrected", "item_tas", "normalised_gain",
+    ],
+    "metric_bars": [*_MAIN, "item_recovery_rate", "satisfaction", *_LEAKS, *_TEXT],
+    "correlation_heatmap": [*_MAIN, "novelty", *_LEAKS, "item_recovery_rate", *_TEXT],
+    "distributions": [*_MAIN, "topic_adaptation_score"],
+    "table_model_metrics": [
+        *_MAIN, "item_recovery_rate", "topic_interference_leakage", "topic_adaptation_score",
+    ],
+    "component_dots": [
+        "satisfaction", "item_recovery_rate", *_LEAKS, "cross_coherence", "context_retention", "slot_f1",
+        "uptake", "release", "retention",
+    ],
+    "score_over_turns": ["normalised_gain", "item_tas", "topic_adaptation_score"],
+    "score_around_shifts": ["normalised_gain", "item_tas", "topic_adaptation_score"],
+}  # fmt: skip
+
+_RECOVERY = ("topic_recovery_rate", "avg_recovery_delay")
+
+# The outcomes of the thesis's conventions, the primary one first; those of ours are the headline.
+OUTCOMES = {
+    "thesis_grounded": ("topic_adaptation_score", *_OVERLAP, *_RECOVERY),
+    "thesis_legacy": ("context_adaptation_score", *_OVERLAP, *_RECOVERY),
+}
+
+
+def outcomes(convention: str) -> tuple[str, ...]:
+    """The outcomes of a convention, the primary one first; the headline for our own."""
+    return OUTCOMES.get(conventions.base_of(convention)) or tuple(HEADLINE)
+
+
+def is_thesis(convention: str) -> bool:
+    """Whether a convention is one of the thesis's, with outcomes of its own."""
+    return conventions.base_of(convention) in OUTCOMES
+
+
+def shown(convention: str, table: str, known: Collection[str]) -> list[str]:
+    """The metrics that a table or figure shows under a convention, in order, of those that are ``known``.
+
+    Under a convention of the thesis its outcomes, else the table's own list.
+    """
+    wanted = outcomes(convention) if is_thesis(convention) else SHOWN[table]
+    return [name for name in wanted if name in known]
