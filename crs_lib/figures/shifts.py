@@ -167,21 +167,21 @@ def adaptation_profile(shifts: pd.DataFrame, *, kind: str = "") -> Any:
     table = recovered_by_type(shifts, kind)
     order = systems_of(shifts)
     types = [str(name) for name in dict.fromkeys(table["type"])]
-    wide = table.astype({"type": str}).pivot_table(
-        index="model", columns="type", values=["share", "low", "high"]
-    )
-    share, low, high = (wide[end].loc[order, types].to_numpy() for end in ("share", "low", "high"))
+    cells = table.astype({"type": str}).set_index(["model", "type"])
+    cells = cells.reindex(pd.MultiIndex.from_product([order, types]))
+    size = (len(order), len(types))
+    share, low, high = (cells[end].to_numpy().reshape(size) for end in ("share", "low", "high"))
     made, axes = style.figure(max(2.2, 1.15 + 0.4 * len(order)))
     panel = axes[0][0]
-    size = style.SMALL * min(1.0, _TYPES / len(types))
+    small = style.SMALL * min(1.0, _TYPES / len(types))
     texts = np.vectorize("{:.2f}\n[{:.2f}, {:.2f}]".format)(share, low, high)
-    image = style.cells(panel, share, texts, alpha=1.0, fontsize=size, linespacing=1.1)
+    image = style.cells(panel, share, texts, alpha=1.0, fontsize=small, linespacing=1.1)
     sizes = table.groupby("type")["n"].agg(["min", "max"])
     heads = [
         f"{name or 'unnamed'}\nn = {low}" + (f"–{high}" if high != low else "")
         for name, (low, high) in ((name, sizes.loc[name]) for name in types)
     ]
-    panel.set_xticks(range(len(types)), heads, fontsize=size)
+    panel.set_xticks(range(len(types)), heads, fontsize=small)
     panel.set_yticks(range(len(order)), style.labels(order))
     panel.set_xticks(np.arange(len(types) + 1) - 0.5, minor=True)
     panel.set_yticks(np.arange(len(order) + 1) - 0.5, minor=True)
