@@ -87,11 +87,7 @@ class _Report:
             Section("Figures", "figures", self._figures()),
             Section("All metrics", "metrics", self._metrics()),
             Section("What the metrics mean", "meaning", table(_headed(_meaning(self.means)))),
-            Section(
-                "Convention",
-                "convention",
-                table(_flat(self._rule())),
-            ),
+            Section("Convention", "convention", table(_flat(self._rule()))),
             Section("How it was made", "manifest", self._made()),
         ]
 
@@ -105,11 +101,8 @@ class _Report:
         """One sentence: systems, users, sessions and convention."""
         scenarios = self.results["session_id"].nunique()
         who = f"{len(self.systems)} systems met the same" if len(self.systems) > 1 else "One system met"
-        text = (
-            f"{who} {scenarios} simulated users: {len(self.results)} sessions, "
-            f"scored under the convention {self.convention!r}."
-        )
-        return html.escape(text)
+        text = f"{who} {scenarios} simulated users: {len(self.results)} sessions, scored under the convention"
+        return html.escape(f"{text} {self.convention!r}.")
 
     @cached_property
     def _ladder(self) -> stats.Ladder:
@@ -251,10 +244,9 @@ class _Report:
         """Every metric of every system, and in how many sessions it is undefined."""
         named = self.means.copy()
         named["shown"] = [Mean(*row) for row in self.means[["mean", "low", "high"]].itertuples(index=False)]
-        shown = named.pivot_table(
-            index="metric", columns="model", values="shown", aggfunc="first", sort=False
-        )
-        shown = shown[self.systems].rename(index=label).rename_axis(columns=None).reset_index()
+        at = {"index": "metric", "columns": "model", "values": "shown"}
+        shown = named.pivot_table(**at, aggfunc="first", sort=False)[self.systems]
+        shown = shown.rename(index=label).rename_axis(columns=None).reset_index()
         gaps = self.means[self.means["n_missing"] > 0][["metric", "model", "n", "n_missing"]]
         gaps = gaps.assign(metric=[label(name) for name in gaps["metric"]])
         gaps.columns = ["metric", "system", "sessions with a value", "without"]

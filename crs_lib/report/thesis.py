@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,13 +72,15 @@ def headline_ranks(run: str, names: Sequence[str]) -> pd.DataFrame:
     columns: dict[str, pd.Series] = {}
     for name in names:
         outcome, means = _headline(run, name)
-        ranks = means.rank(ascending=base.get(outcome).direction == base.LOWER, method="min")
-        shown = [
-            f"{mean:.3f} ({rank:.0f})" if mean == mean else "–"
-            for mean, rank in zip(means, ranks, strict=True)
-        ]
+        ranks = means.rank(ascending=_lower(outcome), method="min")
+        both = zip(means, ranks, strict=True)
+        shown = [f"{mean:.3f} ({rank:.0f})" if mean == mean else "–" for mean, rank in both]
         columns[f"{base.get(outcome).label}, {name}"] = pd.Series(shown, means.index)
     return pd.DataFrame(columns).rename_axis("system").reset_index()
+
+
+def _lower(metric: str) -> bool:
+    return base.get(metric).direction == base.LOWER
 
 
 def _headline(run: str, convention: str) -> tuple[str, "pd.Series[float]"]:
@@ -94,9 +95,8 @@ def leaders(run: str, names: Sequence[str]) -> list[str]:
     found = []
     for name in names:
         outcome, means = _headline(run, name)
-        lower = base.get(outcome).direction == base.LOWER
         if means.notna().any():
-            found.append(f"{means.idxmin() if lower else means.idxmax()} under {name}")
+            found.append(f"{means.idxmin() if _lower(outcome) else means.idxmax()} under {name}")
     return found
 
 
@@ -171,8 +171,7 @@ def silence(run: str) -> pd.DataFrame:
     for model, turns in scored.turns.groupby("model", sort=False):
         empty, total = turns["both_empty"].astype(bool), turns["cross_coherence"].sum()
         rows.append({
-            "model": model,
-            "turns without concepts": empty.mean(),
+            "model": model, "turns without concepts": empty.mean(),
             "overlap from them": turns.loc[empty, "cross_coherence"].sum() / total if total else 0.0,
             "overlap elsewhere": turns.loc[~empty, "cross_coherence"].mean(),
             "recovered by silence": _silent(scored.shifts[scored.shifts["model"] == model], turns),
@@ -229,23 +228,19 @@ def late(run: str) -> pd.DataFrame:
     """
     rows = []
     if grounded := scores(run, "thesis_grounded"):
-        crossed = 0
-        for _, shifts in grounded.shifts.groupby(["model", "session_id"], sort=False):
-            for now, after in pairwise(shifts.to_dict("records")):
-                crossed += (
-                    bool(now["recovered_combined"]) and now["turn"] + now["delay_combined"] >= after["turn"]
-                )
-        rows.append(("grounded", int(grounded.shifts["recovered_combined"].sum()), crossed))
+        shifts = grounded.shifts
+        coming = shifts.groupby(["model", "session_id"], sort=False)["turn"].shift(-1)
+        done = shifts["recovered_combined"].fillna(False).astype(bool)
+        crossed = done & (shifts["turn"] + shifts["delay_combined"] >= coming)
+        rows.append(("grounded", int(done.sum()), int(crossed.sum())))
     if legacy := scores(run, "thesis_legacy"):
         old = legacy.sessions[["n_recovered_late", "n_recovered"]].sum()
         rows.append(("legacy", int(old["n_recovered"]), int(old["n_recovered_late"])))
     if not rows:
         return _none("thesis_grounded or thesis_legacy")
-    return pd.DataFrame(
-        [
-            {"version": version, "recoveries": total, "after the next shift": crossed / max(1, total)}
-            for version, total, crossed in rows
-        ]
+    table = pd.DataFrame(rows, columns=["version", "recoveries", "late"])
+    return table.assign(late=table["late"] / table["recoveries"].clip(lower=1)).rename(
+        columns={"late": "after the next shift"}
     )
 
 
@@ -286,11 +281,9 @@ def retrieval(run: str) -> pd.DataFrame:
     """How the thesis's retrieval would have answered the constraints of the logged systems, in shares."""
     catalog = _catalog(run)
     asked: dict[str, list[str]] = {}
-    for dialogue in simulate.iter_dialogues(run):
-        found = asked.setdefault(dialogue.model_name, [])
-        found += [
-            catalog.candidates(pair.system.meta.get("constraints") or {}).how for pair in dialogue.pairs()
-        ]
+    for talk in simulate.iter_dialogues(run):
+        wishes = [pair.system.meta.get("constraints") or {} for pair in talk.pairs()]
+        asked.setdefault(talk.model_name, []).extend(catalog.candidates(wish).how for wish in wishes)
     hows = ("all fields", "fewer fields", "union", "catalogue")
     shares = {model: pd.Series(found).value_counts(normalize=True) for model, found in asked.items()}
     return pd.DataFrame(
@@ -342,7 +335,7 @@ def best_systems(run: str, convention: str) -> pd.DataFrame:
     known = published(run, convention, set(means["model"]))
     rows = []
     for metric in outcomes(run, convention):
-        lower = base.get(metric).direction == base.LOWER
+        lower = _lower(metric)
         part = means[(means["metric"] == metric) & means["mean"].notna()]
         ranked = part.sort_values("mean", ascending=lower, kind="stable").reset_index(drop=True)
         first, second = ranked.iloc[0], ranked.iloc[1] if len(ranked) > 1 else None
