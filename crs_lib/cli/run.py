@@ -153,7 +153,7 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[Any]:
     from crs_lib.llm import estimate as costs
     from crs_lib.simulate.config import SimulateConfig
     from crs_lib.systems.agent import most_calls
-    from crs_lib.systems.client import width
+    from crs_lib.systems.programs import width
 
     config = SimulateConfig(**_of_simulate(dict(cell)))
     turns = sum(config.turns(arm) for arm in config.arms)
@@ -279,13 +279,13 @@ def _models_of_simulation(given: Mapping[str, Any], absent: list[str]) -> Iterat
     from crs_lib.catalog import sources
     from crs_lib.simulate import roles
     from crs_lib.simulate.config import STUDY, SimulateConfig
-    from crs_lib.systems import client
+    from crs_lib.systems import programs
 
     config = SimulateConfig(**given)
     before = (runs.entry(STUDY, config.run_of(arm), "simulate") for arm in config.arms)
     if all(entry.get("status") == "finished" for entry in before):
         return
-    absent += client.missing(config.programs())
+    absent += programs.missing(config.programs())
     if config.roles():
         yield from roles.needs(config.roles(), config.llm_settings, sources.load(config.catalog))
 

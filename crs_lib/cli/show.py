@@ -17,7 +17,7 @@ from crs_lib.core.errors import InputError
 READERS = {
     "cosrec": "crs_lib.cosrec.figure_tables:read",
     "movies": "crs_lib.report.figure_tables:read",
-    "realtalk": "crs_lib.realtalk.figure_tables:read",
+    "realtalk": "crs_lib.realtalk.study:read",
 }
 _NO_SERVER = "open it in a browser, no server is needed"
 
