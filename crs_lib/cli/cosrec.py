@@ -73,7 +73,7 @@ def index(arguments: Namespace) -> None:
 
 @command(
     "cosrec generate",
-    settings("crs_lib.cosrec.config:GenerateConfig"),
+    settings("crs_lib.cosrec.settings:GenerateSettings"),
     *(
         arg(f"--{name}", type=kind, help=f"{name} of the models' server, as in --llm")
         for name, kind in (("host", str), ("timeout", float), ("slots", int))
@@ -86,12 +86,12 @@ def generate(arguments: Namespace) -> None:
     """Generate conversations about products."""
     from crs_lib.cli.run import show_costs
     from crs_lib.cosrec import generate as generation
-    from crs_lib.cosrec.config import GenerateConfig
+    from crs_lib.cosrec.settings import GenerateSettings
 
-    given = values(arguments, GenerateConfig)
+    given = values(arguments, GenerateSettings)
     reached = {name: getattr(arguments, name) for name in ("host", "timeout", "slots")}
     given["llm"] = {**given["llm"], **{name: value for name, value in reached.items() if value is not None}}
-    config = GenerateConfig(**given)
+    config = GenerateSettings(**given)
     if arguments.estimate:
         show_costs("cosrec", config.work(), arguments.log, "generate a few conversations")
         return

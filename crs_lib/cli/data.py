@@ -259,7 +259,7 @@ def score_logs(log: str, config: Any, out: Path, *, workers: int = 1) -> pd.Data
         with tables.together():
             scored = score_tables.stream(data.read(log), ready.scorer, config, workers)
             sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
-            frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+            frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
             tables.write_csv(out / "model_metrics.csv", frame)
     finally:
         if isinstance(ready.scorer, asking.AskedScorer):

@@ -15,7 +15,7 @@ from crs_lib.core.errors import InputError
 
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
 READERS = {
-    "cosrec": "crs_lib.cosrec.figure_tables:read",
+    "cosrec": "crs_lib.cosrec.study:figure_table",
     "movies": "crs_lib.report.figure_tables:read",
     "realtalk": "crs_lib.realtalk.study:read",
 }
@@ -289,9 +289,8 @@ def _shown(best: pd.DataFrame) -> pd.DataFrame:
 )
 def topics(arguments: Namespace) -> None:
     """Train a topic model on a catalogue's plots."""
-    from crs_lib.thesis import topic_model
     from crs_lib.thesis.catalog import ThesisCatalog
-    from crs_lib.thesis.topics import trained_model
+    from crs_lib.thesis.topics import train, trained_model
 
     if arguments.n_topics < 2 or arguments.passes < 1:
         raise InputError("give at least 2 topics and 1 pass")
@@ -299,9 +298,7 @@ def topics(arguments: Namespace) -> None:
         raise InputError(f"seed {arguments.seed} is not usable; give a whole number from 0 to {2**32 - 1}")
     catalog = ThesisCatalog.load(arguments.catalog)
     plots = catalog.documents[len(catalog) :]
-    model = topic_model.train(
-        plots, n_topics=arguments.n_topics, passes=arguments.passes, seed=arguments.seed
-    )
+    model = train(plots, n_topics=arguments.n_topics, passes=arguments.passes, seed=arguments.seed)
     out = paths.given(arguments.out) if arguments.out else trained_model()
     model.save(out)
     print(f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots: {paths.shown(out)}/")

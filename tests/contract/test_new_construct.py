@@ -41,7 +41,8 @@ def warmth(tmp_path, monkeypatch):
     yield before
     del constructs.CONSTRUCTS["warmth"]
     templates.source.cache_clear()
-    templates._read.cache_clear()
+    templates.wanted.cache_clear()
+    templates._prompt.cache_clear()
 
 
 @pytest.fixture
