@@ -54,7 +54,7 @@ def given_values(notebook: str | Path, pairs: list[list[str]], file: str | None)
     values = _yaml(file) if file else {}
     for name, text in pairs:
         known = declared.get(name)
-        values[name] = parameters.from_text(known, text) if known else text
+        values[name] = known.from_text(text) if known else text
     return values
 
 
