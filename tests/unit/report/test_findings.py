@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from crs_lib import stats
-from crs_lib.cli import notebooks as commands
+from crs_lib.cli import show as commands
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.report import (
