@@ -61,7 +61,7 @@ class Clients(Generic[C]):
         """The keywords of an httpx client for one server: bounded in time, no proxy on this machine."""
         return {
             "timeout": httpx.Timeout(self._timeout, connect=min(10.0, self._timeout), pool=None),
-            # A connection that is used again would give what follows one answer as the answer to the next call.
+            # Used again, a connection gives what follows one answer as the answer to the next call.
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=0),
             "auth": self._auth,
             "cookies": NoCookies(),

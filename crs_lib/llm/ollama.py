@@ -62,7 +62,7 @@ class Ollama(http.Servers[Any]):
         return {"think": self.think}
 
     def digest(self) -> str:
-        """The model's digest on the servers, asked once; LLMError where two servers hold different weights."""
+        """The model's digest on the servers, asked once; LLMError where two hold different weights."""
         with self._asking:
             if not self._digest:
                 found = {address: self._digest_at(address) for address in self._endpoints}
