@@ -1,7 +1,7 @@
 """The settings of the study's notebooks 11 to 14, checked before anything starts."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -15,10 +15,9 @@ from crs_lib.cosrec import budget
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
 from crs_lib.cosrec.records import MAPPINGS
 from crs_lib.cosrec.rewriting import REWRITERS
-from crs_lib.llm import BACKENDS, LLMSettings, Retry
+from crs_lib.llm import BACKENDS, LLMSettings
 from crs_lib.llm.estimate import Work
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import Service
 from crs_lib.metrics import ranking
 from crs_lib.retrieval.fusion import FUSIONS
 
@@ -191,10 +190,9 @@ class GenerateConfig(Config):
         """The specs of the models that take part, each once; empty where rules do everything."""
         return list(dict.fromkeys(s for s in (self.writer, self.asked_for_queries) if s != TEMPLATE))
 
-    def service(self) -> Service:
+    def reached(self) -> LLMSettings:
         """How the models are reached."""
-        found = LLMSettings(**self.llm).service()
-        return replace(found, retry=Retry(waits=self.retries))
+        return LLMSettings(**self.llm)
 
     def parameters(self) -> dict[str, Any]:
         """What the conversations depend on, as plain data for the manifest."""
@@ -205,10 +203,10 @@ class GenerateConfig(Config):
 
     def needs(self) -> list[Need]:
         """What the preflight checks: each model in its roles, with the largest context it is asked for."""
-        service, found = self.service(), []
+        reached, found = self.reached(), []
         for name, spec, answer in self._roles():
             options = {"num_ctx": max(self.contexts), "num_predict": answer}
-            found.append(Need(f"cosrec {name}", spec, options, 0, service.settings_for(spec)))
+            found.append(Need(f"cosrec {name}", spec, options, 0, reached.settings_for(spec)))
         return found
 
     def work(self) -> list[Work]:
@@ -219,7 +217,7 @@ class GenerateConfig(Config):
             "user_summary": self.users,
             "user_keywords": self.users,
         }
-        at_once = self.service().at_once
+        at_once = self.reached().at_once
         return [
             Work(f"cosrec {name}", spec, calls[name] * self.conversations, at_once)
             for name, spec, _ in self._roles()

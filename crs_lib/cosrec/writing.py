@@ -12,8 +12,8 @@ from crs_lib.core.rng import address_seed, stream
 from crs_lib.cosrec import budget, drafts, index, template
 from crs_lib.cosrec.collections import CatalogueProduct
 from crs_lib.cosrec.config import STUDY, TEMPLATE, GenerateConfig
-from crs_lib.llm import Message, Pool, Request
-from crs_lib.llm.limits import tokens_at_most
+from crs_lib.llm import Message, Pool, Request, Retry
+from crs_lib.llm.base import tokens_at_most
 from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 
@@ -48,7 +48,7 @@ class Writer:
         order = stream(config.seed, STUDY, "targets").permutation(len(asins))
         self.targets = [asins[i] for i in order[: config.conversations]]
         if pool is None and config.models():
-            pool = start.pool(config.service())
+            pool = start.pool(config.reached(), Retry(waits=config.retries))
         self.models = pool
 
     def __call__(self, key: Key) -> str:

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError, printable
 from crs_lib.core.hashes import fingerprint
-from crs_lib.core.printable import printable
 from crs_lib.core.registry import Registry
 
 Remedy = Literal["no", "wait", "other seed", "more room"]

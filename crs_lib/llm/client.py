@@ -75,7 +75,7 @@ class Retry:
         """
         if error.remedy != "wait":
             return 0.0
-        grown = min(self.first * 2 ** (attempt - 1), self.longest)
+        grown: float = min(self.first * 2 ** (attempt - 1), self.longest)
         return max(grown, min(error.pause, self.longest)) + random.uniform(0, self.first)
 
 

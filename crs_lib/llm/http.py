@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from crs_lib.core import bounds
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Reply, Request, check_read
@@ -120,8 +120,8 @@ class Servers(Generic[C]):
     ) -> Reply:
         """The reply made of an answer, as :func:`answered`, with the prompt's tokens compared."""
         check_read(request, used)
-        spent = {"seconds": time.perf_counter() - began, "endpoint": shown(address), "tokens_in": used}
-        return answered(request, text, **spent, **facts)
+        facts |= {"seconds": time.perf_counter() - began, "endpoint": shown(address), "tokens_in": used}
+        return answered(request, text, **facts)
 
 
 class KeyOnlyTo(httpx.Auth):
@@ -197,14 +197,16 @@ class _BoundedAnswer(httpx.SyncByteStream):
         self._deadline: float = response.request.extensions["deadline"]
 
     def __iter__(self) -> Iterator[bytes]:
-        left = bounds.most("answer_bytes")
+        left = safety.limit("answer_bytes")
         for piece in self._stream:
             left -= len(piece)
             if time.monotonic() > self._deadline:
                 raise httpx.ReadTimeout("the answer took longer than the time-out")
             if left < 0:
-                most = f"{bounds.most('answer_bytes'):,} bytes; {bounds.variable('answer_bytes')} raises it"
-                raise httpx.DecodingError(f"it is longer than the limit, {most}")
+                most, variable = safety.limit("answer_bytes"), safety.limit_variable("answer_bytes")
+                raise httpx.DecodingError(
+                    f"it is longer than the limit, {most:,} bytes; {variable} raises it"
+                )
             yield piece
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from itertools import islice
 from multiprocessing import connection
 from typing import Any, NamedTuple
 
-from crs_lib.core import bounds
+from crs_lib.core import safety
 from crs_lib.core.errors import RunError
 
 PATIENCE = 60.0  # seconds that workers have to end after an error in another session
@@ -54,7 +54,7 @@ def outcomes(
     further outcomes, they may finish their tasks within ``PATIENCE`` seconds. Raises InputError for more than
     the limit ``workers``, RunError where a worker ends without an answer.
     """
-    bounds.check("workers", workers, "workers is")
+    safety.check_limit("workers", workers, "workers is")
     numbered, due = enumerate(tasks), 0
     early, ready = dict[int, Outcome](), list[Outcome]()
     pool = dict(_started(do, make, arguments) for _ in range(workers))

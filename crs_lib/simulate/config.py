@@ -1,7 +1,6 @@
 """The settings of a batch of dialogues, checked before anything starts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
-from crs_lib.core import wording
-from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.llm.base import check_spec
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs.ledger import Key
@@ -50,8 +49,7 @@ def _once(arms: Sequence[str]) -> Sequence[str]:
     return arms
 
 
-@dataclass(frozen=True)
-class SimulateConfig(Config):
+class SimulateConfig(Settings):
     """The effective settings of a batch, checked.
 
     ``workers`` and ``scheduler`` never change what a session is.
@@ -92,7 +90,7 @@ class SimulateConfig(Config):
     ] = scenarios.ALL_TYPES
     rates: Annotated[
         Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
-    ] = field(default_factory=Rates)
+    ] = Rates()
     explicitness: Annotated[
         str,
         OneOf(situations.DEGREES),
@@ -102,12 +100,10 @@ class SimulateConfig(Config):
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
     templates: Annotated[
-        str, OneOf(wording.USER_SETS), Field(description="template set of the user's words")
+        str, OneOf(prompts.USER_SETS), Field(description="template set of the user's words")
     ] = "A"
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
-    llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = (
-        field(default_factory=dict)
-    )
+    llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
 
     def check(self) -> None:
@@ -120,7 +116,7 @@ class SimulateConfig(Config):
     @cached_property
     def llm_settings(self) -> LLMSettings:
         """The settings of the language models, read from ``llm``."""
-        return LLMSettings.read(self.llm)
+        return LLMSettings(**self.llm)
 
     def keys(self) -> list[Key]:
         """Every session of the batch, system by system: the order of the exported file."""
@@ -187,7 +183,7 @@ class SimulateConfig(Config):
 
         What only language models need is there where one takes part.
         """
-        values = {name: value for name, value in asdict(self).items() if name != "arms"}
+        values = {name: value for name, value in self.values().items() if name != "arms"}
         values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
         values |= {"windows_of": list(self.lasting)} if arm == scenarios.FRESH else {}
         for name in ("user_llm", "llm", "scheduler"):

@@ -18,7 +18,7 @@ from crs_lib.catalog.index import Codes
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.llm.base import BACKENDS
-from crs_lib.llm.pool import Pool
+from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems.client import Programs
 

@@ -10,11 +10,9 @@ from typing import Any
 from crs_lib.core.errors import RunError
 from crs_lib.core.registry import split_spec
 from crs_lib.llm import calls
-from crs_lib.llm.base import Message, Reply, Request
-from crs_lib.llm.errors import LLMError
-from crs_lib.llm.pool import LOG
-from crs_lib.llm.retry import Attempts, persist
-from crs_lib.llm.settings import Service
+from crs_lib.llm.base import LLMError, Message, Reply, Request
+from crs_lib.llm.client import LOG, Retry, persist
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import contract, module, process, server  # noqa: F401  (each registers its way)
 from crs_lib.systems.programs import PROGRAMS, Channel
 
@@ -41,9 +39,9 @@ def missing(specs: Sequence[str]) -> list[str]:
     return found
 
 
-def width(spec: str, service: Service, workers: int) -> int:
+def width(spec: str, llm: LLMSettings, workers: int) -> int:
     """How many sessions at once: as many as a server gets calls, or one for each of ``workers``."""
-    return service.at_once if PROGRAMS.get(spec).facts["shared"] else workers
+    return llm.at_once if PROGRAMS.get(spec).facts["shared"] else workers
 
 
 class Programs:
@@ -55,9 +53,15 @@ class Programs:
     """
 
     def __init__(
-        self, folder: Path | None, service: Service | None = None, catalog: Any = None, name: str = "sample"
+        self,
+        folder: Path | None,
+        llm: LLMSettings | None = None,
+        catalog: Any = None,
+        name: str = "sample",
+        retry: Retry | None = None,
     ) -> None:
-        self.service, self.catalog, self.name = service or Service(), catalog, name
+        self.timeout, self.catalog, self.name = (llm or LLMSettings()).timeout, catalog, name
+        self._retry = retry or Retry()
         self.recorder = calls.Recorder(folder / LOG) if folder else None
         self._shared: dict[str, Channel] = {}
         self._idle: dict[str, list[Channel]] = {}
@@ -81,14 +85,12 @@ class Programs:
         answered with status 5xx; RunError after :meth:`halt`.
         """
         if self.recorder is None:
-            return self._answer(spec, request, Attempts(_NOTHING, self.service.retry))[1]
+            return self._answer(spec, request)[0][1]
         started, failure = time.perf_counter(), None
         reply: Reply | None = None
-        attempts = Attempts(_NOTHING, self.service.retry)
         try:
-            given, answer = self._answer(spec, request, attempts)
+            (given, answer), tried = self._answer(spec, request)
             text = json.dumps(given, ensure_ascii=False, default=str)
-            tried = tuple(attempts.tried)
             reply = Reply(
                 text, seconds=time.perf_counter() - started, attempts=len(tried) + 1, tried=tried,
                 digest=self._version(spec),
@@ -105,9 +107,10 @@ class Programs:
                 self.recorder.add(row, asked.tags)
 
     def _answer(
-        self, spec: str, request: Mapping[str, Any], attempts: Attempts
-    ) -> tuple[object, contract.Answer]:
-        return persist(attempts, lambda: self._attempt(spec, request), self._halted)
+        self, spec: str, request: Mapping[str, Any]
+    ) -> tuple[tuple[object, contract.Answer], tuple[str, ...]]:
+        """The answer as it was given and as it was read, and the kinds of the failures before it."""
+        return persist(self._retry, _NOTHING, lambda _: self._attempt(spec, request), self._halted)
 
     def _attempt(self, spec: str, request: Mapping[str, Any]) -> tuple[object, contract.Answer]:
         """One request over a shared channel, or one that nobody else uses now and that a failure closes."""
@@ -134,7 +137,7 @@ class Programs:
                 channel.close()
 
     def _open(self, spec: str) -> Channel:
-        return PROGRAMS.create(spec, timeout=self.service.timeout, catalog=self.catalog)
+        return PROGRAMS.create(spec, timeout=self.timeout, catalog=self.catalog)
 
     def _shared_one(self, spec: str) -> Channel:
         with self._lock:

@@ -14,7 +14,7 @@ from crs_lib.core.dialogue import USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
-from crs_lib.systems.failures import WrongAnswer
+from crs_lib.llm.base import LLMError
 
 VERSION = 1
 FIELDS = ("reply", "recommended", "state", "version")
@@ -56,18 +56,20 @@ def request(
 
 
 def parse(text: str) -> object:
-    """The JSON value of an answer; WrongAnswer where the text is none."""
+    """The JSON value of an answer; LLMError where the text is none."""
     try:
         found: object = outside.loads(text, "the answer")
         return found
     except InputError as error:
-        raise WrongAnswer(
-            f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}', text=text
+        raise LLMError(
+            "wrong answer",
+            f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}',
+            text=text,
         ) from error
 
 
 def read(answer: object) -> Answer:
-    """The answer, checked field by field; WrongAnswer names the field that is wrong and what it should be.
+    """The answer, checked field by field; LLMError names the field that is wrong and what it should be.
 
     Further fields are passed over, unless their name looks like a slip of a known one.
     """
@@ -76,13 +78,19 @@ def read(answer: object) -> Answer:
     for name in answer:
         hint = did_you_mean(str(name), FIELDS) if name not in FIELDS else ""
         if hint and str(name)[:1].lower() == hint.partition("'")[2][:1]:
-            raise WrongAnswer(f"{str(name)!r} is no field of an answer{hint} (known: {', '.join(FIELDS)})")
+            raise LLMError(
+                "wrong answer", f"{str(name)!r} is no field of an answer{hint} (known: {', '.join(FIELDS)})"
+            )
     if "reply" not in answer:
-        raise WrongAnswer(f"'reply' is missing, expected a text; the answer has {_names(answer)}")
+        raise LLMError(
+            "wrong answer", f"'reply' is missing, expected a text; the answer has {_names(answer)}"
+        )
     if not isinstance(answer["reply"], str):
         raise _wrong("'reply'", answer["reply"], "a text")
     if answer.get("version", VERSION) != VERSION:
-        raise WrongAnswer(f"'version' is {_quoted(answer['version'])}, expected {VERSION} or no such field")
+        raise LLMError(
+            "wrong answer", f"'version' is {_quoted(answer['version'])}, expected {VERSION} or no such field"
+        )
     return Answer(
         outside.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
     )
@@ -117,10 +125,10 @@ def _state(given: object) -> Mapping[str, str | list[str]] | None:
     return state
 
 
-def _wrong(name: str, value: object, expected: str) -> WrongAnswer:
+def _wrong(name: str, value: object, expected: str) -> LLMError:
     kind = next((word for type_, word in _KINDS if isinstance(value, type_)), type(value).__name__)
     shown = "" if value is None else f" ({_quoted(value)})"
-    return WrongAnswer(f"{name} is {kind}{shown}, expected {expected}")
+    return LLMError("wrong answer", f"{name} is {kind}{shown}, expected {expected}")
 
 
 def _quoted(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
-from crs_lib.systems.failures import Crashed, NotStarted
+from crs_lib.llm.base import LLMError
 from crs_lib.systems.programs import PROGRAMS
 
 _READ: dict[str, str] = {}  # the digest of each module's file when it was read
@@ -27,7 +27,7 @@ def parts(argument: str) -> tuple[str, str]:
 def load(argument: str) -> type[Any]:
     """The class, imported from the current folder, from notebooks/ or any other place of Python's path.
 
-    A module whose file was changed is read again. Raises NotStarted where it cannot be imported.
+    A module whose file was changed is read again. Raises LLMError where it cannot be imported.
     """
     module, name = parts(argument)
     for place in (Path.cwd(), paths.notebooks()):
@@ -40,21 +40,24 @@ def load(argument: str) -> type[Any]:
         if _READ.setdefault(module, digest) != digest:
             found, _READ[module] = importlib.reload(found), digest
     except Exception as error:
-        raise NotStarted(
+        raise LLMError(
+            "not started",
             f"python:{argument}: {module} cannot be imported ({_told(error)}); it is looked for in "
-            f"{Path.cwd().name}/, in notebooks/ and in Python's path"
+            f"{Path.cwd().name}/, in notebooks/ and in Python's path",
         ) from error
     made = getattr(found, name, None)
     if not isinstance(made, type):
         known = [other for other, value in vars(found).items() if isinstance(value, type)]
-        raise NotStarted(f"python:{argument}: {module} has no class {name} (it has: {', '.join(known)})")
+        raise LLMError(
+            "not started", f"python:{argument}: {module} has no class {name} (it has: {', '.join(known)})"
+        )
     if not callable(getattr(made, "reply", None)):
-        raise NotStarted(f"python:{argument}: {name} has no method reply(request)")
+        raise LLMError("not started", f"python:{argument}: {name} has no method reply(request)")
     return made
 
 
 def ready(argument: str) -> None:
-    """Raise NotStarted where the class cannot be imported or has no ``reply``."""
+    """Raise LLMError where the class cannot be imported or has no ``reply``."""
     load(argument)
 
 
@@ -83,14 +86,14 @@ class Instance:
         try:
             self._object = made(catalog)
         except Exception as error:
-            raise Crashed(f"{made.__name__}(catalog) raised {_told(error)}") from error
+            raise LLMError("crashed", f"{made.__name__}(catalog) raised {_told(error)}") from error
 
     def ask(self, request: Mapping[str, Any]) -> object:
         """What ``reply`` returns."""
         try:
             answer: object = self._object.reply(dict(request))
         except Exception as error:
-            raise Crashed(f"reply raised {_told(error)}") from error
+            raise LLMError("crashed", f"reply raised {_told(error)}") from error
         return answer
 
     def usable(self) -> bool:

@@ -18,9 +18,8 @@ from typing import Any
 from crs_lib.core import hashes
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.errors import LLMError
+from crs_lib.llm.base import LLMError
 from crs_lib.systems import contract
-from crs_lib.systems.failures import Crashed, NotStarted, TooSlow, WrongAnswer
 from crs_lib.systems.programs import PROGRAMS
 
 _LAST_LINES = 8  # of standard error that a failure quotes
@@ -39,11 +38,13 @@ def command(argument: str) -> list[str]:
 
 
 def ready(argument: str) -> None:
-    """Raise NotStarted where the command is not there or may not be executed; nothing is started."""
+    """Raise LLMError where the command is not there or may not be executed; nothing is started."""
     name = command(argument)[0]
     if shutil.which(name) is None:
         reason = "is not executable (chmod +x)" if Path(name).is_file() else "is not there"
-        raise NotStarted(f"exec:{argument}: {name} {reason}; relative paths begin in {Path.cwd().name}/")
+        raise LLMError(
+            "not started", f"exec:{argument}: {name} {reason}; relative paths begin in {Path.cwd().name}/"
+        )
 
 
 def identity(argument: str) -> str:
@@ -78,9 +79,10 @@ class Process:
                 bufsize=0, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise NotStarted(
+            raise LLMError(
+                "not started",
                 f"exec:{argument} cannot be started ({error.strerror or error}); relative paths begin in "
-                f"{Path.cwd().name}/"
+                f"{Path.cwd().name}/",
             ) from error
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._in, self._out = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -94,7 +96,8 @@ class Process:
         text = self._exchange(line).decode("utf-8", "replace")
         answer = contract.parse(text)
         if self._buffer.strip():
-            raise WrongAnswer(
+            raise LLMError(
+                "wrong answer",
                 "more than one line answers a request; print one line, and anything else to standard error",
                 text=text,
             )
@@ -131,7 +134,7 @@ class Process:
                     raise self._ended()
                 self._buffer += piece
                 if len(self._buffer) > contract.LONGEST:
-                    raise WrongAnswer(f"the answer is longer than {contract.LONGEST:,} bytes")
+                    raise LLMError("wrong answer", f"the answer is longer than {contract.LONGEST:,} bytes")
             elif self._in in able:
                 try:
                     left = left[os.write(self._in, left[:_PIECE]) :]
@@ -140,7 +143,7 @@ class Process:
                 except OSError as error:
                     raise self._ended() from error
             elif pause <= 0:
-                raise TooSlow(f"the program did not answer within {self.timeout:g} seconds")
+                raise LLMError("too slow", f"the program did not answer within {self.timeout:g} seconds")
         found, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer = bytearray(rest)
         return found
@@ -149,10 +152,12 @@ class Process:
         try:
             code = self._process.wait(1.0)
         except subprocess.TimeoutExpired:
-            return Crashed(f"the program closed its output before it answered{self._last_lines()}")
+            return LLMError(
+                "crashed", f"the program closed its output before it answered{self._last_lines()}"
+            )
         self._reader.join(1.0)
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return Crashed(f"the program {how} before it answered{self._last_lines()}")
+        return LLMError("crashed", f"the program {how} before it answered{self._last_lines()}")
 
     def _last_lines(self) -> str:
         said = " | ".join(self._said)

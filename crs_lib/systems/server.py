@@ -11,9 +11,8 @@ import httpx
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm import http
-from crs_lib.llm.errors import Busy, LLMError, Refused, TimedOut, Unreachable
+from crs_lib.llm.base import LLMError
 from crs_lib.systems import contract
-from crs_lib.systems.failures import TooSlow, WrongAnswer
 from crs_lib.systems.programs import PROGRAMS
 
 _HEADERS = {"content-type": "application/json", "accept": "application/json"}
@@ -32,14 +31,15 @@ def address(argument: str) -> str:
 
 
 def ready(argument: str) -> None:
-    """Raise Unreachable where nothing listens at the address; nothing is sent."""
+    """Raise LLMError where nothing listens at the address; nothing is sent."""
     url = urlsplit(address(argument))
     place = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
     try:
         socket.create_connection(place, timeout=10).close()
     except OSError as error:
-        raise Unreachable(
-            f"no server answers at {address(argument)} ({error}); is it running, and is the address right?"
+        raise LLMError(
+            "unreachable",
+            f"no server answers at {address(argument)} ({error}); is it running, and is the address right?",
         ) from error
 
 
@@ -79,15 +79,15 @@ class Server:
 
     def _failed(self, error: httpx.HTTPError) -> LLMError:
         found = http.from_transport(error, self.url, self.timeout)
-        return TooSlow(str(found)) if isinstance(found, TimedOut) else found
+        return LLMError("too slow", str(found)) if found.kind == "timeout" else found
 
     def _refused(self, answer: httpx.Response, text: str) -> LLMError:
         status = answer.status_code
         said = f"{self.url} said: {shorten(' '.join(text.split()) or 'nothing', 300)} (HTTP {status})"
         if status < 500:
-            return Refused(said)
+            return LLMError("refused", said)
         wait = answer.headers.get("retry-after", "")
-        return Busy(said, pause=float(wait) if wait.isdigit() else 0.0)
+        return LLMError("busy", said, pause=float(wait) if wait.isdigit() else 0.0)
 
     def usable(self) -> bool:
         """Always: connections are opened as they are needed."""
@@ -110,5 +110,7 @@ def _text(answer: httpx.Response) -> str:
     for piece in answer.iter_bytes():
         body += piece
         if len(body) > contract.LONGEST:
-            raise WrongAnswer(f"the answer is longer than {contract.LONGEST:,} bytes; send the reply only")
+            raise LLMError(
+                "wrong answer", f"the answer is longer than {contract.LONGEST:,} bytes; send the reply only"
+            )
     return body.decode("utf-8", "replace")

@@ -106,8 +106,8 @@ def test_the_same_sessions_as_on_one_machine(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     monkeypatch.setenv("CRS_SCRATCH", str(tmp_path / "scratch"))
     size = {"systems": ["tracker", "template"], "n_sessions": 2, "n_turns": 3}
-    here = simulate.simulate(SimulateConfig("here", **size), progress=False)
-    there = simulate.simulate(SimulateConfig("there", **size, scheduler=cluster[0]), progress=False)
+    here = simulate.simulate(SimulateConfig(run="here", **size), progress=False)
+    there = simulate.simulate(SimulateConfig(run="there", **size, scheduler=cluster[0]), progress=False)
     assert (there / "dialogues.jsonl").read_bytes() == (here / "dialogues.jsonl").read_bytes()
     assert len((there / "llm_calls.jsonl").read_text().splitlines()) == 6
 

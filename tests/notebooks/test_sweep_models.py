@@ -82,7 +82,7 @@ def test_what_is_finished_needs_no_server(tmp_path, server, started, capsys):
     systems = ["tracker", "ollama:m:1"]
     for seed in (1, 2):
         config = SimulateConfig(
-            f"s{seed}", systems=systems, seed=seed, user_llm="ollama:u:1", llm=llm, **SIZE
+            run=f"s{seed}", systems=systems, seed=seed, user_llm="ollama:u:1", llm=llm, **SIZE
         )
         simulate.simulate(config, progress=False)
     judging.judge_run("s1", ["ollama:j:1"], llm=llm, progress=False)

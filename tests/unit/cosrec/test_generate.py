@@ -22,6 +22,7 @@ from crs_lib.cosrec.generate import generate, read_generated
 from crs_lib.cosrec.index import StockInMemory
 from crs_lib.cosrec.writing import Writer
 from tests.helpers import hash_seeds
+from tests.helpers import scripted as _scripted  # noqa: F401
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."

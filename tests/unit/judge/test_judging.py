@@ -10,9 +10,10 @@ from crs_lib import runs, simulate
 from crs_lib.core import hashes
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.judge import prompt as judge_prompt
-from crs_lib.llm.limits import tokens_of
-from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.llm.base import tokens_of
+from crs_lib.llm.client import CACHE, LOG
 from crs_lib.simulate.config import SimulateConfig
+from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
@@ -24,7 +25,7 @@ CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
 def finished(tmp_path_factory):
     """A finished run of two systems, three sessions each; no test writes to it."""
     results = tmp_path_factory.mktemp("finished")
-    config = SimulateConfig("judged", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
+    config = SimulateConfig(run="judged", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(results))
         simulate.simulate(config, progress=False)
@@ -234,7 +235,9 @@ def test_the_models_settings_are_those_that_were_given(run, server):
 
 def test_a_small_context_shows_less_of_a_dialogue_by_the_declared_rule(tmp_path, monkeypatch, server):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    simulate.simulate(SimulateConfig("long", systems=["tracker"], n_sessions=1, n_turns=40), progress=False)
+    simulate.simulate(
+        SimulateConfig(run="long", systems=["tracker"], n_sessions=1, n_turns=40), progress=False
+    )
     server.context = 2048
     judge("long", server, llm={"num_ctx": 2048})
     (trim,) = [row["trim"] for row in judging.read_records("long")]

@@ -327,7 +327,7 @@ def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monke
     monkeypatch.setattr(jobs, "sessions", gone)
     monkeypatch.setattr(dask, "on_every_machine", unreachable)
     config = SimulateConfig(
-        "far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1"
+        run="far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1"
     )
     with pytest.raises(RunError, match="the scheduler went away") as caught:
         simulate.simulate(config, progress=False)

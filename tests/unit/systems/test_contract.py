@@ -4,7 +4,7 @@ import pytest
 
 from crs_lib.systems import contract
 from crs_lib.systems.contract import Answer
-from crs_lib.systems.failures import WrongAnswer
+from tests.helpers.scripted import failing
 
 
 def test_a_request_is_the_documented_object():
@@ -69,11 +69,11 @@ def test_an_answer_is_read(given, read):
     ],
 )
 def test_a_wrong_field_is_named(given, message):
-    with pytest.raises(WrongAnswer, match=message):
+    with failing("wrong answer", message):
         contract.read(given)
 
 
 @pytest.mark.parametrize("text", ["", "Hello", '{"reply": ', "[" * 100_000])
 def test_what_is_not_json_is_said_with_its_beginning(text):
-    with pytest.raises(WrongAnswer, match=r"the answer is not JSON: '.*'; expected one object like"):
+    with failing("wrong answer", r"the answer is not JSON: '.*'; expected one object like"):
         contract.parse(text)

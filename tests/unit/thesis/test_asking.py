@@ -9,6 +9,7 @@ from crs_lib.__main__ import main
 from crs_lib.llm import LLM
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.thesis import asking
+from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 LEGACY = ["--convention", "thesis_legacy", "--topics", "llm"]
@@ -22,7 +23,7 @@ def log(tmp_path_factory):
     folder = tmp_path_factory.mktemp("asked")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
-        config = SimulateConfig("asked", systems=["tracker", "popular"], n_sessions=2, n_turns=3)
+        config = SimulateConfig(run="asked", systems=["tracker", "popular"], n_sessions=2, n_turns=3)
         return simulate.simulate(config, progress=False) / "dialogues.jsonl"
 
 
