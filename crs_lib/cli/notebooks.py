@@ -104,7 +104,7 @@ def figures(parser: ArgumentParser) -> None:
 READERS = {
     "cosrec": "crs_lib.cosrec.figure_tables:read",
     "movies": "crs_lib.report.figure_tables:read",
-    "realtalk": "crs_lib.realtalk.figure_tables:read",
+    "realtalk": "crs_lib.realtalk.study:read",
 }
 
 

@@ -48,7 +48,7 @@ class LLMError(RuntimeError):
     what the model wrote, where it wrote something unusable; ``pause`` the seconds that the server asks for.
     """
 
-    def __init__(self, kind: str, message: str, *, text: str = "", pause: float = 0.0) -> None:
+    def __init__(self, kind: str, message: str, text: str = "", *, pause: float = 0.0) -> None:
         super().__init__(printable(message))
         self.kind, self.remedy = kind, REMEDIES[kind]
         self.text, self.pause = text, pause

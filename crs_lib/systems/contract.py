@@ -5,7 +5,7 @@ simulator's log. Of the answer only ``reply`` is required. Described in docs/you
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError
 
 VERSION = 1
-FIELDS = ("reply", "recommended", "state", "version")
-LONGEST = 1_000_000  # bytes of an answer
+_FIELDS = ("reply", "recommended", "state", "version")
+_LONGEST = 1_000_000  # bytes of an answer
 _KINDS = (
     (bool, "true or false"), (str, "a text"), (int, "a number"), (float, "a number"),
     (Mapping, "an object"), (list, "a list"), (type(None), "null"),
@@ -55,17 +55,20 @@ def request(
     }
 
 
+def check_length(answer: Sized) -> None:
+    """Raise LLMError where the bytes of an answer are too many."""
+    if len(answer) > _LONGEST:
+        raise LLMError("wrong answer", f"the answer is longer than {_LONGEST:,} bytes; send the reply only")
+
+
 def parse(text: str) -> object:
     """The JSON value of an answer; LLMError where the text is none."""
     try:
         found: object = outside.loads(text, "the answer")
         return found
     except InputError as error:
-        raise LLMError(
-            "wrong answer",
-            f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}',
-            text=text,
-        ) from error
+        fault = f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}'
+        raise LLMError("wrong answer", fault, text) from error
 
 
 def read(answer: object) -> Answer:
@@ -76,21 +79,18 @@ def read(answer: object) -> Answer:
     if not isinstance(answer, Mapping):
         raise _wrong("the answer", answer, 'an object like {"reply": "…"}')
     for name in answer:
-        hint = did_you_mean(str(name), FIELDS) if name not in FIELDS else ""
+        hint = did_you_mean(str(name), _FIELDS) if name not in _FIELDS else ""
         if hint and str(name)[:1].lower() == hint.partition("'")[2][:1]:
-            raise LLMError(
-                "wrong answer", f"{str(name)!r} is no field of an answer{hint} (known: {', '.join(FIELDS)})"
-            )
+            known = ", ".join(_FIELDS)
+            raise LLMError("wrong answer", f"{str(name)!r} is no field of an answer{hint} (known: {known})")
     if "reply" not in answer:
-        raise LLMError(
-            "wrong answer", f"'reply' is missing, expected a text; the answer has {_names(answer)}"
-        )
+        names = ", ".join(repr(str(name)) for name in list(answer)[:10]) or "no field"
+        raise LLMError("wrong answer", f"'reply' is missing, expected a text; the answer has {names}")
     if not isinstance(answer["reply"], str):
         raise _wrong("'reply'", answer["reply"], "a text")
     if answer.get("version", VERSION) != VERSION:
-        raise LLMError(
-            "wrong answer", f"'version' is {_quoted(answer['version'])}, expected {VERSION} or no such field"
-        )
+        given = _quoted(answer["version"])
+        raise LLMError("wrong answer", f"'version' is {given}, expected {VERSION} or no such field")
     return Answer(
         outside.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
     )
@@ -135,7 +135,3 @@ def _quoted(value: object) -> str:
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False, default=str)
     return repr(shorten(" ".join(value.split()), 120))
-
-
-def _names(answer: Mapping[Any, Any]) -> str:
-    return ", ".join(repr(str(name)) for name in list(answer)[:10]) or "no field"

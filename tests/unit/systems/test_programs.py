@@ -12,19 +12,19 @@ from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm.base import LLMError
-from crs_lib.llm.client import Retry
-from crs_lib.llm.settings import LLMSettings
+from crs_lib.llm import LLMError, LLMSettings, Retry
 from crs_lib.runs.ledger import Ledger
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
-from crs_lib.systems.client import Programs
+from crs_lib.systems.programs import Programs
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
 from tests.helpers.scripted import failing
 
 FAST = partial(Programs, None, LLMSettings(timeout=2.0), retry=Retry(waits=2, first=0.01))
+
+
 ASK = contract.request("00000", 2, 3, "sample", [("USER", "A drama, please.")])
 ALLOWED = {"version", "session", "turn", "want", "catalog", "conversation", "role", "content"}
 
@@ -91,25 +91,25 @@ def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_
             assert programs.ask(server.url, ASK).reply == "Hi"
             assert len(server.requests) == before + len(first) + 1
         plan[:] = [(503, "wait")] * 9
-        with failing("busy", "said: wait"):
+        with failing("busy", match="said: wait"):
             programs.ask(server.url, ASK)
         assert len(plan) == 6
         plan[:] = [(None, "")] * 9
-        with failing("dropped", "ended early"):
+        with failing("dropped", match="ended early"):
             programs.ask(server.url, ASK)
         for status in (400, 404, 408, 429, 302):
             plan[:] = [(status, "no such thing")]
             before = len(server.requests)
-            with failing("refused", rf"said: no such thing \(HTTP {status}\)"):
+            with failing("refused", match=rf"said: no such thing \(HTTP {status}\)"):
                 programs.ask(server.url, ASK)
             assert len(server.requests) == before + 1
         plan[:] = [(200, "<html>"), (200, {"reply": 3})]
-        with failing("wrong answer", "not JSON: '<html>'"):
+        with failing("wrong answer", match="not JSON: '<html>'"):
             programs.ask(server.url, ASK)
-        with failing("wrong answer", "'reply' is a number"):
+        with failing("wrong answer", match="'reply' is a number"):
             programs.ask(server.url, ASK)
         plan[:] = [(200, "x" * 1_100_000)]
-        with failing("wrong answer", "longer than 1,000,000 bytes"):
+        with failing("wrong answer", match="longer than 1,000,000 bytes"):
             programs.ask(server.url, ASK)
     with ProgramServer(lambda _: (200, {"reply": "Hi"}), delay=0.6) as server:
         with Programs(None, LLMSettings(timeout=0.2)) as programs, failing("too slow"):
@@ -123,7 +123,7 @@ def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(result
         RunError, match=r"cannot start; one thing is missing:\n  - crs: no server answers at http"
     ):
         simulate.simulate(config(spec), progress=False)
-    with FAST() as programs, failing("unreachable", "is it running"):
+    with FAST() as programs, failing("unreachable", match="is it running"):
         programs.ask(spec, ASK)
 
 
@@ -234,9 +234,9 @@ def test_a_program_that_reads_nothing_is_too_slow_and_one_that_is_not_there_is_n
     with Programs(None, LLMSettings(timeout=0.3)) as programs:
         with failing("too slow"):
             programs.ask("exec:sleep 30", long)
-        with failing("crashed", r"ended with exit code 0 .*; it wrote nothing to standard error"):
+        with failing("crashed", match=r"ended with exit code 0 .*; it wrote nothing to standard error"):
             programs.ask("exec:true", ASK)
-        with failing("not started", "No such file"):
+        with failing("not started", match="No such file"):
             programs.ask("exec:./nothing-here", ASK)
     with pytest.raises(RunError, match="nothing-here is not there"):
         simulate.simulate(config("exec:./nothing-here"), progress=False)
