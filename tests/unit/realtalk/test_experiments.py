@@ -363,16 +363,6 @@ def _calls(run):
     return (paths.run_folder("realtalk", run) / "llm_calls.jsonl").read_text().splitlines()
 
 
-def test_an_answer_judge_says_yes_no_or_nothing():
-    for text, verdict in (
-        ('{"same": true}', True),
-        ('{"same": false}', False),
-        ("maybe", None),
-        ('{"same": 1}', None),
-    ):
-        assert forms.judge_answer(Scripted(judge=text), "q?", "a", "b") is verdict
-
-
 def test_prompts_ask_for_what_the_code_gives():
     for name in ("grade", "select", "answer"):
         assert sorted(prompts.wanted(f"realtalk/{name}")) == ["messages", "question"]
