@@ -6,7 +6,7 @@ The selector shows the model every id of every candidate segment, in windows tha
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -28,14 +28,6 @@ _PROMPTS = {
 _LIMITS = {"num_predict": 256, "temperature": 0.0}
 
 
-class Completes(Protocol):
-    """The part of ``crs_lib.llm.LLM`` that is used here."""
-
-    spec: str
-
-    def complete(self, request: Any) -> Any: ...
-
-
 class UnusableReplyError(Exception):
     """A reply that cannot be used; its text is the note that the trace carries."""
 
@@ -43,6 +35,7 @@ class UnusableReplyError(Exception):
 class LLMForm:
     """Every node's decision by a language model, checked against what the model was shown.
 
+    ``llm`` completes requests, as :class:`crs_lib.llm.LLM` does.
     ``view`` is what the selector shows of a segment: "windowed" every message, "preview" the first three (the
     old way, kept for comparison); ``segments`` is how many of the best ones it shows. The first call that
     fails is logged once and ends the asking for this object, so that a missing server costs one attempt, not
@@ -50,7 +43,7 @@ class LLMForm:
     stands, with a note.
     """
 
-    def __init__(self, llm: Completes, seed: int = 0, view: str = "windowed", segments: int = 8) -> None:
+    def __init__(self, llm: Any, seed: int = 0, view: str = "windowed", segments: int = 8) -> None:
         self._llm, self._seed, self.view, self.segments = llm, seed, view, segments
         self.name = llm.spec if hasattr(llm, "spec") else "model"
         self.silent = ""

@@ -131,7 +131,7 @@ class Learned:
 
     @cached_property
     def _trees(self) -> list[Any]:
-        return [_lightgbm().Booster(model_str=text) for text in self._models]
+        return [need_trees().Booster(model_str=text) for text in self._models]
 
     @cached_property
     def _digest(self) -> str:
@@ -178,12 +178,8 @@ def available() -> bool:
     return find_spec("lightgbm") is not None
 
 
-def need_trees() -> None:
-    """Raise InputError where LightGBM is not installed."""
-    _lightgbm()
-
-
-def _lightgbm() -> Any:
+def need_trees() -> Any:
+    """LightGBM; InputError where it is not installed."""
     try:
         import lightgbm
     except ImportError as error:
@@ -267,7 +263,7 @@ def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
 
 def _fit_trees(groups: Sequence[TrainingQuestion], seed: int) -> str:
     """One model's text."""
-    lightgbm = _lightgbm()
+    lightgbm = need_trees()
     features, gold, weights, sizes = _stacked(groups)
     data = lightgbm.Dataset(features, gold, group=sizes, weight=weights)
     return str(lightgbm.train({**PARAMETERS, "seed": seed}, data, ROUNDS).model_to_string())

@@ -304,14 +304,6 @@ def write_log() -> Path:
     return path
 
 
-def best(frame: pd.DataFrame) -> pd.Series:
-    """The row with the highest train recall, the earliest of equals; RunError where no run has one."""
-    known = frame[frame["train_recall"].notna()]
-    if known.empty:
-        raise RunError("no evaluation on the train split yet; run 22 and 23 with data=realtalk split=train")
-    return known.loc[known["train_recall"].idxmax()]
-
-
 def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
     counts, asked = entry["counts"], entry["parameters"]
     split = asked["split"] if asked["data"] == "realtalk" else "other"
