@@ -1,25 +1,22 @@
-"""Which intents a user turn carries: by majority, by what types of annotators settle on, by the curated list.
+"""What annotators gave: intents by majority and by the curated list, F1, and how far people agree.
 
-Annotators see one conversation each and carry no name, so that a table of confusions for each of them
-cannot be learned. Their types can: some call any stated constraint a search, most only a question for
-knowledge. Each type has a table of confusions, learned from all conversations together with a classifier's
-opinion of each turn.
+Annotators see one conversation each and carry no name.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.cosrec.records import INTENTS, AnnotatedTurn, Partition
-from crs_lib.stats import bootstrap_estimates
+from crs_lib.core.errors import InputError
+from crs_lib.cosrec.records import ASPECTS, INTENTS, AnnotatedTurn, Partition
+from crs_lib.stats import bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
 
 Floats = NDArray[np.float64]
-_KINDS = len(INTENTS) + 1
-_TYPES, _ROUNDS = 2, 10
-_LEAST = 0.02  # of a classifier's share: none is impossible
-_SEARCH, _ADVICE = INTENTS.index("search"), INTENTS.index("recommendation")
+_COLUMNS = ["what", "measure", "value", "low", "high", "n"]
 
 
 def shares(turn: AnnotatedTurn) -> dict[str, float]:
@@ -41,16 +38,10 @@ def majority_labels(partition: Partition) -> pd.DataFrame:
         for turn in range(len(conversation.turns)):
             record = records.get(turn)
             given = shares(record) if record else dict.fromkeys(INTENTS, 0.0)
-            rows.append(
-                {
-                    "conversation": name,
-                    "turn": turn,
-                    **{kind: int(share > 0.5) for kind, share in given.items()},
-                    "recorded": record is not None,
-                    "annotators": len(record.cells) if record else None,
-                    "ties": sum(share == 0.5 for share in given.values()),
-                }
-            )
+            majority = {kind: int(share > 0.5) for kind, share in given.items()}
+            facts = {"recorded": record is not None, "annotators": len(record.cells) if record else None}
+            ties = sum(share == 0.5 for share in given.values())
+            rows.append({"conversation": name, "turn": turn, **majority, **facts, "ties": ties})
     return pd.DataFrame(rows).astype({"annotators": "Int64"})
 
 
@@ -88,85 +79,123 @@ def f1_table(
     BCa intervals of 95 %; ``n`` counts the turns that carry the intent.
     """
     codes, names = pd.factorize(conversations)
-    table = np.stack([counts(truth[codes == c], guess[codes == c]) for c in range(len(names))])
+    tallies = np.stack([counts(truth[codes == c], guess[codes == c]) for c in range(len(names))])
 
     def statistic(weights: Floats) -> Floats:
-        drawn = np.einsum("bc,cki->kbi", weights, table)
+        drawn = np.einsum("bc,cki->kbi", weights, tallies)
         each = f1(drawn)
         return np.column_stack([each, f1(drawn.sum(axis=2)), each.mean(axis=1)])
 
     found = bootstrap_estimates(statistic, len(names), seed=seed)
-    positives = truth.sum(axis=0).tolist()
-    return pd.DataFrame(
-        {
-            "intent": [*INTENTS, "micro", "macro"],
-            "f1": found.estimate,
-            "low": found.low,
-            "high": found.high,
-            "n": [*positives, sum(positives), len(truth)],
-        }
-    )
+    kinds, positives = [*INTENTS, "micro", "macro"], truth.sum(axis=0).tolist()
+    table = {"intent": kinds, "f1": found.estimate, "low": found.low, "high": found.high}
+    return pd.DataFrame(table | {"n": [*positives, sum(positives), len(truth)]})
 
 
-class Settled(NamedTuple):
-    """Shares of the four kinds a turn (turns, 4), annotators' types, and what a type calls each kind.
+def intent_views(crowd: Partition) -> pd.DataFrame:
+    """One row a view of a recorded turn: conversation, item, rater, a 0/1 column an intent, the label set.
 
-    ``types`` is (conversations, annotators, 2), the probability of each type; ``calls`` is (2, 4, 4): type,
-    true kind, kind given; rows sum to 1. The second type starts as those who call an opening a search.
+    ``rater`` is a position within the conversation: annotators are anonymous. Turns without record are
+    left out, since how many annotators saw them is not released.
     """
+    rows = []
+    for name, records in crowd.annotations.items():
+        for record in records:
+            for rater, cell in enumerate(record.cells):
+                kinds = frozenset(need.type for need in cell)
+                given = {kind: int(kind in kinds) for kind in INTENTS}
+                item = f"{name}_{record.turn}"
+                rows.append({"conversation": name, "item": item, "rater": rater, **given, "labels": kinds})
+    return pd.DataFrame(rows)
 
-    shares: Floats
-    types: Floats
-    calls: Floats
 
+def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
+    """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each.
 
-def settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> Settled:
-    """The kinds that votes and a classifier together make likely, by expectation and maximisation.
-
-    ``cast`` (turns, annotators, 4) are votes, each of sum 1 over the intents and none, or 0 where there is
-    no such annotator; ``codes`` number the turns' conversations from 0, the first row of each being its first
-    turn; ``prior`` (turns, 4) is the classifier's opinion, made without the turn's own conversation.
-
-    Source: Dawid and Skene (1979), Applied Statistics 28(1); with a classifier: Raykar et al. (2010), JMLR.
+    At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
+    ``draws`` are ``resamples`` and ``seed``, here and below.
     """
-    opinion = np.maximum(prior, _LEAST)
-    opinion = np.log(opinion / opinion.sum(axis=1, keepdims=True))
-    types, calls, rates = _begin(cast, codes)
-    there = _summed(cast.sum(axis=2), codes) > 0
-    for _ in range(_ROUNDS):
-        given = np.einsum("nal,kyl->naky", cast, np.log(calls))
-        mixed = np.einsum("naky,nak->nay", given, types[codes])
-        evidence = opinion + mixed.sum(axis=1)
-        shares = _softmax(evidence)
-        others = _softmax(evidence[:, None] - mixed)  # without the annotator's own vote
-        fits = np.log(np.einsum("nay,naky->nak", others, np.exp(given)))
-        types = _softmax(_summed(fits, codes) + np.log(rates))
-        calls = 1 + 3 * np.eye(_KINDS) + np.einsum("ny,nal,nak->kyl", shares, cast, types[codes])
-        calls /= calls.sum(axis=2, keepdims=True)
-        rates = 1 + types[there].sum(axis=0)
-        rates /= rates.sum()
-    return Settled(shares, types, calls)
+    views = intent_views(crowd)
+    rows = [_alpha(views, kind, kind, "nominal", draws) for kind in INTENTS]
+    return pd.DataFrame([*rows, _alpha(views, "set of intents", "labels", "masi", draws)], columns=_COLUMNS)
 
 
-def _begin(cast: Floats, codes: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
-    """Types by who calls the opening a search, tables of confusions that say so, equal rates."""
-    first = np.unique(codes, return_index=True)[1]
-    literal = cast[first][:, :, _SEARCH] > 0
-    types = np.where(literal[:, :, None], [0.1, 0.9], [0.9, 0.1])
-    calls = np.tile(np.full((_KINDS, _KINDS), 0.1) + 0.6 * np.eye(_KINDS), (_TYPES, 1, 1))
-    calls[1, _ADVICE] = 0.05
-    calls[1, _ADVICE, [_SEARCH, _ADVICE]] = 0.5, 0.4
-    return types, calls, np.full(_TYPES, 1 / _TYPES)
+def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
+    one = krippendorff_alpha(views, value=column, level=level, **draws).iloc[0]
+    return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
-def _summed(rows: Floats, codes: NDArray[np.intp]) -> Floats:
-    """Sums of rows by conversation."""
-    out = np.zeros((int(codes.max()) + 1, *rows.shape[1:]))
-    np.add.at(out, codes, rows)
-    return out
+def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
+    """ICC(1,1) and ICC(1,k), at most 1, for items with different numbers of anonymous raters: (draws, 2).
+
+    Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items)
+    counts how often an item is drawn. NaN where nothing varies between or within items.
+    Source: Shrout and Fleiss (1979); the mean group size as in Donner (1986), Int. Stat. Rev. 54.
+    """
+    w = np.ones((1, len(sizes))) if weights is None else weights
+    items, total = w.sum(axis=1), w @ sizes
+    between = w @ (sums**2 / sizes) - (w @ sums) ** 2 / total
+    within = w @ squares - w @ (sums**2 / sizes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        msb, msw = between / (items - 1), within / (total - items)
+        size = (total - (w @ sizes**2) / total) / (items - 1)
+        return np.column_stack([(msb - msw) / (msb + (size - 1) * msw), (msb - msw) / msb])
 
 
-def _softmax(logarithms: Floats) -> Floats:
-    out = np.exp(logarithms - logarithms.max(axis=-1, keepdims=True))
-    made: Floats = out / out.sum(axis=-1, keepdims=True)
-    return made
+def quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
+    """One row a rater's view of a conversation: partition, item, rater, the four aspects, their mean."""
+    rows = [
+        {"partition": name, "item": key, "rater": i, **rating._asdict(), "average": float(np.mean(rating))}
+        for name, partition in corpus.items()
+        for key, ratings in partition.ratings.items()
+        for i, rating in enumerate(ratings)
+    ]
+    return pd.DataFrame(rows, columns=["partition", "item", "rater", *ASPECTS, "average"])
+
+
+def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
+    """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
+    rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
+    """
+    views = quality_views(corpus)
+    rows: list[list[Any]] = []
+    for aspect in (*ASPECTS, "average"):
+        rows.append(_alpha(views, aspect, aspect, "interval" if aspect == "average" else "ordinal", draws))
+        groups = views.groupby("item", sort=False)[aspect]
+        sizes, sums = (groups.agg(f).to_numpy(dtype=float) for f in ("size", "sum"))
+        squares = groups.agg(lambda g: float((g.astype(float) ** 2).sum())).to_numpy(dtype=float)
+        icc = bootstrap_estimates(partial(one_way_icc, sizes, sums, squares), len(sizes), **draws)
+        for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
+            rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sizes)])
+        size, total = groups.transform("size"), groups.transform("sum")
+        kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
+        one = cluster_bootstrap_correlation(
+            kept, aspect, "rest", scenario="item", kind="pearson", **draws
+        ).iloc[0]
+        others = [one["correlation"], one["low"], one["high"], int(one["n"])]
+        rows.append([aspect, "one rater against the others", *others])
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
+    """F1 of one annotator against the strict majority of the others, over all annotators and turns.
+
+    Turns without record are turns in which all annotators agreed on none. Turns with fewer than three
+    annotators have no majority of others and are left out.
+    """
+    names, truth, guess = [], [], []
+    for name, conversation in crowd.conversations.items():
+        cells = {record.turn: record.cells for record in crowd.annotations.get(name, ())}
+        raters = max(map(len, cells.values()), default=0)
+        for turn in range(len(conversation.turns)):
+            views = cells.get(turn, ((),) * raters)
+            if len(views) < 3:
+                continue
+            kinds = [{need.type for need in cell} for cell in views]
+            given = np.array([[kind in some for kind in INTENTS] for some in kinds], dtype=int)
+            names.extend([name] * len(views))
+            guess.append(given)
+            truth.append((2 * (given.sum(axis=0) - given) > len(views) - 1).astype(np.int64))
+    if not names:
+        raise InputError("no turn has three annotators; there is no majority to compare one of them with")
+    return f1_table(pd.Series(names), np.concatenate(truth), np.concatenate(guess), seed)

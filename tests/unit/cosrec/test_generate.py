@@ -17,9 +17,9 @@ from crs_lib.cosrec.collections import (
     read_passages,
     read_products,
 )
-from crs_lib.cosrec.config import PROMPTS, GenerateConfig
 from crs_lib.cosrec.generate import generate, read_generated
 from crs_lib.cosrec.index import StockInMemory
+from crs_lib.cosrec.settings import PROMPTS, GenerateSettings
 from crs_lib.cosrec.writing import Writer
 from tests.helpers import hash_seeds
 
@@ -93,14 +93,8 @@ def fitted(words: int, contexts: tuple[int, ...]) -> budget.Fitted:
     material = budget.PromptMaterial(
         products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4
     )
-    return budget.fit(
-        material,
-        "B2",
-        lambda m: m.catalogue("B2") + m.documents(),
-        lambda text: len(text.split()),
-        10,
-        contexts,
-    )
+    versions = budget.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())
+    return budget.fit(versions, "B2", lambda text: len(text.split()), 10, contexts)
 
 
 def test_the_smallest_context_that_holds_everything() -> None:
@@ -113,12 +107,12 @@ def test_material_goes_in_the_declared_order_and_the_target_stays() -> None:
     found = fitted(60, (300,))
     assert found.left_out[0] == "a review of each product"
     assert found.left_out[1:3] == ("passage p3", "passage p2")
-    assert [p.id for p in found.material.passages] == ["p0", "p1"]
+    assert found.prompt.count("fact fact") == 60  # of two passages
     assert "long long" in found.prompt
     assert "CatalogueProduct B2" in found.prompt
     assert len(found.prompt.split()) + 10 <= 300
     smallest = fitted(60, (200,))  # the target's 65 words, two passages of 61, and 10 for the answer
-    assert [p.asin for p in smallest.material.products] == ["B2"]
+    assert smallest.left_out[-3:] == ("product B3", "product B1", "product B0")
     with pytest.raises(InputError, match="use larger context sizes"):
         fitted(200, (210,))
 
@@ -155,7 +149,7 @@ def obedient(request: Any) -> str:
 
 
 def writer(answer: Callable[[Any], str], **settings: Any) -> tuple[Writer, Scripted]:
-    config = GenerateConfig(writer="ollama:tiny", conversations=3, **settings)
+    config = GenerateSettings(writer="ollama:tiny", conversations=3, **settings)
     model = Scripted(answer)
     return Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
 
@@ -210,7 +204,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_the_template_writer_needs_no_model(results: Path) -> None:
-    folder = generate(GenerateConfig(run="a", conversations=12))
+    folder = generate(GenerateSettings(run="a", conversations=12))
     records = read_generated("a")
     talks = corpus.load(folder, "raw").conversations
     assert list(talks) == [record["id"] for record in records]
@@ -218,15 +212,15 @@ def test_the_template_writer_needs_no_model(results: Path) -> None:
     for record in records:
         assert drafts.judge(record["conversation"], record["target_title"], 6, 8).problems == ()
     before = (folder / "generated.jsonl").read_bytes()
-    generate(GenerateConfig(run="a", conversations=12))
+    generate(GenerateSettings(run="a", conversations=12))
     assert (folder / "generated.jsonl").read_bytes() == before
-    generate(GenerateConfig(run="b", conversations=12, workers=2))
+    generate(GenerateSettings(run="b", conversations=12, workers=2))
     assert (paths.run_folder("cosrec", "b") / "generated.jsonl").read_bytes() == before
 
 
 @pytest.mark.slow
 def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = GenerateConfig(run="c", conversations=4)
+    config = GenerateSettings(run="c", conversations=4)
     real = Writer.record
 
     def unlucky(self: Writer, number: int) -> dict[str, Any]:
@@ -247,8 +241,8 @@ def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest
 @pytest.mark.subprocess
 def test_hash_seed_changes_nothing() -> None:
     code = (
-        "from crs_lib.cosrec import config, corpus, writing\n"
-        "w = writing.Writer(config.GenerateConfig(conversations=3), str(corpus.locate('sample')))\n"
+        "from crs_lib.cosrec import corpus, settings, writing\n"
+        "w = writing.Writer(settings.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
         "print([w.record(i) for i in range(3)])\n"
     )
     assert "Generated_1" in hash_seeds.printed(code)
@@ -311,9 +305,9 @@ def test_template_asks_about_each_title_once() -> None:
 )
 def test_settings_are_checked(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        GenerateConfig(**settings)
+        GenerateSettings(**settings)
 
 
 def test_more_conversations_than_products() -> None:
     with pytest.raises(InputError, match="need as many target products"):
-        Writer(GenerateConfig(conversations=9999), str(corpus.locate("sample")))
+        Writer(GenerateSettings(conversations=9999), str(corpus.locate("sample")))
