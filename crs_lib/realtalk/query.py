@@ -7,7 +7,7 @@ any other program can read.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -19,7 +19,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.core.safety import check_limit as within
 from crs_lib.core.text import shorten
-from crs_lib.realtalk import answers, channels, corpus, features, plan, select
+from crs_lib.realtalk import answers, channels, corpus, features, plan
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk import ranker as rankers
 from crs_lib.realtalk.config import OWN, RealTalkConfig
@@ -83,7 +83,7 @@ class AgentState(TypedDict, total=False):
     round: int
     selected: list[int]
     narrative: list[int]
-    phases: list[select.Phase]
+    phases: list[answers.Phase]
     answer: answers.ChatAnswer
     trace: list[dict[str, Any]]
     seconds: dict[str, float]
@@ -105,7 +105,7 @@ class Result:
     kept: tuple[int, ...]
     selected: tuple[int, ...]
     narrative: tuple[int, ...]
-    phases: tuple[select.Phase, ...]
+    phases: tuple[answers.Phase, ...]
     answer: answers.ChatAnswer
     rounds: int
     trace: tuple[dict[str, Any], ...]
@@ -198,12 +198,12 @@ class Pipeline:
         config, kept = self.config, state["ranked"][: self.config.keep]
         scores = state["scores"][: len(kept)]
         if config.selection == "preview":
-            selected = select.preview(kept, self.index.owner, self._starts, config.most)
-            chosen = select.preview(kept, self.index.owner, self._starts, config.narrative)
+            selected = answers.preview(kept, self.index.owner, self._starts, config.most)
+            chosen = answers.preview(kept, self.index.owner, self._starts, config.narrative)
         else:
             reach = (config.listed if state["plan"].many else config.single) * self._unit
-            selected = select.facts(kept, scores, reach, config.most)
-            chosen = select.narrative(kept, scores, len(selected), config.narrative, self._unit)
+            selected = answers.facts(kept, scores, reach, config.most)
+            chosen = answers.narrative(kept, scores, len(selected), config.narrative, self._unit)
         return {"selected": selected, "narrative": chosen}
 
     def generator(self, state: AgentState) -> AgentState:
@@ -212,7 +212,7 @@ class Pipeline:
         known = {place: float(score) for place, score in zip(kept, state["scores"], strict=False)}
         bar = float(state["scores"][0]) - 2 * self.config.listed * self._unit if kept else 0.0
         chosen = [place for place in state["narrative"] if place in set(kept)]
-        told = select.phases(self.index, chosen, known, bar)
+        told = answers.phases(self.index, chosen, known, bar)
         answer = answers.extract(self.index, state["plan"], state["selected"], state["channels"])
         return {"narrative": chosen, "phases": told, "answer": answer}
 
@@ -355,14 +355,14 @@ def predict(
             "chat": index.chat.name,
             "qa_index": question.index,
             "question": question.text,
-            "plan": result.plan.to_json(),
+            "plan": asdict(result.plan),
             "candidates": ids(result.candidates),
             "ranked": ids(result.ranked),
             "kept": len(result.kept),
             "selected": ids(result.selected),
             "narrative": ids(result.narrative),
-            "phases": [phase.to_json() for phase in result.phases],
-            "answer": result.answer.to_json(),
+            "phases": [asdict(phase) for phase in result.phases],
+            "answer": asdict(result.answer),
             "trace": list(result.trace),
             "timings": {"rounds": result.rounds, "seconds": seconds},
             "made_with": {
