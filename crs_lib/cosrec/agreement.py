@@ -1,6 +1,7 @@
 """How far do people agree on CoSRec's intents and quality: alpha, ICC, and what one rater can reach."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec.labels import Floats, f1_table
 from crs_lib.cosrec.records import ASPECTS, INTENTS, Partition
-from crs_lib.stats import bootstrap_estimates, krippendorff_alpha
+from crs_lib.stats import Design, bootstrap_estimates, krippendorff_alpha
 
 _COLUMNS = ["what", "measure", "value", "low", "high", "n"]
 
@@ -40,7 +41,11 @@ def intent_agreement(crowd: Partition, *, resamples: int = 1000, seed: int = 0) 
     kinds = [(kind, "nominal", kind) for kind in INTENTS] + [("set of intents", "masi", "labels")]
     rows = []
     for what, level, column in kinds:
-        found = krippendorff_alpha(views, value=column, level=level, resamples=resamples, seed=seed).iloc[0]  # type: ignore[arg-type]
+        found = krippendorff_alpha(
+            views,
+            Design(system="rater", scenario="item", value=column, resamples=resamples, seed=seed),
+            level=level,  # type: ignore[arg-type]
+        ).iloc[0]
         row = {"what": what, "measure": f"alpha, {level}", "value": found["alpha"]}
         rows.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n_items"])})
     return pd.DataFrame(rows, columns=_COLUMNS)
@@ -84,17 +89,18 @@ def quality_agreement(
     rows: list[dict[str, Any]] = []
     for aspect in (*ASPECTS, "average"):
         level: Any = "interval" if aspect == "average" else "ordinal"
-        alpha = krippendorff_alpha(views, value=aspect, level=level, resamples=resamples, seed=seed).iloc[0]
+        alpha = krippendorff_alpha(
+            views,
+            Design(system="rater", scenario="item", value=aspect, resamples=resamples, seed=seed),
+            level=level,
+        ).iloc[0]
         rows.append({"what": aspect, "measure": f"alpha, {level}", "value": alpha["alpha"]})
         rows[-1] |= {"low": alpha["low"], "high": alpha["high"], "n": int(alpha["n_items"])}
         groups = views.groupby("item", sort=False)[aspect]
         sizes, sums = (groups.agg(f).to_numpy(dtype=float) for f in ("size", "sum"))
         squares = groups.agg(lambda g: float((g.astype(float) ** 2).sum())).to_numpy(dtype=float)
         icc = bootstrap_estimates(
-            lambda w, s=sizes, t=sums, q=squares: one_way_icc(s, t, q, w),  # type: ignore[misc]
-            len(sizes),
-            resamples=resamples,
-            seed=seed,
+            partial(one_way_icc, sizes, sums, squares), len(sizes), Design(resamples=resamples, seed=seed)
         )
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
             row = {"what": aspect, "measure": measure, "value": icc.estimate[j], "low": icc.low[j]}
@@ -110,7 +116,7 @@ def _against_the_rest(views: pd.DataFrame, aspect: str, resamples: int, seed: in
     size, total = groups.transform("size"), groups.transform("sum")
     kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
     found = cluster_bootstrap_correlation(
-        kept, aspect, "rest", scenario="item", kind="pearson", resamples=resamples, seed=seed
+        kept, aspect, "rest", Design(scenario="item", resamples=resamples, seed=seed), kind="pearson"
     ).iloc[0]
     row = {"what": aspect, "measure": "one rater against the others", "value": found["correlation"]}
     return row | {"low": found["low"], "high": found["high"], "n": int(found["n"])}

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.cosrec.records import INTENTS, AnnotatedTurn, Partition
-from crs_lib.stats import bootstrap_estimates
+from crs_lib.stats import Design, bootstrap_estimates
 
 Floats = NDArray[np.float64]
 _KINDS = len(INTENTS) + 1
@@ -95,7 +95,7 @@ def f1_table(
         each = f1(drawn)
         return np.column_stack([each, f1(drawn.sum(axis=2)), each.mean(axis=1)])
 
-    found = bootstrap_estimates(statistic, len(names), seed=seed)
+    found = bootstrap_estimates(statistic, len(names), Design(seed=seed))
     positives = truth.sum(axis=0).tolist()
     return pd.DataFrame(
         {

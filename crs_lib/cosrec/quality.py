@@ -13,7 +13,7 @@ from crs_lib.core.text import words
 from crs_lib.cosrec.agreement import quality_agreement
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.cosrec.statistics import conversation_ratings
-from crs_lib.stats import cluster_bootstrap_correlation
+from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 
 def signals(conversation: Conversation) -> dict[str, float]:
@@ -130,7 +130,11 @@ def predicted_quality(
         held = "both" if len(set(table["partition"])) > 1 else table["partition"].iloc[0]
         for name, minus in (("model", ""), ("distinct words", ""), ("model", "distinct words")):
             found = cluster_bootstrap_correlation(
-                table, name, "average", minus=minus, scenario="conversation", resamples=resamples, seed=seed
+                table,
+                name,
+                "average",
+                Design(scenario="conversation", resamples=resamples, seed=seed),
+                minus=minus,
             ).iloc[0]
             shown = f"{name} - {minus}" if minus else name
             row = {"partition": held, "predictor": shown, "correlation": found["correlation"]}
@@ -157,7 +161,7 @@ def signal_correlations(table: pd.DataFrame, *, resamples: int = 1000, seed: int
     rows = []
     for name in table.columns[first:]:
         found = cluster_bootstrap_correlation(
-            table, name, "average", scenario="conversation", resamples=resamples, seed=seed
+            table, name, "average", Design(scenario="conversation", resamples=resamples, seed=seed)
         ).iloc[0]
         row = {"signal": name, "correlation": found["correlation"]}
         rows.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n"])})

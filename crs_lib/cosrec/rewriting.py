@@ -11,7 +11,7 @@ from crs_lib.core.registry import Registry
 from crs_lib.core.text import words
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.metrics.rewriting import SENTENCE, bleu
-from crs_lib.stats import cluster_bootstrap
+from crs_lib.stats import Design, cluster_bootstrap
 
 Rewriter = Callable[[Sequence[str]], str]
 REWRITERS: Registry[str] = Registry("rewriter")
@@ -149,6 +149,6 @@ def _interval(pairs: Sequence[_Pair], each: Sequence[float], resamples: int, see
     """``low`` and ``high`` of a mean over pairs, conversations drawn."""
     frame = pd.DataFrame({"system": "one", "conversation": [p.conversation for p in pairs], "score": each})
     found = cluster_bootstrap(
-        frame, scenario="conversation", value="score", resamples=resamples, seed=seed
+        frame, Design(scenario="conversation", value="score", resamples=resamples, seed=seed)
     ).iloc[0]
     return {"low": float(found["low"]), "high": float(found["high"])}

@@ -134,7 +134,9 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
             part[["mean", "low", "high"]] = math.nan
             part["n"], part["n_missing"] = 0, sessions.groupby("model").size().loc[part["system"]].to_numpy()
         else:
-            part = stats.cluster_bootstrap(frame, system="model", scenario="session_id", value=name, seed=0)
+            part = stats.cluster_bootstrap(
+                frame, stats.Design(system="model", scenario="session_id", value=name, seed=0)
+            )
         part["metric"] = name
         parts.append(part)
     table = pd.concat(parts, ignore_index=True).rename(columns={"system": "model"})

@@ -110,14 +110,14 @@ def intervals(
     frame: pd.DataFrame, columns: Sequence[str], resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
     """Means with 95 % bootstrap intervals, drawing questions, then drawing whole chats; one row a measure."""
-    from crs_lib.stats.bootstrap import cluster_bootstrap
+    from crs_lib.stats import Design, cluster_bootstrap
 
     scored = frame[frame["gold"] > 0]
     long = scored.melt(["chat", "qa_index"], list(columns), "measure", "value")
     long["question"] = long["chat"] + " " + long["qa_index"].astype(str)
     options: dict[str, Any] = {"system": "measure", "value": "value", "resamples": resamples, "seed": seed}
-    one = cluster_bootstrap(long, scenario="question", **options).set_index("system")
-    two = cluster_bootstrap(long, scenario="chat", **options).set_index("system")
+    one = cluster_bootstrap(long, Design(scenario="question", **options)).set_index("system")
+    two = cluster_bootstrap(long, Design(scenario="chat", **options)).set_index("system")
     rows = [
         {
             "measure": name, "mean": one.loc[name, "mean"],
@@ -137,13 +137,13 @@ def mean_intervals(
 
     ``n`` counts the rows that have a value; no row where the frame is empty.
     """
-    from crs_lib.stats.bootstrap import cluster_bootstrap
+    from crs_lib.stats import Design, cluster_bootstrap
 
     if frame.empty:
         return pd.DataFrame(columns=["measure", "mean", "low", "high", "n"])
     long = frame.astype(dict.fromkeys(columns, float)).melt([unit], list(columns), "measure", "value")
     found = cluster_bootstrap(
-        long, system="measure", scenario=unit, value="value", resamples=resamples, seed=seed
+        long, Design(system="measure", scenario=unit, value="value", resamples=resamples, seed=seed)
     ).set_index("system")
     return found.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
 

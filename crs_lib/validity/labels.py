@@ -104,7 +104,9 @@ def of_raters(labels: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
     shared = labels[labels.groupby("item")["rater"].transform("nunique") > 1]
     if shared.empty:
         return pd.DataFrame(columns=["n_raters", "n_items", "alpha", "low", "high", "one_against_rest"])
-    alpha = stats.krippendorff_alpha(shared, resamples=resamples).iloc[0]
+    alpha = stats.krippendorff_alpha(
+        shared, stats.Design(system="rater", scenario="item", resamples=resamples)
+    ).iloc[0]
     by = shared.groupby("item")["value"]
     rest = (by.transform("sum") - shared["value"]) / (by.transform("size") - 1)
     rho = agreement.spearman(shared["value"].to_numpy(float), rest.to_numpy(float))
@@ -213,7 +215,7 @@ def by_system(run: str, found: Findings) -> pd.DataFrame:
     rows = found.labels.assign(
         system=found.labels["item"].map(systems), scenario=found.labels["item"].map(scenario)
     )
-    means = stats.cluster_bootstrap(rows.astype({"value": float}), seed=0)
+    means = stats.cluster_bootstrap(rows.astype({"value": float}), stats.Design(seed=0))
     return means.sort_values("mean", ascending=False, ignore_index=True)[
         ["system", "mean", "low", "high", "n"]
     ]

@@ -25,7 +25,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import sha256
 from crs_lib.metrics import base
 from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT
-from crs_lib.stats.multiple import holm
+from crs_lib.stats.groups import holm
 
 FILE, LOG = "gate.yaml", "gate.log.jsonl"
 DEVELOPMENT, CONFIRMATION = "development", "confirmation"

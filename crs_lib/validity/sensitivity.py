@@ -154,7 +154,7 @@ def agreement(
         found = dict.fromkeys(("tau", "low", "high"), float("nan"))
     else:
         drawn = stats.bootstrap_estimates(
-            statistic, len(scenarios), resamples=resamples, seed=seed, method="percentile"
+            statistic, len(scenarios), stats.Design(resamples=resamples, seed=seed), method="percentile"
         )
         found = {"tau": float(drawn.estimate[0]), "low": float(drawn.low[0]), "high": float(drawn.high[0])}
     return {**found, "n_systems": len(systems), "n_sessions": len(scenarios)}
