@@ -81,7 +81,11 @@ def main() -> int:
         if given.only not in way:
             continue
         name, *settings = way.split(" ")
-        scorer = ScoringConfig("sample", name, **dict(one.split("=") for one in settings)).make().scorer
+        scorer = (
+            ScoringConfig(catalog="sample", convention=name, **dict(one.split("=") for one in settings))
+            .make()
+            .scorer
+        )
         scorer.score_many([dialogue("one word", 1_000)])
         for kind in KINDS:
             took = []

@@ -59,7 +59,7 @@ def per_turn(world: World, spec: str, url: str) -> float:
 def busy_share(url: str, seed: int, user: str) -> float:
     """Share of the server's 8 slots that work between a tenth and nine tenths of a batch's requests."""
     config = SimulateConfig(
-        f"bench-{seed}{'-user' if user else ''}", systems=[MODEL], n_sessions=40, n_turns=10, seed=seed,
+        run=f"bench-{seed}{'-user' if user else ''}", systems=[MODEL], n_sessions=40, n_turns=10, seed=seed,
         llm={"host": url, "slots": 8}, user_llm=user,
     )  # fmt: skip
     calls = config.n_sessions * config.n_turns * (2 if user else 1)

@@ -88,7 +88,7 @@ def per_turn(world: World, spec: str) -> float:
 def busy_share(url: str, sessions: int, seed: int) -> float:
     """Share of the server's 8 slots that work between a tenth and nine tenths of a batch's requests."""
     config = SimulateConfig(
-        f"bench-{sessions}-{seed}", systems=[url], n_sessions=48, n_turns=15, seed=seed,
+        run=f"bench-{sessions}-{seed}", systems=[url], n_sessions=48, n_turns=15, seed=seed,
         llm={"slots": sessions // 2},
     )  # fmt: skip
     calls = config.n_sessions * config.n_turns

@@ -21,11 +21,10 @@ from crs_lib import data as logs
 from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib.validity import protocol as gate
-from crs_lib.validity import raters, realism
+from crs_lib.validity import gate, raters, realism
 
 SESSIONS, SEED = 60, 1
 
@@ -46,7 +45,7 @@ def main():
     }
     people = {name: realism.user_turns(talks, world.grounder) for name, talks in people.items()}
     made, asking = {}, {}
-    for name in wording.USER_SETS:
+    for name in prompts.USER_SETS:
         batch = SimulateConfig(systems=[realism.SYSTEM], seed=SEED, templates=name)
         talks = [simulate.session(world, realism.SYSTEM, number, batch) for number in range(SESSIONS)]
         made[name] = realism.user_turns(talks, world.grounder)
@@ -76,15 +75,15 @@ def main():
 
 def order():
     """The gate's systems on sets A and C: their means, and which demands hold."""
-    written, means = gate.read(), {}
+    written, means = gate.Protocol.read(), {}
     for letter in ("A", "C"):
         part = {"templates": {gate.DEVELOPMENT: letter}, "seeds": {gate.DEVELOPMENT: [SEED]}}
         protocol = replace(written, content={**written.content, **part})
-        values = gate.values(gate.ProtocolConfig(f"casual-{letter}"), protocol, gate.DEVELOPMENT)
+        values = protocol.values(gate.DEVELOPMENT, f"casual-{letter}", "sample", 2)
         shifting = values[values["arm"] == gate.SHIFT].groupby("system")
         for metric in ("normalised_gain", "history_cost"):
             means[f"{metric}, {letter}"] = shifting[metric].mean()
-        found = gate.test(values, protocol)
+        found = protocol.test(values)
         lost = found[found["verdict"] != gate.PASS]
         print(f"set {letter}: {len(found) - len(lost)} of {len(found)} demands hold")
         print(lost[["metric", "demand", "estimate", "low", "high"]].round(3).to_string(index=False))

@@ -26,7 +26,7 @@ import pandas as pd
 
 from crs_lib import evaluate, simulate
 from crs_lib.evaluate.run import EvaluateConfig
-from crs_lib.runs.batch import part_size
+from crs_lib.runs.jobs import part_size
 
 SYSTEMS = (
     "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo", "noisy:0.3", "bm25",
@@ -44,7 +44,7 @@ def config(run: str, sessions: int, workers: int) -> simulate.SimulateConfig:
     """The batch: as many scenarios as give so many sessions; more than one worker is a Dask cluster."""
     scheduler = "local" if workers > 1 else ""
     return simulate.SimulateConfig(
-        run, systems=SYSTEMS, n_sessions=sessions // len(SYSTEMS), n_turns=turns(), workers=workers,
+        run=run, systems=SYSTEMS, n_sessions=sessions // len(SYSTEMS), n_turns=turns(), workers=workers,
         scheduler=scheduler,
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def kill_one(run: str, after: int) -> None:
 
 def evaluated(run: str, sessions: int, workers: int) -> None:
     """Score the run."""
-    evaluate.evaluate(EvaluateConfig(run))
+    evaluate.evaluate(EvaluateConfig(run=run))
 
 
 def analysed(run: str, sessions: int, workers: int) -> None:

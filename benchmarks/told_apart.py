@@ -13,7 +13,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.retrieval import encoders
 from tests.helpers import blind_reader
 from tests.helpers.wordings import KINDS, readings, shifts
@@ -37,7 +37,7 @@ def phrases(pattern):
 
 def utterances():
     """Every utterance of the three kinds: set, kind, number of its template, text."""
-    rows = [(letter, *one) for letter, name in wording.USER_SETS.items() for one in shifts(name)]
+    rows = [(letter, *one) for letter, name in prompts.USER_SETS.items() for one in shifts(name)]
     return pd.DataFrame(rows, columns=["set", "kind", "template", "text"])
 
 

@@ -28,15 +28,12 @@ COMMANDS = (
     Command("run", "run one notebook with other parameters", "crs_lib.cli.notebooks:run"),
     Command("params", "show the parameters of a notebook", "crs_lib.cli.notebooks:params"),
     Command("sweep", "run notebooks over a grid of parameters", "crs_lib.cli.sweep:sweep"),
-    Command(
-        "simulate", "simulate without a notebook: one shard, or on a cluster", "crs_lib.cli.simulate:simulate"
-    ),
+    Command("simulate", "simulate without a notebook, also on a cluster", "crs_lib.cli.simulate:simulate"),
     Command(
         "try", "hold three turns with a system and show what it understood", "crs_lib.cli.talk:try_system"
     ),
     Command("chat", "talk to a system in the terminal", "crs_lib.cli.talk:chat"),
     Command("catalog", "write a catalogue as JSON lines", "crs_lib.cli.catalog:catalog"),
-    Command("merge", "merge the shards of a run", "crs_lib.cli.simulate:merge"),
     Command("estimate", "calls, tokens and hours of a run with models", "crs_lib.cli.models:estimate"),
     Command("judge", "let models judge a finished run", "crs_lib.cli.models:judge"),
     Command("gate", "test which metrics order the control policies correctly", "crs_lib.cli.trust:gate"),

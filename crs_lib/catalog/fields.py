@@ -95,7 +95,7 @@ class Clause(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A catalogue field and everything that depends on it. Templates are those of ``core/wording``.
+    """A catalogue field and everything that depends on it. Templates are those of ``core/prompts``.
 
     Cleaning and matching:
         ``clean`` makes a raw label a value; ``aliases`` are further spellings of a value;

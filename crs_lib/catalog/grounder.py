@@ -5,7 +5,7 @@ Matching is by whole words on folded text (:mod:`crs_lib.core.text`): case and a
 (:mod:`crs_lib.catalog.rules`). Source: docs/metrics.md, section 1.
 """
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -13,64 +13,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.catalog import fields, lexicon, rules
+from crs_lib.catalog import fields, lexicon
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.catalog.fields import ALL_FIELDS
-from crs_lib.catalog.forms import Forms, Grounded, joined
-from crs_lib.catalog.matcher import Matcher
+from crs_lib.catalog.fields import ALL_FIELDS, PLOT
+from crs_lib.catalog.rules import Context, Matcher, Rule, no_rule, value_rule
+from crs_lib.catalog.titles import Foreign, Mention, Titles, written_as_titles
 from crs_lib.core.dialogue import Dialogue, Mark
-from crs_lib.core.text import batches
+from crs_lib.core.text import fold
 
-
-class Mention(NamedTuple):
-    """A title found in a text: half-open character range, the item, and how many items bear the title."""
-
-    start: int
-    end: int
-    item: int
-    n_same_title: int
-
-
-class Titles:
-    """Finds a catalogue's titles in text; those of ``everyday`` words count under ``rules.title_rule``."""
-
-    def __init__(self, catalog: Catalog, everyday: frozenset[str]) -> None:
-        self.catalog = catalog
-        forms = list(catalog.title_index)
-        self._items = [catalog.title_index[form] for form in forms]
-        titles = (catalog.items[found[0]].title for found in self._items)
-        self._rules = [rules.title_rule(title, everyday) for title in titles]
-        self._matcher = Matcher(forms, everyday)
-
-    def find(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
-        """The titles that a text names, in text order; of two that overlap the longer.
-
-        Among films of one title the year in brackets after it decides, then ``prefer`` (the candidates
-        that a system was given), then the order of the catalogue.
-        """
-        near = rules.Context(text)
-        hits = [
-            hit
-            for hit in self._matcher.find(near.tokens)
-            if not self._rules[hit.form](near, hit.start, hit.end)
-        ]
-        wanted, taken, found = frozenset(prefer), [False] * len(near.tokens), []
-        for start, end, form in sorted(hits, key=lambda h: (h.start - h.end, h.start)):
-            if any(taken[start:end]):
-                continue
-            taken[start:end] = [True] * (end - start)
-            begin, stop = near.span(start, end)
-            item = self._resolve(self._items[form], rules.year_after(text, stop), wanted)
-            found.append(Mention(begin, stop, item, len(self._items[form])))
-        return sorted(found)
-
-    def _resolve(self, same: Sequence[int], year: int | None, wanted: Set[int]) -> int:
-        by_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
-        preferred = [i for i in same if i in wanted]
-        return (by_year or preferred or list(same))[0]
-
-
-PLOT = "plot"
 _KEPT = 1024  # texts whose matches are kept: the systems of a scenario hear mostly the same words
 
 
@@ -112,20 +62,22 @@ class Grounder:
             sorted(catalog.plot_keywords) if plot_keywords and PLOT not in catalog.fields else []
         )
         self._everyday = catalog.everyday_words | lexicon.COMMON_WORDS
-        self._forms = Forms(self._spellings(), self._everyday, len(self._keys))
+        spellings = self._spellings()
+        self._matcher = Matcher(list(spellings), self._everyday)
+        self._meanings = list(spellings.values())
 
-    def _spellings(self) -> dict[str, list[tuple[int, rules.Rule]]]:
+    def _spellings(self) -> dict[str, list[tuple[int, Rule]]]:
         """The codes that a folded spelling stands for, each with its rule."""
         terms = self.catalog.vocabulary
-        table: dict[str, list[tuple[int, rules.Rule]]] = {}
+        table: dict[str, list[tuple[int, Rule]]] = {}
         for code, (name, value) in enumerate(zip(terms.field, terms.value, strict=True)):
             if name in self.active_fields:
                 row = ALL_FIELDS[name]
                 for form in row.forms(value):
-                    rule = rules.value_rule(row.rule, form, self._everyday)
+                    rule = value_rule(row.rule, form, self._everyday)
                     table.setdefault(form, []).append((code, rule))
         for number, word in enumerate(self._plot_words):
-            table.setdefault(word, []).append((len(terms) + number, rules.no_rule))
+            table.setdefault(word, []).append((len(terms) + number, no_rule))
         return table
 
     def key(self, code: int) -> str:
@@ -148,17 +100,18 @@ class Grounder:
     # ── concepts ───────────────────────────────────────────────────────────────────────────────
     def concepts(self, text: str) -> frozenset[int]:
         """The concept codes of one text; the empty set where nothing is named."""
-        judged = self._forms.judged(rules.Context(text))
-        return frozenset(code for _, _, code, reason in judged if not reason)
+        near = Context(text)
+        return frozenset(
+            code
+            for start, end, form in self._matcher.find(near.tokens)
+            for code, rule in self._meanings[form]
+            if rule is no_rule or not rule(near, start, end)
+        )
 
-    def ground(self, texts: Sequence[str]) -> Grounded:
-        """The concept codes of many texts: :meth:`concepts` of each, found in numpy passes over batches."""
-        unique = list(dict.fromkeys(texts))
-        found = joined([self._forms.ground(unique[first:last]) for first, last in batches(unique)])
-        if len(unique) == len(texts):
-            return found
-        row_of = dict(zip(unique, range(len(unique)), strict=True))
-        return found.take(np.fromiter(map(row_of.__getitem__, texts), np.int64, len(texts)))
+    def ground(self, texts: Sequence[str]) -> list[frozenset[int]]:
+        """The concept codes of many texts: :meth:`concepts` of each distinct one."""
+        found = {text: self.concepts(text) for text in dict.fromkeys(texts)}
+        return [found[text] for text in texts]
 
     def audit(self, text: str) -> list[Match]:
         """Every match of a text, in order, with the reason for those that were rejected."""
@@ -169,13 +122,14 @@ class Grounder:
         return lru_cache(_KEPT)(self._audit)
 
     def _audit(self, text: str) -> tuple[Match, ...]:
-        near = rules.Context(text)
+        near = Context(text)
         found = []
-        for start, end, code, reason in self._forms.judged(near):
-            name, value = self.key(code).split("=", 1)
-            if code < len(self.catalog.vocabulary):
-                value = self.catalog.vocabulary.value[code]
-            found.append(Match(*near.span(start, end), name, value, code, reason))
+        for start, end, form in self._matcher.find(near.tokens):
+            for code, rule in self._meanings[form]:
+                name, value = self.key(code).split("=", 1)
+                if code < len(self.catalog.vocabulary):
+                    value = self.catalog.vocabulary.value[code]
+                found.append(Match(*near.span(start, end), name, value, code, rule(near, start, end)))
         return tuple(sorted(found))
 
     def audit_table(self, text: str) -> pd.DataFrame:
@@ -264,3 +218,27 @@ class Grounder:
     @cached_property
     def _titled(self) -> Callable[[str], tuple[Mention, ...]]:
         return lru_cache(_KEPT)(lambda text: tuple(self._titles.find(text)))
+
+    def unknown_titles(self, text: str, mentions: Sequence[Mention], said: str = "") -> list[Foreign]:
+        """The titles outside the catalogue that a text names, in order, each stretch once.
+
+        ``mentions`` are the catalogue's titles in the text. These do not count, nor do catalogue values (a
+        genre, a person) and the user's own words (``said``). Only the first 50,000 characters are read.
+        """
+        found: list[Foreign] = []
+        heard = f" {fold(said)} "
+        for one in written_as_titles(text):
+            overlaps = any(other.start < one.end and one.start < other.end for other in found)
+            if not overlaps and f" {fold(one.title)} " not in heard and not self._known(one, mentions):
+                found.append(one)
+        return sorted(found)
+
+    def _known(self, one: Foreign, mentions: Sequence[Mention]) -> bool:
+        """Whether a stretch is a catalogue title or value, or ends as one that was found there."""
+        folded = fold(one.title)
+        if not folded or folded in self.catalog.title_index:
+            return True
+        if any(one.start < mention.end and abs(mention.end - one.end) <= 1 for mention in mentions):
+            return True
+        values = [match.end - match.start for match in self.audit(one.title) if not match.rejected]
+        return max(values, default=0) >= len(one.title) - 2

@@ -7,7 +7,7 @@ import numpy as np
 from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS, PERSON_FIELDS, Field
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.core.text import words
 
 _ALONE = "$value"
@@ -28,7 +28,7 @@ def noun_phrase(
     noun, ``ONE`` for a single film. A value whose phrase is the value alone stands before the noun ("1984
     movies"); that of a person only where ``catalog`` has the person in one role ("Ada Quill movies").
     """
-    named = wording.phrase(wording.USER_SETS[templates], noun, draw)
+    named = prompts.phrase(prompts.USER_SETS[templates], noun, draw)
     if not constraints:
         return f"good {named}"
     given = [row for name, row in ALL_FIELDS.items() if name in constraints]
@@ -57,10 +57,10 @@ def question(
 
     With ``small`` only the title has capitals.
     """
-    lines = wording.compiled(fields.QUESTION_ACTS[act].asks_of(templates))
+    lines = prompts.compiled(fields.QUESTION_ACTS[act].asks_of(templates))
     if small:
-        return wording.fill(wording.lowered(lines), draw, f"question {act!r}", title=title)
-    return wording.sentence(wording.fill(lines, draw, f"question {act!r}", title=title))
+        return prompts.fill(prompts.lowered(lines), draw, f"question {act!r}", title=title)
+    return prompts.sentence(prompts.fill(lines, draw, f"question {act!r}", title=title))
 
 
 def _says_itself(row: Field, value: str, catalog: Catalog | None) -> bool:
@@ -72,4 +72,4 @@ def _says_itself(row: Field, value: str, catalog: Catalog | None) -> bool:
 
 
 def _fill(field: str, what: str, lines: tuple[str, ...], value: str, draw: np.random.Generator) -> str:
-    return wording.fill(wording.compiled(lines), draw, f"field {field!r}, {what}", value=value)
+    return prompts.fill(prompts.compiled(lines), draw, f"field {field!r}, {what}", value=value)

@@ -1,14 +1,14 @@
-"""The declared rules for everyday words: when "war", "Sting" or the title "Her" counts as found.
+"""Spellings found in text, and the declared rules for everyday words: when "war" or "Sting" counts as found.
 
-Each rule looks at the original text around a match and gives a reason to reject it, or an empty text.
+A rule looks at the original text around a match and gives a reason to reject it, or an empty text.
 """
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 
 from crs_lib.catalog import lexicon
-from crs_lib.catalog.matcher import cued
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold, spans, words
@@ -16,72 +16,107 @@ from crs_lib.core.text import fold, spans, words
 _OPEN = "\"'“‘«*_`[("
 _CLOSE = "\"'”’»*_`])"
 _YEAR_AFTER = re.compile(r"[\"'”’»*_`,]*\s*\((\d{4})\b")
-MARKS = frozenset('"“”‘«»*_`')
+_MARKS = frozenset('"“”‘«»*_`')
 _SENTENCE_END = ".!?:;\n•–—"
-REACH = 2
-_ABOUT_REACH = 8
+_REACH, _ABOUT_REACH = 2, 8
 _ABOUT = frozenset(
     {"about", "plot", "plots", "story", "stories", "theme", "themes", "involving", "concerning"}
 )
-_CUES = lexicon.FILM_WORDS | {"something", "anything", "stuff", "ones", "vibe", "vibes"}
-_GENRE_WORDS = frozenset(
-    word
+_GENRE_WORDS = {
+    form
     for name, aliases in lexicon.GENRES.items()
-    for form in (name, *aliases)
-    if " " not in fold(form)
-    for word in (fold(form),)
-)
+    for form in map(fold, (name, *aliases))
+    if " " not in form
+}
+# Words that vouch for a weak genre beside them: film words and genres at once, another weak genre only where
+# it is vouched for itself: "family history" is no genre, "a war and crime story" is two.
+_WEAK_CUES = _GENRE_WORDS & lexicon.WEAK_GENRES
+_CUES = (
+    lexicon.FILM_WORDS | {"something", "anything", "stuff", "ones", "vibe", "vibes"} | _GENRE_WORDS
+) - _WEAK_CUES
+
+
+FormMatch = tuple[int, int, int]  # a form in a word list: first word, last word + 1, the form's number
+
+
+class Matcher:
+    """Finds forms (folded word sequences) in word lists, overlaps included; a form's number is its place.
+
+    A form is looked up under its rarest word, so that a word of a text costs one dictionary lookup, whatever
+    the number of forms; under an everyday word (``everyday``) only where it has no other.
+    """
+
+    def __init__(self, forms: Sequence[str], everyday: Container[str] = ()) -> None:
+        split = [form.split(" ") for form in dict.fromkeys(forms)]
+        frequency = Counter(word for parts in split for word in parts)
+        self._anchors: dict[str, tuple[tuple[int, int], ...]] = {}  # word: its place in forms of what length
+        self._numbers: dict[tuple[int, str], int] = {}
+        for number, parts in enumerate(split):
+            offset = min(range(len(parts)), key=lambda i: (parts[i] in everyday, frequency[parts[i]], i))
+            place, known = (offset, len(parts)), self._anchors.get(parts[offset], ())
+            self._anchors[parts[offset]] = known if place in known else (*known, place)
+            self._numbers[offset, " ".join(parts)] = number
+
+    def find(self, tokens: Sequence[str]) -> list[FormMatch]:
+        """All forms in a list of folded words."""
+        found = []
+        for position in [place for place, word in enumerate(tokens) if word in self._anchors]:
+            for offset, length in self._anchors[tokens[position]]:
+                start, end = position - offset, position - offset + length
+                if start >= 0 and end <= len(tokens):
+                    number = self._numbers.get((offset, " ".join(tokens[start:end])))
+                    if number is not None:
+                        found.append((start, end, number))
+        return found
 
 
 class Context:
-    """A text with its folded words and their places, each worked out when a rule first asks for it.
-
-    ``ranges`` holds character ranges of word runs that are known already.
-    """
+    """A text with its folded words (``tokens``), and their places, worked out when a rule asks for them."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.ranges: dict[tuple[int, int], tuple[int, int]] = {}
-
-    @cached_property
-    def tokens(self) -> list[str]:
-        """The folded words."""
-        return words(self.text)
+        self.text, self.tokens = text, words(text)
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
         """The character range of every word."""
         return spans(self.text)
 
+    @cached_property
+    def has_marks(self) -> bool:
+        """Whether the text has any quotation or emphasis mark."""
+        return any(mark in self.text for mark in _MARKS)
+
     def span(self, first: int, last: int) -> tuple[int, int]:
         """The character range of the words ``first`` to ``last - 1``."""
-        known = self.ranges.get((first, last))
-        return known or (self.spans[first][0], self.spans[last - 1][1])
+        return self.spans[first][0], self.spans[last - 1][1]
+
+    def in_marks(self, form: str) -> bool:
+        """Whether a form stands between quotation or emphasis marks: the word itself is meant."""
+        lower = self.text.lower() if self.has_marks else ""
+        place = lower.find(form)
+        while place >= 0:
+            end = place + len(form)
+            if lower[place - 1 : place] in _MARKS and lower[end : end + 1] in _MARKS:
+                return True
+            place = lower.find(form, end)
+        return False
+
+    def has_film_cue(self, first: int, last: int) -> bool:
+        """Whether a film word, or a genre that is vouched for, stands at most two words from a run."""
+        near = self._near(first, last)
+        if not _CUES.isdisjoint([self.tokens[place] for place in near]):
+            return True
+        weak = [place for place in near if self.tokens[place] in _WEAK_CUES]
+        others = (other for place in weak for other in self._near(place, place + 1))
+        return any(self.tokens[other] in _CUES for other in others if not first <= other < last)
+
+    def _near(self, first: int, last: int) -> list[int]:
+        """The places of the words at most two before and two after a run of words."""
+        end = min(len(self.tokens), last + _REACH)
+        return [*range(max(0, first - _REACH), first), *range(last, end)]
 
 
 Rule = Callable[[Context, int, int], str]
-# Words that vouch for a weak genre beside them: film words and genres at once (true), another weak genre
-# only where it is vouched for itself (false): "family history" is no genre, "a war and crime story" is two.
-FILM_CUES = dict.fromkeys(_GENRE_WORDS & lexicon.WEAK_GENRES, False) | dict.fromkeys(
-    _CUES | (_GENRE_WORDS - lexicon.WEAK_GENRES), True
-)
-
-
-def has_marks(text: str) -> bool:
-    """Whether a text has any quotation or emphasis mark."""
-    return any(mark in text for mark in MARKS)
-
-
-def in_marks(text: str, form: str) -> bool:
-    """Whether a form stands between quotation or emphasis marks: the word itself is meant."""
-    lower = text.lower()
-    place = lower.find(form)
-    while place >= 0:
-        end = place + len(form)
-        if lower[place - 1 : place] in MARKS and lower[end : end + 1] in MARKS:
-            return True
-        place = lower.find(form, end)
-    return False
 
 
 def quoted(text: str, start: int, end: int) -> bool:
@@ -124,9 +159,7 @@ def capital(near: Context, first: int, last: int) -> str:
 
 def film_word(near: Context, first: int, last: int) -> str:
     """A genre that is also an everyday noun: needs a film word or another genre within two words."""
-    if cued(near.tokens, first, last, FILM_CUES, REACH):
-        return ""
-    if in_marks(near.text, " ".join(near.tokens[first:last])):
+    if near.has_film_cue(first, last) or near.in_marks(" ".join(near.tokens[first:last])):
         return ""
     return "everyday word without a film word beside it"
 
@@ -170,14 +203,6 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     return rule
 
 
-def _of_genre(form: str, everyday: frozenset[str]) -> Rule:
-    return film_word if form in lexicon.WEAK_GENRES else no_rule
-
-
-def _of_name(form: str, everyday: frozenset[str]) -> Rule:
-    return capital_or_film_word if form in lexicon.COMMON_WORDS else no_rule
-
-
 def about(near: Context, first: int, last: int) -> str:
     """An everyday word that plots are about: needs a word such as "about" before it in the sentence."""
     start = near.span(first, last)[0]
@@ -189,21 +214,15 @@ def about(near: Context, first: int, last: int) -> str:
     return "everyday word without a word such as 'about' before it"
 
 
-def _of_plot(form: str, everyday: frozenset[str]) -> Rule:
-    return no_rule if " " in form and form not in lexicon.COMMON_WORDS else about
-
-
-def _of_person(form: str, everyday: frozenset[str]) -> Rule:
-    return capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
-
-
 # The matching rules that a field's row may name (``Field.rule``): each gives the rule of a value's form.
 FIELD_RULES: dict[str, Callable[[str, frozenset[str]], Rule]] = {
     "plain": lambda form, everyday: no_rule,
-    "genre": _of_genre,
-    "name": _of_name,
-    "person": _of_person,
-    "plot": _of_plot,
+    "genre": lambda form, everyday: film_word if form in lexicon.WEAK_GENRES else no_rule,
+    "name": lambda form, everyday: capital_or_film_word if form in lexicon.COMMON_WORDS else no_rule,
+    "person": lambda form, everyday: (
+        capital if " " not in form and (form in everyday or len(form) <= 4) else no_rule
+    ),
+    "plot": lambda form, everyday: no_rule if " " in form and form not in lexicon.COMMON_WORDS else about,
 }
 
 

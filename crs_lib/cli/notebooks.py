@@ -201,7 +201,7 @@ def _thesis(sessions: int, turns: int) -> None:
             print(f"{notebook.stem} …", flush=True)
             notebooks.run(notebook, {name: value for name, value in asked.items() if name in takes})
     print("sensitivity, figures, pages …", flush=True)
-    sensitivity.make(sensitivity.SensitivityConfig(run_name))
+    sensitivity.make(run_name)
     draw("movies", run_name)
     told = findings_scores.write(run_name)
     if asked == THESIS:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from crs_lib.core.printable import printable
+from crs_lib.core.errors import printable
 
 
 class _Escaping:

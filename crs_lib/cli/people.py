@@ -31,7 +31,7 @@ def _score(arguments: Namespace) -> None:
     from crs_lib import data as logs
     from crs_lib.catalog import sources
     from crs_lib.catalog.grounder import Grounder
-    from crs_lib.validity import agreement, scores
+    from crs_lib.validity import agreement
 
     broken: list[logs.Broken] = []
     paths.apart([Path(arguments.out)], [*logs.files(arguments.dialogues), Path(arguments.catalog)])
@@ -41,14 +41,14 @@ def _score(arguments: Namespace) -> None:
     rated: list[dict[str, Any]] = []
     n_dialogues = n_replies = n_known = n_silent = 0
     with tables.write_aside(Path(arguments.out)) as file:
-        for scored in scores.score(dialogues, grounder):
-            entry = json.dumps(agreement.entry(scored), ensure_ascii=False, indent=1)
+        for scored in agreement.score(dialogues, grounder):
+            entry = json.dumps(scored.entry, ensure_ascii=False, indent=1)
             file.write(("," if n_dialogues else "[") + "\n" + entry)
             n_dialogues += 1
             n_replies += len(scored.rows)
             n_known += sum(row["defined"] for row in scored.rows)
             n_silent += not scored.rows
-            rows = agreement.rated_rows(scored)
+            rows = scored.rated
             if any(row[name] == row[name] for row in rows for name in (agreement.RATING, agreement.OVERALL)):
                 rated += rows
         if not n_replies:
@@ -61,7 +61,7 @@ def _score(arguments: Namespace) -> None:
     if n_silent:
         print(f"{n_silent} of them without a reply: 0, a system that never answers follows nothing")
     _report(broken)
-    print(f"predictions by {scores.RECEIVED}: {paths.shown(Path(arguments.out))}")
+    print(f"predictions by {agreement.RECEIVED}: {paths.shown(Path(arguments.out))}")
     if rated:
         _agreement(rated)
 
@@ -76,14 +76,14 @@ def _report(broken: list[Any]) -> None:
 
 
 def _agreement(rated: list[dict[str, Any]]) -> None:
-    from crs_lib.validity import agreement, scores
+    from crs_lib.validity import agreement
 
     rows = agreement.table(rated)
     found = agreement.agreement(rows, agreement.SHOWN)
     print(found.round(3).to_string(index=False, na_rep="-"))
-    whole = agreement.per_dialogue(rows, [scores.RECEIVED])
+    whole = agreement.per_dialogue(rows, [agreement.RECEIVED])
     for frame, score, rating in (
-        (rows, scores.RECEIVED, agreement.RATING),
+        (rows, agreement.RECEIVED, agreement.RATING),
         (whole, agreement.WHOLE, agreement.OVERALL),
     ):
         if frame[rating].notna().any():
@@ -125,7 +125,7 @@ def _log(name: str) -> Any:
 
 
 def _ceilings(arguments: Namespace) -> Iterator[Any]:
-    from crs_lib.validity import agreement, raters, scores
+    from crs_lib.validity import agreement, raters
 
     grounder = _grounder(arguments)
     for table, rating in ((raters.TURNS, agreement.RATING), (raters.DIALOGUES, agreement.OVERALL)):
@@ -134,47 +134,47 @@ def _ceilings(arguments: Namespace) -> Iterator[Any]:
         rows = agreement.rate(rated.dialogues, grounder)
         yield agreement.agreement(rows, agreement.SHOWN)
         whole = rating == agreement.OVERALL
-        frame = agreement.per_dialogue(rows, [scores.RECEIVED]) if whole else rows
-        yield agreement.against_baselines(frame, agreement.WHOLE if whole else scores.RECEIVED, rating)
+        frame = agreement.per_dialogue(rows, [agreement.RECEIVED]) if whole else rows
+        yield agreement.against_baselines(frame, agreement.WHOLE if whole else agreement.RECEIVED, rating)
 
 
 def _success(arguments: Namespace) -> Iterator[Any]:
-    from crs_lib.validity import success
+    from crs_lib.validity import raters
 
-    frame = success.replies(_log("concept4crs"), _grounder(arguments))
-    yield success.prediction(frame)
-    yield success.systems(frame)
+    frame = raters.success(_log("concept4crs"), _grounder(arguments))
+    yield raters.prediction(frame)
+    yield raters.systems(frame)
     yield frame[["found"]].describe().T
 
 
 def _simulators(arguments: Namespace) -> Iterator[Any]:
-    from crs_lib.validity import simulators
+    from crs_lib.validity import raters
 
-    rows = simulators.judged(_log("usersimcrs"), _grounder(arguments))
-    yield simulators.with_judge(rows)
-    yield simulators.rankings(rows)
-    yield simulators.survival(rows)
+    rows = raters.judged(_log("usersimcrs"), _grounder(arguments))
+    yield raters.with_judge(rows)
+    yield raters.rankings(rows)
+    yield raters.survival(rows)
 
 
 def _views(arguments: Namespace) -> Iterator[Any]:
     from crs_lib import evaluate, simulate
     from crs_lib.catalog.grounder import Grounder
-    from crs_lib.validity import two_views
+    from crs_lib.validity import raters
 
     grounder = Grounder(evaluate.catalog_of(arguments.run))
-    yield two_views.bridge(two_views.turns(simulate.iter_dialogues(arguments.run), grounder))
+    yield raters.bridge(raters.views(simulate.iter_dialogues(arguments.run), grounder))
 
 
 def _judges(arguments: Namespace) -> Iterator[Any]:
     import pandas as pd
 
-    from crs_lib.validity import agreement, judges
+    from crs_lib.validity import agreement, raters
 
     dialogues = list(_log("crsarena"))
-    drawn = judges.chosen(dialogues, arguments.n)
+    drawn = raters.chosen(dialogues, arguments.n)
     folder = paths.results() / "movies" / "people"
-    found = [judges.ask(drawn, spec, folder / paths.slug(spec)) for spec in arguments.llm]
-    yield judges.beside(pd.concat(found), agreement.rate(dialogues, _grounder(arguments)))
+    found = [raters.ask(drawn, spec, folder / paths.slug(spec)) for spec in arguments.llm]
+    yield raters.beside(pd.concat(found), agreement.rate(dialogues, _grounder(arguments)))
 
 
 _PARTS: dict[str, tuple[str, Callable[[Namespace], Iterator[Any]]]] = {
@@ -188,7 +188,7 @@ _PARTS: dict[str, tuple[str, Callable[[Namespace], Iterator[Any]]]] = {
 
 def annotate(parser: ArgumentParser) -> None:
     """``annotate --run R [--n N] [--kind single|pairs]``, and ``annotate --run R --import FILES``."""
-    from crs_lib.validity.questions import AskConfig
+    from crs_lib.validity.labels import AskConfig
 
     options.add(parser, AskConfig)
     parser.add_argument("--out", metavar="PAGE.html", help="where the page goes (default: the run's folder)")
@@ -208,7 +208,7 @@ def _annotate(arguments: Namespace) -> None:
         print(f"tables: {paths.shown(labels.write(arguments.run, found))}/")
         return
     from crs_lib.report import annotate as pages
-    from crs_lib.validity.questions import AskConfig
+    from crs_lib.validity.labels import AskConfig
 
     out = Path(arguments.out).expanduser() if arguments.out else None
     path = pages.write(options.read(arguments, AskConfig), out)

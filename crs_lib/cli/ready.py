@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from crs_lib import judge as judging
+from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.core.hashes import fingerprint
@@ -44,7 +45,7 @@ def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
 
 def _finished(config: SimulateConfig) -> bool:
     """Whether every arm of the simulation is finished."""
-    before = (roles.stage_before(STUDY, config.folder_name(arm), "simulate") for arm in config.arms)
+    before = (runs.entry(STUDY, config.run_of(arm), "simulate") for arm in config.arms)
     return all(entry.get("status") == "finished" for entry in before)
 
 
@@ -62,7 +63,7 @@ def _of_judges(values: dict[str, Any]) -> Iterator[Need]:
     if not given.get("judges"):
         return
     config = JudgeConfig(str(values["run"]), **given)
-    made = roles.stage_before(STUDY, config.run, "simulate")
+    made = runs.entry(STUDY, config.run, "simulate")
     dialogues = made["outputs"]["dialogues.jsonl"] if made.get("status") == "finished" else ""
-    if not judging.on_record(config, dialogues, roles.stage_before(STUDY, config.run, STAGE)):
+    if not judging.on_record(config, dialogues, runs.entry(STUDY, config.run, STAGE)):
         yield from config.needs()

@@ -1,7 +1,6 @@
 """``python -m crs_lib score`` and ``topics``: logs of anybody's scored, topic models trained."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -72,7 +71,7 @@ def score(log: str, config: ScoringConfig, out: Path, *, workers: int = 1) -> pd
     if config.asks and config.llm:
         found = preflight([asking.need(config.llm, config.model_settings)])
         weights = {f"weights of {config.llm}": str(found["digest"].iloc[0])}
-        config = replace(config, inputs={**config.inputs, **weights}, calls=str(out))
+        config = config.changed(inputs={**config.inputs, **weights}, calls=str(out))
     ready = config.make()
     try:
         with tables.together():

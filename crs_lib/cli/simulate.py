@@ -1,14 +1,12 @@
-"""``simulate`` and ``merge``: batches without a notebook, on one machine, in shards or on a cluster."""
+"""``simulate``: batches without a notebook, on one machine or on a cluster."""
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 from crs_lib import notebooks
 from crs_lib.cli import notebooks as commands
 from crs_lib.cli import options
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters, sweeps
 from crs_lib.simulate.config import SimulateConfig
 
@@ -43,9 +41,9 @@ def of_simulate(cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def simulate(parser: ArgumentParser) -> None:
-    """``simulate -p NAME VALUE … [--sweep FILE] [--shard k/N] [--scheduler ADDRESS]``."""
+    """``simulate -p NAME VALUE … [--sweep FILE] [--scheduler ADDRESS]``."""
     add_values(parser)
-    options.add(parser, SimulateConfig, "shard", "scheduler")
+    options.add(parser, SimulateConfig, "scheduler")
     parser.set_defaults(do=_simulate)
 
 
@@ -55,23 +53,7 @@ def _simulate(arguments: Namespace) -> None:
 
     found = cells(arguments)
     if arguments.sweep:
-        ready.check((NOTEBOOK, {**of_simulate(cell), "shard": arguments.shard}) for cell in found)
+        ready.check((NOTEBOOK, of_simulate(cell)) for cell in found)
     for cell in found:
         config = options.read(arguments, SimulateConfig, **of_simulate(cell))
         print(f"finished: {paths.shown(simulate(config))}")
-
-
-def merge(parser: ArgumentParser) -> None:
-    """``merge RUN [FOLDERS]``: one run from its shards."""
-    parser.add_argument("run", help="the run that the shards are parts of")
-    parser.add_argument("folders", nargs="*", help="the shards' folders; without, those beside the run")
-    parser.set_defaults(do=_merge)
-
-
-def _merge(arguments: Namespace) -> None:
-    from crs_lib.simulate import shards
-
-    for folder in arguments.folders:
-        if not Path(folder).is_dir():
-            raise InputError(f"{folder!r} is no folder; give the folders of the shards")
-    print(f"merged: {paths.shown(shards.merge(arguments.run, arguments.folders))}")

@@ -130,10 +130,11 @@ def _config(arguments: Namespace, **more: Any) -> SimulateConfig:
 def _ready(config: SimulateConfig) -> Iterator[Any]:
     """The maker of the system's sessions, after the checks that a run begins with; nothing of it is kept."""
     from crs_lib.catalog import sources
+    from crs_lib.runs import jobs
     from crs_lib.simulate import roles
     from crs_lib.simulate.conversation import Maker
 
-    roles.weights(config.roles(), config.llm_settings, sources.load(config.catalog), {})
+    jobs.checked(roles.needs(config.roles(), config.llm_settings, sources.load(config.catalog)))
     roles.versions(config.programs(), {})
     with tempfile.TemporaryDirectory() as folder:
         maker = Maker(config.catalog, config, folder)

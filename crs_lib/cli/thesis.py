@@ -1,7 +1,6 @@
 """``thesis-tables``: logs to the thesis's tables and figures by one command."""
 
 from argparse import ArgumentParser, Namespace
-from dataclasses import replace
 
 import pandas as pd
 
@@ -35,7 +34,7 @@ def thesis_tables(parser: ArgumentParser) -> None:
 
 def _run(arguments: Namespace) -> None:
     given = options.read(arguments, ImportConfig)
-    scoring = replace(options.read(arguments, EvaluateConfig), run=given.run)
+    scoring = options.read(arguments, EvaluateConfig).changed(run=given.run)
     log_commands.tell(import_logs(given), given)
     if arguments.judge_scores:
         counts = judge.adopt(given.run, arguments.judge_scores)

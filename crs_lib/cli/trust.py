@@ -11,7 +11,8 @@ def gate(parser: ArgumentParser) -> None:
     """``gate [--run NAME] [--catalog FILE] [--sessions N] [--seed N] [--develop | --confirm] …``."""
     from crs_lib.validity.gate import GateConfig
 
-    options.add(parser, GateConfig)
+    names = ("run", "catalog", "n_sessions", "n_turns", "seed", "convention", "workers")
+    options.add(parser, GateConfig, *names)
     parser.add_argument(
         "--develop", action="store_true", help="test the protocol's requirements on its development seeds"
     )
@@ -22,23 +23,23 @@ def gate(parser: ArgumentParser) -> None:
 
 
 def _protocol(arguments: Namespace) -> None:
-    from crs_lib.validity import protocol
+    from crs_lib.validity import gate as gates
     from crs_lib.validity.gate import GateConfig
 
     given, usual = options.read(arguments, GateConfig), GateConfig()
+    place = paths.shown(gates.Protocol.read().path)
     for field in ("n_sessions", "n_turns", "seed", "convention"):
         if getattr(given, field) != getattr(usual, field):
             raise InputError(
                 f"{field}={getattr(given, field)!r} beside --develop or --confirm: the protocol fixes it "
-                f"({paths.shown(protocol.read().path)}); leave it out"
+                f"({place}); leave it out"
             )
     name = f"{given.run}-protocol" if given.run != usual.run else "protocol"
-    config = protocol.ProtocolConfig(name, given.catalog, given.workers)
-    found = (protocol.confirm if arguments.confirm else protocol.run)(config)
+    found = (gates.confirm if arguments.confirm else gates.develop)(name, given.catalog, given.workers)
     shown = found.assign(p_holm=found["p_holm"].map("{:.2g}".format)).drop(columns=["protocol", "p"])
     print(shown.round(3).to_string(index=False, na_rep="-"))
-    print(f"\n{protocol.verdicts(found)[['metric', 'held', 'asked']].to_string(index=False)}")
-    print(f"\nprotocol {found['protocol'].iloc[0][:16]}, {paths.shown(protocol.read().path)}")
+    print(f"\n{gates.board(found)[['metric', 'held', 'asked']].to_string(index=False)}")
+    print(f"\nprotocol {found['protocol'].iloc[0][:16]}, {place}")
 
 
 def _gate(arguments: Namespace) -> None:
@@ -55,14 +56,16 @@ def _gate(arguments: Namespace) -> None:
         print(f"\n{row.metric} fails: {row.failed}")
     for name, mark in gates.unlike(gates.marks(arguments.run)).items():
         print(f"\n{name}: tables say {mark or 'fit to rank'!r}, this run says otherwise")
-    print(f"\ntables: {paths.shown(folder / gates.TESTS)}, {gates.VERDICTS}, {gates.DOSE_TABLE}")
+    first, *others = (gates.TABLES[name].name for name in ("tests", "metrics", "doses"))
+    print(f"\ntables: {', '.join([paths.shown(folder / first), *others])}")
 
 
 def redteam(parser: ArgumentParser) -> None:
     """``redteam [--metric NAME] [--budget N] [--sessions N]``: how far scores can be gamed."""
-    from crs_lib.validity.redteam import RedteamConfig
+    from crs_lib.validity.gate import GateConfig
+    from crs_lib.validity.redteam import USUAL
 
-    options.add(parser, RedteamConfig)
+    options.add(parser, GateConfig, "catalog", "n_turns", "budget", **USUAL)
     parser.add_argument("--metric", metavar="NAME", help="show this metric only; all are searched")
     parser.set_defaults(do=_redteam)
 
@@ -70,10 +73,11 @@ def redteam(parser: ArgumentParser) -> None:
 def _redteam(arguments: Namespace) -> None:
     from crs_lib.metrics import base
     from crs_lib.validity import redteam as search
+    from crs_lib.validity.gate import GateConfig
 
     if arguments.metric:
         base.get(arguments.metric)
-    config = options.read(arguments, search.RedteamConfig)
+    config = options.read(arguments, GateConfig)
     found = search.run(config)
     if arguments.metric:
         found = found[found["metric"] == arguments.metric]
@@ -103,17 +107,19 @@ def _precision(arguments: Namespace) -> None:
 
 def sensitivity(parser: ArgumentParser) -> None:
     """``sensitivity [--run R] [--sessions N]``: rank stability over conventions and catalogue sizes."""
-    from crs_lib.validity.sensitivity import SensitivityConfig
+    from crs_lib.validity.precision import PrecisionConfig
 
-    options.add(parser, SensitivityConfig, "sessions", run="demo")
+    options.add(parser, PrecisionConfig, run="demo", n_sessions=10)
     parser.set_defaults(do=_sensitivity)
 
 
 def _sensitivity(arguments: Namespace) -> None:
     from crs_lib.validity import sensitivity as stages
+    from crs_lib.validity.precision import PrecisionConfig
     from crs_lib.validity.sensitivity import stability
 
-    folder = stages.make(options.read(arguments, stages.SensitivityConfig))
+    asked = options.read(arguments, PrecisionConfig)
+    folder = stages.make(asked.run, asked.n_sessions)
     for name, by in (("choices", "choice"), ("catalogue", "share")):
         table = stages.read(arguments.run, name)
         if len(table):

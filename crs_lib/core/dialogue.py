@@ -2,11 +2,12 @@
 
 import html
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from crs_lib.core import bounds, palette
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 
@@ -16,15 +17,34 @@ _SHOWN_CHARACTERS = 4_000
 _NARROW = "padding:4px 8px;vertical-align:top;width:1%;white-space:nowrap;text-align:left"
 # Paper and ink of JupyterLab's theme, light or dark; those of a light page elsewhere.
 _PAPERS = ("var(--jp-layout-color2, #f6f7f9)", "var(--jp-layout-color1, #fff)")
-_INK, _QUIET = "var(--jp-ui-font-color1, #111)", "var(--jp-ui-font-color2, #666)"
-
-
-_ASKS_FOR_OTHERS = frozenset({"follow_up"})
+_TURN_ROW = (
+    '<tr style="background:{};color:var(--jp-ui-font-color1, #111)">'
+    f'<td style="{_NARROW};color:var(--jp-ui-font-color2, #666)">{{}}</td>'
+    f'<td style="{_NARROW};font-weight:600">{{}}</td>'
+    '<td style="padding:4px 8px;text-align:left;white-space:pre-wrap">{}</td></tr>'
+)
+_SHIFT_ROW = (
+    '<tr><td colspan="3" style="padding:3px 8px;background:#333;color:#fff;font-size:12px;text-align:left">'
+    "shift at turn {}: {}</td></tr>"
+)
+_LEGEND = '<span style="background:{};color:#111;padding:0 4px">{}</span>'
+_MARK = '<span style="background:{};color:#111;border-radius:3px;padding:0 2px" title="{}">{}</span>'
+_TABLE = (
+    '<div style="max-width:860px;font-size:14px"><div style="margin-bottom:4px">{}</div>'
+    '<table style="border-collapse:collapse;width:100%;table-layout:auto">{}</table></div>'
+)
+# A mark's backgrounds, for dark ink on light pages and light ink on dark pages: Okabe-Ito hues, light (dark)
+# enough to read black (white) text on.
+TINTS = (
+    ("#cfe8f7", "#1f4a63"), ("#fbe0b2", "#5f4614"), ("#cdeadf", "#1d4d3d"), ("#f7d3e5", "#5c2845"),
+    ("#f1eb9c", "#4e4a10"), ("#dcd3f2", "#423566"), ("#e4e4e4", "#45484c"), ("#f9cdbb", "#633524"),
+)  # fmt: skip
+_TINTED = ("genre", "actor", "director", "writer", "language", "plot", "year", "title")
 
 
 def asks_for_others(user_meta: Mapping[str, Any]) -> bool:
     """Whether the log of a user turn says that the user asks for films other than those shown."""
-    return user_meta.get("stage") in _ASKS_FOR_OTHERS
+    return user_meta.get("stage") == "follow_up"
 
 
 class Mark(NamedTuple):
@@ -138,7 +158,20 @@ class Dialogue:
         return json.dumps(self.to_json(), ensure_ascii=False, separators=(", ", ": "))
 
     def _repr_html_(self) -> str:
-        return to_html(self)
+        """A table: text escaped, spans coloured by field, shifts marked at their turns."""
+        fields = sorted({mark.field for turn in self.turns for mark in turn.marks})
+        colours = {name: TINTS[tint_place(name)][0] for name in fields}
+        events = {int(event["turn"]): event for event in self.shift_events if "turn" in event}
+        shifts, rows = set(self.shift_turns()), []
+        for index, turn in enumerate(self.turns):
+            number, is_user = index // 2 + 1, turn.speaker == USER
+            if is_user and number in shifts:
+                rows.append(_SHIFT_ROW.format(number, _shift(events.get(number, {}))))
+            shown = (number if is_user else "", turn.speaker.lower(), _marked(turn, colours))
+            rows.append(_TURN_ROW.format(_PAPERS[is_user], *shown))
+        legend = " ".join(_LEGEND.format(colours[name], html.escape(name)) for name in fields)
+        head = f"<b>{html.escape(self.model_name)}</b> · session {html.escape(self.session_id)}"
+        return _TABLE.format(f"{head}{' · ' + legend if legend else ''}", "".join(rows))
 
 
 def _turn(entry: object, index: int, where: str) -> Turn:
@@ -153,54 +186,16 @@ def _turn(entry: object, index: int, where: str) -> Turn:
             "USER and SYSTEM must alternate, USER first"
         )
     if len(entry["text"]) > 10_000:
-        bounds.check("turn_characters", len(entry["text"]), f"{where}: turn {index + 1} has")
+        safety.check_limit("turn_characters", len(entry["text"]), f"{where}: turn {index + 1} has")
     meta = {key: value for key, value in entry.items() if key not in ("speaker", "text")}
     return Turn(speaker, entry["text"], meta)
 
 
-def to_html(dialogue: Dialogue) -> str:
-    """The dialogue as a table: text escaped, spans coloured by field, shifts marked at their turns."""
-    fields = sorted({mark.field for turn in dialogue.turns for mark in turn.marks})
-    colours = {name: palette.tint(name).light for name in fields}
-    events = {int(event["turn"]): event for event in dialogue.shift_events if "turn" in event}
-    shifts = set(dialogue.shift_turns())
-    rows = []
-    for index, turn in enumerate(dialogue.turns):
-        number = index // 2 + 1
-        is_user = turn.speaker == USER
-        if is_user and number in shifts:
-            rows.append(_shift_row(number, events.get(number, {})))
-        rows.append(
-            f'<tr style="background:{_PAPERS[is_user]};color:{_INK}">'
-            f'<td style="{_NARROW};color:{_QUIET}">{number if is_user else ""}</td>'
-            f'<td style="{_NARROW};font-weight:600">{turn.speaker.lower()}</td>'
-            f'<td style="padding:4px 8px;text-align:left;white-space:pre-wrap">'
-            f"{_marked(turn, colours)}</td></tr>"
-        )
-    legend = " ".join(
-        f'<span style="background:{colours[name]};color:#111;padding:0 4px">{html.escape(name)}</span>'
-        for name in fields
-    )
-    head = (
-        f"<b>{html.escape(dialogue.model_name)}</b> · session {html.escape(dialogue.session_id)}"
-        f"{' · ' + legend if legend else ''}"
-    )
-    return (
-        f'<div style="max-width:860px;font-size:14px"><div style="margin-bottom:4px">{head}</div>'
-        f'<table style="border-collapse:collapse;width:100%;table-layout:auto">{"".join(rows)}</table></div>'
-    )
-
-
-def _shift_row(turn: int, event: Mapping[str, Any]) -> str:
-    kind = html.escape(str(event.get("type", "shift")))
-    old, new = event.get("from_focus"), event.get("to_focus")
-    move = f" {html.escape(str(old))} → {html.escape(str(new))}" if old and new else ""
-    bridge = event.get("bridge_value")
-    over = f" (bridge: {html.escape(str(bridge))})" if bridge else ""
-    return (
-        '<tr><td colspan="3" style="padding:3px 8px;background:#333;color:#fff;font-size:12px;'
-        f'text-align:left">shift at turn {turn}: {kind}{move}{over}</td></tr>'
-    )
+def _shift(event: Mapping[str, Any]) -> str:
+    """A shift in words, escaped: its type, the focus before and after, and the bridge between them."""
+    old, new, bridge = (event.get(name) for name in ("from_focus", "to_focus", "bridge_value"))
+    move = f" {old} → {new}" if old and new else ""
+    return html.escape(f"{event.get('type', 'shift')}{move}{f' (bridge: {bridge})' if bridge else ''}")
 
 
 def _marked(turn: Turn, colours: Mapping[str, str]) -> str:
@@ -211,16 +206,11 @@ def _marked(turn: Turn, colours: Mapping[str, str]) -> str:
         if mark.start < position or mark.end > len(text):
             continue
         inside = [m for m in turn.marks if m.start >= mark.start and m.end <= mark.end]
-        names = ", ".join(f"{m.field}={m.value}" for m in inside)
+        names = html.escape(", ".join(f"{m.field}={m.value}" for m in inside))
         out.append(html.escape(text[position : mark.start]))
-        out.append(
-            f'<span style="background:{colours[mark.field]};color:#111;border-radius:3px;'
-            f'padding:0 2px" title="{html.escape(names)}">'
-            f"{html.escape(text[mark.start : mark.end])}</span>"
-        )
+        out.append(_MARK.format(colours[mark.field], names, html.escape(text[mark.start : mark.end])))
         position = mark.end
-    out.append(html.escape(text[position:]))
-    return "".join(out)
+    return "".join([*out, html.escape(text[position:])])
 
 
 def _longest_first(marks: Iterable[Mark]) -> list[Mark]:
@@ -230,3 +220,15 @@ def _longest_first(marks: Iterable[Mark]) -> list[Mark]:
         if all(mark.end <= other.start or mark.start >= other.end for other in kept):
             kept.append(mark)
     return sorted(kept)
+
+
+def tint_place(field: str) -> int:
+    """The place of a field's colours in ``TINTS``: declared, or else by a hash of the name."""
+    return _TINTED.index(field) if field in _TINTED else zlib.crc32(field.encode()) % len(TINTS)
+
+
+def tint_css() -> str:
+    """The colours as rules of a style sheet: ``.f0`` to ``.f7``, light and dark."""
+    light, dark = ("; ".join(f"--f{i}: {pair[theme]}" for i, pair in enumerate(TINTS)) for theme in (0, 1))
+    rules = " ".join(f".f{i} {{ background: var(--f{i}); }}" for i in range(len(TINTS)))
+    return f":root {{ {light}; }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark}; }} }}\n{rules}\n"

@@ -3,18 +3,24 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from typing import Any
 
-_IRIS = "rfc3987_syntax"
+
+class _WithoutIris(MetaPathFinder):
+    """Finds no grammar of IRIs, which jsonschema (and so nbformat) uses where it is installed."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        if fullname == "rfc3987_syntax":
+            raise ModuleNotFoundError(fullname)
 
 
 @contextmanager
 def without_iris() -> Iterator[None]:
-    """Inside, jsonschema (and so nbformat) is imported without its grammar of IRIs, a second of work."""
-    if _IRIS in sys.modules:
-        yield
-        return
-    sys.modules[_IRIS] = None  # type: ignore[assignment]  # an import of it fails, which jsonschema expects
+    """Inside, jsonschema is imported without its grammar of IRIs, a second of work."""
+    finder = _WithoutIris()
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        del sys.modules[_IRIS]
+        sys.meta_path.remove(finder)

@@ -1,5 +1,6 @@
-"""Column contracts of the tables that are written and read, and atomic ways to write them."""
+"""Tables and records on disk: column contracts, atomic writes, and hashes of files."""
 
+import hashlib
 import json
 import math
 import os
@@ -13,7 +14,7 @@ from typing import IO, Any
 
 import pandas as pd
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 
 
@@ -131,12 +132,12 @@ def write_jsonl(path: Path, records: Iterable[Mapping[str, Any] | str]) -> int:
     return count
 
 
-@outside.reader("JSON lines")
+@safety.reader("JSON lines")
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON-lines file (``.gz`` too), one by one; InputError names a line that is broken."""
-    with outside.open_text(path) as file:
-        for number, line in outside.lines(file, path.name):
-            record = outside.loads(line, f"{path.name}, line {number}")
+    with safety.open_text(path) as file:
+        for number, line in safety.lines(file, path.name):
+            record = safety.loads(line, f"{path.name}, line {number}")
             if not isinstance(record, dict):
                 raise InputError(f"{path.name}, line {number}: expected an object")
             yield record
@@ -180,7 +181,7 @@ def write_parquet(path: Path, frames: pd.DataFrame | Iterable[pd.DataFrame]) -> 
     return rows
 
 
-@outside.reader("a table")
+@safety.reader("a table")
 def read_table(
     path: Path,
     contract: Contract,
@@ -282,3 +283,30 @@ def _from_lines(path: Path, columns: Sequence[str] | None, repeated: Sequence[st
         once = {name: same.setdefault(wanted[name], wanted[name]) for name in repeated if name in wanted}
         rows.add({**wanted, **once})
     return rows.frame(repeated)
+
+
+_SORTED = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+
+def fingerprint(value: Any) -> str:
+    """Hex SHA-256 of a JSON value, whatever the order of its keys."""
+    return hashlib.sha256(_SORTED.encode(value).encode()).hexdigest()
+
+
+def sha256(path: Path) -> str:
+    """Hex digest of a file's content; InputError where a file that is there cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(f"{path.name}: cannot be read ({error.strerror or error})") from error
+
+
+def of_files(files: Iterable[Path]) -> str:
+    """One hex digest of several files: names and contents, in order."""
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name}\0{sha256(path)}\n".encode())
+    return digest.hexdigest()

@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -25,7 +24,7 @@ from crs_lib.cosrec.catalogue_files import ENDINGS, OUTPUTS, ending, write_outpu
 from crs_lib.cosrec.catalogue_rules import Rules
 from crs_lib.cosrec.catalogue_tables import KINDS, Job, KeyRange, Source, forget, marked
 from crs_lib.runs import dask
-from crs_lib.runs.processes import processes
+from crs_lib.runs.processes import outcomes
 
 _PART = 512 * 2**20  # bytes of input text for one part of the join
 _MOST_PARTS = 5_000
@@ -268,11 +267,14 @@ def _do_all(calls: Sequence[Call], settings: Settings, seen: Callable[[int], obj
             except Exception as error:
                 errors[number] = _shown(error)
     else:
-        with processes(min(settings.workers, len(calls))) as pool:
-            futures = {pool.submit(call): number for number, (call, _) in enumerate(calls)}
-            for future in as_completed(futures):
-                _settle(future, futures[future], calls, seen, errors)
+        tasks = (call for call, _ in calls)
+        for outcome in outcomes(_done, tasks, min(settings.workers, len(calls))):
+            _settle(outcome, outcome.number, calls, seen, errors)
     return [errors[number] for number in sorted(errors)]
+
+
+def _done(call: "partial[Any]") -> None:
+    call()
 
 
 def _settle(

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
+from crs_lib.core.rng import one_thread
 from crs_lib.core.text import words
-from crs_lib.core.threads import one_thread
 from crs_lib.cosrec.labels import Floats, shares
 from crs_lib.cosrec.records import INTENTS, Conversation, Partition
 from crs_lib.cosrec.rewriting import FILLER

@@ -1,6 +1,6 @@
 """Make conversations: a run's records, its corpus files, and the log of all calls to models."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,10 @@ from crs_lib.core import outside, tables
 from crs_lib.cosrec import corpus, index
 from crs_lib.cosrec.config import STUDY, GenerateConfig
 from crs_lib.cosrec.writing import Writer
-from crs_lib.llm import Recorder
-from crs_lib.llm.calls import export_all
-from crs_lib.llm.pool import LOG, drain_scratch
-from crs_lib.llm.preflight import preflight, unchanged
-from crs_lib.runs import batch
-from crs_lib.runs.ledger import Key, Ledger
+from crs_lib.runs import jobs
+from crs_lib.runs.ledger import Key
 
 STAGE = "generate"
-_WEIGHTS = "weights of "
 
 
 def generate(config: GenerateConfig, *, progress: bool = True) -> Path:
@@ -29,15 +24,15 @@ def generate(config: GenerateConfig, *, progress: bool = True) -> Path:
     and repeats no finished call; conversations that failed are tried again.
     """
     folder = corpus.locate(config.source) if not config.index else Path()
-    inputs = index.digests(folder, config.index) | _weights(config)
+    before = runs.entry(STUDY, config.run, STAGE)
+    inputs = index.digests(folder, config.index) | jobs.weights(before, config.models(), config.needs)
     keys = [Key(config.writer, number) for number in range(config.conversations)]
     with runs.stage(STUDY, config.run, STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
-        try:
-            _work(config, str(folder), work.folder, ledger, inputs, progress)
-        finally:
-            if config.models():
-                work.counts["calls"] = export_all(work.folder)
-        batch.check(ledger, keys)
+        runs.job(
+            work, ledger, [runs.Part(keys, tuple(config.models()), label="conversations")],
+            Writer, (config, str(folder)), service=config.service(), workers=config.workers,
+            scheduler=config.scheduler, chunk=1, logged=bool(config.models()), progress=progress,
+        )  # fmt: skip
         records = [outside.loads(body, "a body of the ledger") for body in ledger.bodies(keys)]
         _export(work, records)
     return work.folder
@@ -62,68 +57,6 @@ def _export(work: runs.Stage, records: Sequence[Mapping[str, Any]]) -> None:
 
 def _name(user: Mapping[str, Any]) -> str:
     return str(user["user"])
-
-
-def _work(
-    config: GenerateConfig,
-    source: str,
-    folder: Path,
-    ledger: Ledger,
-    inputs: Mapping[str, str],
-    progress: bool,
-) -> None:
-    """Do what the ledger does not have: threads for models, processes for rules, or a cluster."""
-    keys = [Key(config.writer, number) for number in range(config.conversations)]
-    if ledger.finished().issuperset(keys):
-        return
-    starts = 1 + ledger.tries()
-    began = {name.removeprefix(_WEIGHTS): d for name, d in inputs.items() if name.startswith(_WEIGHTS)}
-    options: dict[str, Any] = {"progress": progress, "label": "conversations", "chunk": 1}
-    if not config.models() or config.scheduler:
-        options |= {"workers": config.workers, "scheduler": config.scheduler}
-        try:
-            batch.work(ledger, keys, Writer, (config, source, "", starts, None, began), **options)
-        finally:
-            _fetch_logs(config, folder)
-        return
-    writer = Writer(config, source, str(folder), starts, weights=began)
-    assert writer.pool is not None
-    with writer.pool as pool:
-        unchanged(began, config.service().settings_for)
-        batch.work(ledger, keys, _given(writer), (), threads=pool.width(config.models()), **options)
-        unchanged(began, config.service().settings_for)
-        for spec in config.models():
-            pool.unload(spec)
-
-
-def _given(writer: Writer) -> Callable[[], Writer]:
-    return lambda: writer
-
-
-def _fetch_logs(config: GenerateConfig, folder: Path) -> None:
-    """Bring the call logs of a cluster's workers into the run's folder."""
-    if config.scheduler and config.models():
-        from crs_lib.runs import dask
-
-        recorder = Recorder(folder / LOG)
-        try:
-            recorder.put(dask.on_every_machine(config.scheduler, drain_scratch, config.run))
-        finally:
-            recorder.close()
-
-
-def _weights(config: GenerateConfig) -> dict[str, str]:
-    """The digests of the models, as inputs of the stage: a run ends with the weights it began with.
-
-    A finished run needs no server any more. Raises one RunError that lists all that is missing.
-    """
-    before = runs.read_manifest(STUDY, config.run).get("stages", {}).get(STAGE, {})
-    if before.get("status") == "finished":
-        kept = {name: str(d) for name, d in before["inputs"].items() if name.startswith(_WEIGHTS)}
-        if kept.keys() == {f"{_WEIGHTS}{spec}" for spec in config.models()}:
-            return kept
-    found = preflight(config.needs())
-    return {f"{_WEIGHTS}{row.model}": str(row.digest) for row in found.itertuples()}
 
 
 def read_generated(run: str) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
-from crs_lib.core.text import words_of_many
+from crs_lib.core.text import words
 from crs_lib.cosrec import collections
 from crs_lib.cosrec.collections import CatalogueProduct, Passage
 from crs_lib.retrieval.bm25 import BM25, Lexical
@@ -317,7 +317,7 @@ def _batches(records: Records[T], text: Callable[[T], str]) -> Iterator[list[str
 def _write_lexical(folder: Path, records: Records[T], text: Callable[[T], str], k1: float, b: float) -> None:
     index = Lexical(k1=k1, b=b)
     index.ids = records.ids
-    index.index.fit(tokens for part in _batches(records, text) for tokens in words_of_many(part))
+    index.index.fit(words(body) for part in _batches(records, text) for body in part)
     index.save(folder)
 
 

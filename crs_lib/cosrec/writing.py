@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +14,7 @@ from crs_lib.cosrec.collections import CatalogueProduct
 from crs_lib.cosrec.config import STUDY, TEMPLATE, GenerateConfig
 from crs_lib.llm import Message, Pool, Request
 from crs_lib.llm.limits import tokens_at_most
-from crs_lib.llm.pool import scratch
+from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 
 T = TypeVar("T")
@@ -23,23 +22,20 @@ _NOTHING = budget.PromptMaterial((), (), 0, 0)
 
 
 class Writer:
-    """Makes the record of one conversation from its number alone; see ``crs_lib.runs.batch``."""
+    """Makes the record of one conversation from its number alone; see :func:`crs_lib.runs.job`."""
 
     def __init__(
         self,
         config: GenerateConfig,
         source: str,
-        calls: str = "",
-        starts: int = 1,
+        start: Start | None = None,
         pool: Pool | None = None,
-        weights: Mapping[str, str] | None = None,
     ) -> None:
-        """Opens the stock. Cache and log of model calls lie in the folder ``calls``; without one, in this
-        machine's own scratch folder. ``starts`` times as many attempts are made as the config says: what
-        failed before gets new seeds. ``pool`` replaces the models that the config names; ``weights`` are the
-        digests that the run began with.
+        """Opens the stock. At the nth ``start`` of a run n times as many attempts are made as the config
+        says: what failed before gets new seeds. ``pool`` replaces the models that the config names.
         """
-        self.config, self.attempts = config, starts * config.attempts
+        start = start or Start(run=config.run)
+        self.config, self.attempts = config, start.starts * config.attempts
         self.stock = index.opened(Path(source), config.index, config.k1, config.b)
         if config.conversations > len(self.stock.products):
             raise InputError(
@@ -52,17 +48,11 @@ class Writer:
         order = stream(config.seed, STUDY, "targets").permutation(len(asins))
         self.targets = [asins[i] for i in order[: config.conversations]]
         if pool is None and config.models():
-            service = replace(config.service(), weights=weights or {})
-            pool = Pool(Path(calls) if calls else scratch(config.run), service)
-        self.pool = pool
+            pool = start.pool(config.service())
+        self.models = pool
 
     def __call__(self, key: Key) -> str:
         return json.dumps(self.record(key.session), ensure_ascii=False)
-
-    def halt(self) -> None:
-        """Refuse further calls, so that threads come to an end."""
-        if self.pool is not None:
-            self.pool.halt()
 
     def record(self, number: int) -> dict[str, Any]:
         """Conversation ``number`` with everything that went into it.
@@ -228,7 +218,7 @@ class Writer:
     ) -> tuple[str, dict[str, Any]]:  # fmt: skip
         """A model's answer; the seed is the conversation's and the attempt's own."""
         config = self.config
-        if self.pool is None:
+        if self.models is None:
             raise RunError("the writer was made without models; this is a defect, please report it")
         address: tuple[str | int, ...] = (number, name, *([about] if about else []), attempt)
         seed = address_seed(config.model_seed, STUDY, *address)
@@ -237,7 +227,7 @@ class Writer:
         }  # fmt: skip
         tags: Mapping[str, str | int] = {"conversation": number, "attempt": attempt, "prompt": name}
         request = Request.ask(f"cosrec {name}", fitted.prompt, seed=seed, options=options, tags=tags)
-        reply = self.pool.complete(spec, request)
+        reply = self.models.complete(spec, request)
         facts = {
             "template": prompts.digest(f"{STUDY}/{name}", config.prompts),
             "prompt": fitted.prompt,

@@ -1,7 +1,6 @@
 """The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -12,8 +11,8 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import hashes, paths
-from crs_lib.core.config import Config, Field, OneOf
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field, OneOf, Settings
 from crs_lib.core.text import listing
 from crs_lib.evaluate import provenance
 from crs_lib.evaluate.scorer import ItemsScorer
@@ -69,8 +68,7 @@ Vocabulary = Annotated[str, Field(description="file of the TF-IDF space's featur
 TopicModel = Annotated[str, Field(description="folder of an LDA model")]
 
 
-@dataclass(frozen=True)
-class ScoringConfig(Config):
+class ScoringConfig(Settings):
     """The way of scoring. Raises InputError for a setting that the convention has no use for."""
 
     catalog: Annotated[str, Field(description="a catalogue, or 'sample'")]
@@ -81,12 +79,10 @@ class ScoringConfig(Config):
     topics: Topics = ""
     topic_model: TopicModel = ""
     llm: Annotated[str, Field(description="spec of the model of the extractors called llm")] = ""
-    inputs: Annotated[Mapping[str, str], Field(description="names and hashes of what is scored")] = field(
-        default_factory=dict
-    )
+    inputs: Annotated[Mapping[str, str], Field(description="names and hashes of what is scored")] = {}
     llm_settings: Annotated[
         Mapping[str, Any], Field(description='settings of that model, e.g. {"slots": 8}')
-    ] = field(default_factory=dict)
+    ] = {}
     calls: Annotated[str, Field(description="folder of the model's call cache and call log")] = ""
 
     def check(self) -> None:

@@ -7,7 +7,6 @@ A run holds the scores of any number of conventions: those of ``default`` in its
 import importlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -20,10 +19,10 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
-from crs_lib.core.config import Config, Field, RunName, settings_of
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.core.settings import Field, RunName, Settings
 from crs_lib.evaluate import arms, provenance
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import (
@@ -53,8 +52,7 @@ _STAGE = "evaluate"
 _KNOBS = ("window", "recovery_cc", "recovery_cr")
 
 
-@dataclass(frozen=True)
-class EvaluateConfig(Config):
+class EvaluateConfig(Settings):
     """The effective settings of an evaluation, checked; 0 or nothing takes the convention's own setting."""
 
     run: Annotated[RunName, Field(description="a run whose dialogues are finished")] = "smoke"
@@ -64,13 +62,11 @@ class EvaluateConfig(Config):
     topic_model: TopicModel = ""
     similarity: Similarity = ""
     topics: Topics = ""
-    tas_weights: Annotated[Mapping[str, float], Field(description="weights of TAS: alpha, beta, gamma")] = (
-        field(default_factory=dict)
-    )
+    tas_weights: Annotated[Mapping[str, float], Field(description="weights of TAS: alpha, beta, gamma")] = {}
     cas_weights: Annotated[
         Mapping[str, float],
         Field(description="weights of CAS: recovery, delay, interference, coherence, retention"),
-    ] = field(default_factory=dict)
+    ] = {}
     window: Annotated[int, Field(ge=0, description="replies within which a shift is recovered")] = 0
     recovery_cc: Annotated[float, Field(ge=0, le=1, description="cross coherence that recovers a shift")] = (
         0.0
@@ -86,7 +82,7 @@ class EvaluateConfig(Config):
             ("tas_weights", conventions.TasWeights),
             ("cas_weights", conventions.CasWeights),
         ):
-            known = [setting.name for setting in settings_of(config)]
+            known = list(config.__annotations__)
             for key in getattr(self, name):
                 if key not in known:
                     hint = f"{did_you_mean(key, known)} (known: {', '.join(known)})"
@@ -117,8 +113,8 @@ class EvaluateConfig(Config):
     def scoring(self, catalog: str, dialogues: str = "", calls: str = "") -> ScoringConfig:
         """The way of scoring that the settings name, for a catalogue and the hash of the dialogues."""
         return ScoringConfig(
-            catalog,
-            self.rule.name,
+            catalog=catalog,
+            convention=self.rule.name,
             vocabulary=self.vocabulary,
             topic_model=self.topic_model,
             inputs={"dialogues": dialogues},

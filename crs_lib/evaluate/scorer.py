@@ -12,7 +12,7 @@ from typing import Any
 
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue, Pair, asks_for_others
-from crs_lib.core.text import fold, words_of_many
+from crs_lib.core.text import fold, words
 from crs_lib.metrics import base, constructs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.inputs import (
@@ -220,11 +220,11 @@ class ItemsScorer:
         """The scores of each dialogue."""
         texts = [turn.text for dialogue in dialogues for turn in dialogue.turns]
         if self.find is None:
-            concepts = self.grounder.ground(texts).sets()
+            concepts = self.grounder.ground(texts)
         else:
             known = self.find(texts)
             concepts = [known[text] for text in texts]
-        found = zip(words_of_many(texts), concepts, strict=True)
+        found = zip(map(words, texts), concepts, strict=True)
         return [
             self._scorer.score(dialogue, [Text(*next(found)) for _ in dialogue.turns])
             for dialogue in dialogues

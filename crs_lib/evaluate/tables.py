@@ -3,9 +3,7 @@
 import gc
 import itertools
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,9 @@ from crs_lib.evaluate.provenance import Provenance
 from crs_lib.evaluate.scorer import shift_columns
 from crs_lib.metrics import base
 from crs_lib.metrics.scores import BatchScorer, Scores
-from crs_lib.runs.processes import processes
+from crs_lib.runs.processes import outcomes
 
 CHUNK = 50  # dialogues scored at once
-_SCORER: list[BatchScorer] = []
 
 
 def stream(
@@ -42,14 +39,8 @@ def stream(
         for chunk in chunks:
             yield from _scored(scorer, chunk)
         return
-    with processes(workers, _start, (config,)) as pool:
-        waiting: deque[Future[list[Scores]]] = deque()
-        for chunk in chunks:
-            waiting.append(pool.submit(_score, chunk))
-            if len(waiting) > 2 * workers:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
+    for outcome in outcomes(_scored, chunks, workers, _scorer, (config,), ordered=True):
+        yield from outcome.result()
 
 
 def _batched(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, ...]]:
@@ -58,12 +49,8 @@ def _batched(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, ...]]:
         yield chunk
 
 
-def _start(config: ScoringConfig) -> None:
-    _SCORER.append(config.make().scorer)
-
-
-def _score(chunk: Sequence[Dialogue]) -> list[Scores]:
-    return _scored(_SCORER[0], chunk)
+def _scorer(config: ScoringConfig) -> BatchScorer:
+    return config.make().scorer
 
 
 def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:

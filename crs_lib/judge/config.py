@@ -11,13 +11,12 @@ from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt
 from crs_lib.judge.canaries import CANARIES
-from crs_lib.llm.base import BACKENDS
+from crs_lib.llm.base import BACKENDS, check_spec
 from crs_lib.llm.client import giving_choices
 from crs_lib.llm.limits import room
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import AnswerLength, Context, Service, Temperature, Thinking, role_settings
 from crs_lib.metrics import constructs
-from crs_lib.simulate.roles import check_spec
 
 _OWN = ("seed", "together", "expected")  # settings of judges that no other role has
 _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"

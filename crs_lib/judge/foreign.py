@@ -13,7 +13,6 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.judge.rating import check_score
 from crs_lib.judge.records import COLUMNS, SCORES, STAGE, flag_counts
 from crs_lib.metrics import constructs
-from crs_lib.simulate.roles import stage_before
 
 
 def validate(records: Iterable[Mapping[str, Any]], judge: str = "given") -> pd.DataFrame:
@@ -74,7 +73,7 @@ def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
     """
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
-    before = stage_before(simulate.STUDY, run, STAGE)
+    before = runs.entry(simulate.STUDY, run, STAGE)
     if before and not before["parameters"].get("adopted"):
         raise RunError(f"run {run!r} was judged already; judge scores from elsewhere need another run")
     place = Path(path)

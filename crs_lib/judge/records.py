@@ -11,7 +11,6 @@ from crs_lib import llm, runs, simulate
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.metrics import constructs
-from crs_lib.simulate.roles import stage_before
 
 STAGE, SCORES = "judge", "judge_scores.jsonl"
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
@@ -27,7 +26,7 @@ def read_records(run: str) -> list[dict[str, Any]]:
             f"run {run!r} was not judged; do it with: python -m crs_lib judge {run} --judges MODEL"
         )
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
-    entry = stage_before(simulate.STUDY, run, STAGE)
+    entry = runs.entry(simulate.STUDY, run, STAGE)
     if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
         raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
     if entry["status"] == "finished":
@@ -37,7 +36,7 @@ def read_records(run: str) -> list[dict[str, Any]]:
 
 def is_judged(run: str) -> bool:
     """Whether a judge has ended its work on a run; its scores are in one file, which is always whole."""
-    judged = bool(stage_before(simulate.STUDY, run, STAGE))
+    judged = bool(runs.entry(simulate.STUDY, run, STAGE))
     return judged and (paths.run_folder(simulate.STUDY, run) / SCORES).is_file()
 
 

@@ -1,7 +1,6 @@
 """Judges over a finished run: resumable, every score on record, what is missing counted."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,15 +14,10 @@ from crs_lib.judge import canaries as spoiling
 from crs_lib.judge import rating
 from crs_lib.judge.config import JudgeConfig, JudgeSettings
 from crs_lib.judge.records import SCORES, STAGE
-from crs_lib.llm import calls
-from crs_lib.llm.pool import Pool
-from crs_lib.llm.preflight import preflight, unchanged
-from crs_lib.runs import batch
+from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
-from crs_lib.simulate.roles import stage_before
 
 ORIGINAL = "original"  # in a ledger key: the dialogue as it is, not a canary
-_WEIGHTS = "weights of "
 
 
 def judge_run(
@@ -54,9 +48,9 @@ def judge_run(
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     runs.output(simulate.STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
     inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
-    before = stage_before(simulate.STUDY, run, STAGE)
+    before = runs.entry(simulate.STUDY, run, STAGE)
     weights = _weights(config, inputs["dialogues"], before)
-    inputs |= {f"{_WEIGHTS}{spec}": digest for spec, digest in weights.items()}
+    inputs |= jobs.weights_as_inputs(weights)
     with (
         runs.stage(simulate.STUDY, run, STAGE, config.parameters(), inputs, fixed=False) as stage,
         stage.ledger() as ledger,
@@ -65,10 +59,16 @@ def judge_run(
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         lines = list(dialogue_lines(folder / "dialogues.jsonl"))
         judging = JudgingRound.of(inputs["dialogues"], config.question(), lines)
-        try:
-            _work(config, folder, judging, ledger, weights, progress)
-        finally:
-            calls.export_all(folder)
+        exhibits = Exhibits(config, folder, lines)
+        wanted = {
+            spec: {judging.key(one, weights[spec]): one for one in exhibits.of_judge(spec)}
+            for spec in config.judges
+        }
+        every = {key: one for mine in wanted.values() for key, one in mine.items()}
+        runs.job(
+            stage, ledger, [runs.Part(list(mine), (spec,), spec) for spec, mine in wanted.items()],
+            JudgementMaker, (exhibits, every), service=config.service, logged=True, progress=progress,
+        )  # fmt: skip
         keys = judging.keys(ledger, weights)
         records = list(combined(ledger, keys, judging))
         tables.write_jsonl(stage.path(SCORES), map(tables.dumps, records))
@@ -84,7 +84,7 @@ def on_record(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) ->
     return bool(
         before.get("status") == "finished"
         and _same(config, dialogues, before)
-        and {f"{_WEIGHTS}{spec}" for spec in config.judges} <= before["inputs"].keys()
+        and set(config.judges) <= jobs.weights_in(before["inputs"]).keys()
         and set(now["canaries"]) <= set(earlier["canaries"])
         and (not now["canaries"] or now["n_canaries"] <= earlier["n_canaries"])
     )
@@ -101,16 +101,8 @@ def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> boo
 
 def _weights(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
     """The digests of the judges, with those of earlier judges that were asked the same."""
-    kept = {}
-    if _same(config, dialogues, before):
-        kept = {
-            name.removeprefix(_WEIGHTS): str(digest)
-            for name, digest in before["inputs"].items()
-            if name.startswith(_WEIGHTS)
-        }
-    if on_record(config, dialogues, before):
-        return kept
-    return kept | {row.model: str(row.digest) for row in preflight(config.needs()).itertuples()}
+    kept = jobs.weights_in(before["inputs"]) if _same(config, dialogues, before) else {}
+    return kept if on_record(config, dialogues, before) else kept | jobs.checked(config.needs())
 
 
 class Judgement(NamedTuple):
@@ -211,35 +203,15 @@ def combined(
         }  # fmt: skip
 
 
-class JudgementMaker:
-    """Makes the judgements of a run: reads a dialogue, spoils it if asked, and lets one judge score it.
+class Exhibits:
+    """The dialogues of a run as judges are shown them, as they are or spoilt."""
 
-    ``judgements`` gives the judgement of each ledger key. Threads share one maker.
-    """
-
-    def __init__(
-        self, config: JudgeConfig, folder: Path, lines: Sequence[DialogueLine], weights: Mapping[str, str]
-    ) -> None:
+    def __init__(self, config: JudgeConfig, folder: Path, lines: Sequence[DialogueLine]) -> None:
         self.config, self.lines = config, lines
         self.path = folder / "dialogues.jsonl"
-        self.pool = Pool(folder, replace(config.service, weights=weights))
-        self.judgements: dict[Key, Judgement] = {}
         self.titles: list[str] = []
         if config.canaries:
             self.titles = [item.title for item in sources.load(folder / "catalog.parquet").items]
-
-    def __call__(self, key: Key) -> str:
-        """The record of one dialogue before one judge, as a line of JSON."""
-        line, judge, canary = self.judgements[key]
-        dialogue = self.dialogue(line, canary)
-        if dialogue is None:
-            raise RunError(f"the dialogue on line {line + 1} changed while it was judged; judge again")
-        record = rating.judge_session(dialogue, [judge], self.config.samples, self.pool, self.config.asked)
-        return tables.dumps({**record, "canary": canary})
-
-    def halt(self) -> None:
-        """Refuse further calls."""
-        self.pool.halt()
 
     def dialogue(self, line: int, canary: str) -> Dialogue | None:
         """The dialogue, spoilt if asked; None where it cannot be spoilt in this way."""
@@ -261,32 +233,18 @@ class JudgementMaker:
                         yield Judgement(line, spec, name)
 
 
-def _work(
-    config: JudgeConfig,
-    folder: Path,
-    judging: JudgingRound,
-    ledger: Ledger,
-    weights: Mapping[str, str],
-    progress: bool,
-) -> None:
-    """Make the judgements that the ledger does not have, judge by judge."""
-    maker = JudgementMaker(config, folder, judging.lines, weights)
-    asked: list[Key] = []
-    try:
-        for spec in config.judges:
-            mine = {judging.key(one, weights[spec]): one for one in maker.of_judge(spec)}
-            asked += mine
-            if ledger.finished().issuperset(mine):
-                continue
-            maker.judgements |= mine
-            began = {spec: weights[spec]}
-            unchanged(began, config.service.settings_for)
-            batch.work(
-                ledger, list(mine), lambda: maker, (), threads=maker.pool.width([spec]), progress=progress,
-                label=spec,
-            )  # fmt: skip
-            unchanged(began, config.service.settings_for)
-            maker.pool.unload(spec)
-    finally:
-        maker.pool.close()
-    batch.check(ledger, asked)
+class JudgementMaker:
+    """Lets one judge score one dialogue, given by ledger key. Threads share a maker."""
+
+    def __init__(self, exhibits: Exhibits, judgements: Mapping[Key, Judgement], start: runs.Start) -> None:
+        self.exhibits, self.judgements = exhibits, judgements
+        self.models = start.pool(exhibits.config.service)
+
+    def __call__(self, key: Key) -> str:
+        """The record of one dialogue before one judge, as a line of JSON."""
+        line, judge, canary = self.judgements[key]
+        dialogue, config = self.exhibits.dialogue(line, canary), self.exhibits.config
+        if dialogue is None:
+            raise RunError(f"the dialogue on line {line + 1} changed while it was judged; judge again")
+        record = rating.judge_session(dialogue, [judge], config.samples, self.models, config.asked)
+        return tables.dumps({**record, "canary": canary})

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
+from crs_lib.core.errors import InputError
 from crs_lib.core.hashes import fingerprint
 from crs_lib.core.registry import Registry
 
@@ -164,3 +165,16 @@ class WithoutServer:
 
 
 BACKENDS: Registry[Backend] = Registry("LLM backend", "crs_lib.llm")
+
+
+def check_spec(spec: str, name: str) -> str:
+    """The spec itself if a backend knows it; InputError naming the setting otherwise."""
+    try:
+        entry = BACKENDS.get(spec)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    _, _, argument = spec.partition(":")
+    if bool(entry.facts.get("argument")) != bool(argument):
+        example = f"{entry.name}:{entry.facts['example']}" if "argument" in entry.facts else entry.name
+        raise InputError(f"{name} is {spec!r}; write it like {example}")
+    return spec

@@ -3,8 +3,7 @@
 
 from typing import Literal
 
-from crs_lib.core.errors import RunError
-from crs_lib.core.printable import printable
+from crs_lib.core.errors import RunError, printable
 
 Remedy = Literal["no", "wait", "other seed", "more room"]
 

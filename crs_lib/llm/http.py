@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from crs_lib.core import bounds
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import Request
@@ -165,14 +165,16 @@ class _BoundedAnswer(httpx.SyncByteStream):
         self._socket: Any = response.extensions.get("network_stream")
 
     def __iter__(self) -> Iterator[bytes]:
-        left = bounds.most("answer_bytes")
+        left = safety.limit("answer_bytes")
         for piece in self._stream:
             left -= len(piece)
             if time.monotonic() > self._deadline:
                 raise httpx.ReadTimeout("the answer took longer than the time-out")
             if left < 0:
-                most = f"{bounds.most('answer_bytes'):,} bytes; {bounds.variable('answer_bytes')} raises it"
-                raise httpx.DecodingError(f"it is longer than the limit, {most}")
+                most, variable = safety.limit("answer_bytes"), safety.limit_variable("answer_bytes")
+                raise httpx.DecodingError(
+                    f"it is longer than the limit, {most:,} bytes; {variable} raises it"
+                )
             yield piece
         if self._socket is not None and self._more_follows():
             self._socket.close()

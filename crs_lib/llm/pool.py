@@ -96,7 +96,7 @@ class Pool:
         for llm in list(self._made.values()):
             llm.halt()
 
-    def unload(self, spec: str) -> None:
+    def release(self, spec: str) -> None:
         """Free a model's memory on its servers; a server that is gone by then is no error."""
         with suppress(LLMError):
             if spec in self._made:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from crs_lib.core import bounds, lean, outside
+from crs_lib.core import lean, outside, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.errors import BadReply, CutReply, EmptyReply
@@ -52,7 +52,7 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     ``turn_characters``, or JSON that breaks the schema, with the first place.
     """
     try:
-        bounds.check("turn_characters", len(text), "the reply has")
+        safety.check_limit("turn_characters", len(text), "the reply has")
     except InputError as error:
         raise BadReply(str(error), text=text) from error
     if schema is not None and stop == "length":

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib.core import bounds, outside, paths
+from crs_lib.core import outside, paths, safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.notebooks import parameters as notebook_parameters
@@ -136,7 +136,7 @@ def _cells(
             f"{source}: 'run' is {pattern[:80]!r}; in braces write names of parameters alone, e.g. "
             '"study-{seed}"'
         )
-    bounds.check("sweep_cells", math.prod(map(len, grid.values())), f"{source}: the grid has")
+    safety.check_limit("sweep_cells", math.prod(map(len, grid.values())), f"{source}: the grid has")
     seen: dict[str, dict[str, Any]] = {}
     for combination in itertools.product(*grid.values()):
         point = dict(zip(grid, combination, strict=True))

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.threads import one_thread
+from crs_lib.core.rng import one_thread
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import channels, experiments, plan, predictions, readings, scoring, stages
 from crs_lib.realtalk import index as indexes

@@ -12,11 +12,11 @@ from typing import Annotated, Any, Literal, Protocol, TypedDict, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core.bounds import check as within
 from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
+from crs_lib.core.rng import one_thread
+from crs_lib.core.safety import check_limit as within
 from crs_lib.core.text import shorten
-from crs_lib.core.threads import one_thread
 from crs_lib.realtalk import answers, channels, features, phases, plan, select, threads
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Hand, Ranker

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.threads import one_thread
+from crs_lib.core.rng import one_thread
 from crs_lib.realtalk import kept
 from crs_lib.realtalk.features import NAMES
 

@@ -10,7 +10,7 @@ import numpy as np
 from crs_lib import data as datasets
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.threads import one_thread
+from crs_lib.core.rng import one_thread
 from crs_lib.realtalk import (
     channels,
     corpus,

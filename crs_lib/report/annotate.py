@@ -1,7 +1,7 @@
 """The page that asks people about a run: one self-contained file for a browser, no server, no network.
 
 Labels stay in the browser until they are exported; the page names no system
-(:mod:`crs_lib.validity.questions`).
+(:mod:`crs_lib.validity.labels`).
 """
 
 import base64
@@ -12,18 +12,18 @@ from pathlib import Path
 
 from crs_lib.core import tables
 from crs_lib.report.page import fill, part
-from crs_lib.validity import questions
-from crs_lib.validity.questions import AskConfig, Question
+from crs_lib.validity import labels
+from crs_lib.validity.labels import AskConfig, Question
 
 
 def write(config: AskConfig, out: Path | None = None) -> Path:
     """Write the page and the run's key; returns the page, by default in the run's folder.
 
-    Raises InputError and RunError as :func:`crs_lib.validity.questions.sample`.
+    Raises InputError and RunError as :func:`crs_lib.validity.labels.sample`.
     """
-    asked = questions.sample(config)
-    path = out or questions.folder(config.run) / "annotate.html"
-    questions.write_key(config.run, config.kind, asked)
+    asked = labels.sample(config)
+    path = out or labels.folder(config.run) / "annotate.html"
+    labels.write_key(config.run, config.kind, asked)
     path.parent.mkdir(parents=True, exist_ok=True)
     with tables.write_aside(path) as file:
         file.write(page(asked, config.kind))
@@ -33,9 +33,9 @@ def write(config: AskConfig, out: Path | None = None) -> Path:
 def page(asked: Sequence[Question], kind: str) -> str:
     """The page: scripts and styles are allowed by checksum only, data is text that nothing executes."""
     css, js = part("annotate.css"), part("annotate.js")
-    text, scale = questions.SCALES[kind]
+    text, scale = labels.SCALES[kind]
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
-    data = {"page": questions.digest(asked), "text": text, "scale": scale, "questions": shown}
+    data = {"page": labels.digest(asked), "text": text, "scale": scale, "questions": shown}
     return fill(part("annotate.html"), {
         "css": css, "js": js, "css_hash": _checksum(css), "js_hash": _checksum(js), "data": _inert(data),
     })  # fmt: skip

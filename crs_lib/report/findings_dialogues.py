@@ -126,7 +126,7 @@ def titles(table: pd.DataFrame) -> Finding:
 def named(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row a turn: session, speaker, and whether it names a concept."""
     turns = [(talk.session_id, turn) for talk in dialogues for turn in talk.turns]
-    found = grounder.ground([turn.text for _, turn in turns]).sets()
+    found = grounder.ground([turn.text for _, turn in turns])
     rows = [
         {"session_id": session, "speaker": turn.speaker, "named": bool(codes)}
         for (session, turn), codes in zip(turns, found, strict=True)

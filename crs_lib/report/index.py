@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crs_lib.catalog.fields import FIELDS
-from crs_lib.core import palette
+from crs_lib.core import dialogue
 from crs_lib.core.text import fold
 from crs_lib.figures import layout, style
 from crs_lib.metrics import base
@@ -33,7 +33,7 @@ class Index:
             "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
-            "fields": {name: palette.place(name) for name in (*fields, TITLE)},
+            "fields": {name: dialogue.tint_place(name) for name in (*fields, TITLE)},
             "turn_metrics": [described(name) for name in turn_metrics],
             "session_metrics": [described(name) for name in files.session_metrics()],
         }

@@ -120,7 +120,7 @@ def coverage(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     rows = {}
     for speaker in ("USER", "SYSTEM"):
         texts = [t.text for d in dialogues for t in d.turns if t.speaker == speaker]
-        found = [{grounder.field_of(code) for code in codes} for codes in grounder.ground(texts).sets()]
+        found = [{grounder.field_of(code) for code in codes} for codes in grounder.ground(texts)]
         counts = Counter(name for names in found for name in names)
         n = max(1, len(texts))
         rows[speaker.lower()] = {"any": sum(map(bool, found)) / n} | {

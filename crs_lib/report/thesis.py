@@ -62,7 +62,7 @@ def load(config: ThesisConfig) -> LoadedLogs:
     own = paths.samples() / "thesis"
     mine = config.logs == SAMPLE
     logs, scores = (str(own / "logs"), str(own / "judge")) if mine else (config.logs, config.judge_scores)
-    found = simulate.import_logs(simulate.ImportConfig(logs, config.run, config.catalog))
+    found = simulate.import_logs(simulate.ImportConfig(logs=logs, run=config.run, catalog=config.catalog))
     scores = config.judge_scores or scores
     judged = judge.adopt(config.run, scores) if scores else pd.DataFrame({"note": ["no judge scores given"]})
     return LoadedLogs(found, judged)

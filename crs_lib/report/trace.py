@@ -14,7 +14,7 @@ from typing import Any
 
 from crs_lib import evaluate, runs
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import palette
+from crs_lib.core import dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.evaluate.scorer import Scorer
@@ -98,7 +98,8 @@ def _films(sessions: Iterable[Mapping[str, Any]], view: SessionView) -> dict[str
 
 
 def _page(run: str, mode: str, data: str) -> str:
-    css, js = palette.css() + part("tables.css") + part("trace.css"), part("session.js") + part("trace.js")
+    css = dialogue.tint_css() + part("tables.css") + part("trace.css")
+    js = part("session.js") + part("trace.js")
     return fill(part("trace.html"), {
         "run": html.escape(run), "mode": mode, "css": css, "js": js, "data": data, "styles": hashes(css),
         "scripts": hashes(js, data),

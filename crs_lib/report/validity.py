@@ -10,7 +10,7 @@ from crs_lib import evaluate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.figures import style
-from crs_lib.validity import agreement, gate, success
+from crs_lib.validity import agreement, gate, raters
 
 _LINES = ("-", "--", ":", "-.")
 
@@ -101,7 +101,7 @@ def missed_successes(dialogues: str, catalog: str) -> pd.DataFrame:
         hint = "no conversations that log success given: set success_dialogues and human_catalog"
         return pd.DataFrame({"note": [hint]})
     read = logs.readable(dialogues, lambda broken: None)
-    return success.missed(success.replies(read, Grounder(sources.load(catalog))))
+    return raters.missed(raters.success(read, Grounder(sources.load(catalog))))
 
 
 def if_any(table: pd.DataFrame) -> pd.DataFrame | None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core import outside
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.text import batches, words, words_of_many
+from crs_lib.core.text import words
 from crs_lib.retrieval.fusion import RETRIEVERS
 from crs_lib.retrieval.runs import Hit, Top, named, top_k
 from crs_lib.retrieval.store import StoredIds, load_arrays, save_folder
@@ -204,10 +204,7 @@ class Lexical:
         """Of a query longer than ``max_words`` distinct words the rarest count: long texts may be queries."""
         self.ids: Sequence[str] = list(texts or ())
         self.max_words = max_words
-        bodies = list((texts or {}).values())
-        self.index = BM25(k1, b).fit(
-            tokens for start, end in batches(bodies) for tokens in words_of_many(bodies[start:end])
-        )
+        self.index = BM25(k1, b).fit(words(body) for body in (texts or {}).values())
 
     def search(self, query: str, k: int = 10) -> list[Hit]:
         """The ``k`` best documents; only those that share a word with the query."""

@@ -2,6 +2,7 @@ from .folder import (
     Stage,
     as_written,
     code_version,
+    entry,
     finished,
     manifest_at,
     only_one,
@@ -9,15 +10,20 @@ from .folder import (
     read_manifest,
     stage,
 )
+from .jobs import Part, Start, job
 from .study import StageSpec, Study
 
 __all__ = [
+    "Part",
     "Stage",
     "StageSpec",
+    "Start",
     "Study",
     "as_written",
     "code_version",
+    "entry",
     "finished",
+    "job",
     "manifest_at",
     "only_one",
     "output",

@@ -6,7 +6,7 @@ only; use ``tls://`` for any other address (Dask's configuration names the certi
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count, islice
 from typing import Any, TypeVar
@@ -14,12 +14,11 @@ from typing import Any, TypeVar
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
 from crs_lib.runs.ledger import Done, Key
-from crs_lib.runs.worker import SessionMaker, attempt, chunks
 
 LOCAL = "local"
 WORKERS_WITHIN = 120.0  # seconds to wait for the first worker
 LOSSES = 3  # workers that a task may lose before its sessions count as failed
-_MAKERS: dict[str, SessionMaker] = {}
+_MAKERS: dict[str, Any] = {}
 _LOCK = threading.Lock()
 _NUMBERS = count()
 T = TypeVar("T")
@@ -77,28 +76,29 @@ def _wait_for_a_worker(client: Any, scheduler: str) -> None:
 
 
 def results(
-    todo: Sequence[Key],
-    make: Callable[..., SessionMaker],
+    do: Callable[[Any, Sequence[Key]], list[Done]],
+    tasks: Iterable[list[Key]],
+    make: Callable[..., Any],
     arguments: tuple[Any, ...],
     scheduler: str,
     workers: int,
-    chunk: int,
 ) -> Generator[list[Done]]:
     """Lists of outcomes, in the order in which tasks finish; two tasks a thread are under way at once.
 
-    A task whose worker dies goes to another worker; after the third loss its sessions count as failed.
+    A task is ``do(made, keys)``, with ``made`` from ``make(*arguments)`` once in each process. A task whose
+    worker dies goes to another worker; after the third loss its sessions count as failed.
     """
     distributed = _distributed()
     with connected(scheduler, workers) as client:
         name = f"crs-{fingerprint([repr(arguments), next(_NUMBERS)])[:8]}"
-        parts = enumerate(chunks(todo, chunk))
+        parts = enumerate(tasks)
         sent: dict[str, list[Key]] = {}
 
         def send(numbered: tuple[int, list[Key]]) -> Any:
             number, part = numbered
             key = f"{name}-{number}"
             sent[key] = part
-            return client.submit(_work, make, arguments, part, key=key, pure=False, retries=LOSSES)
+            return client.submit(_work, do, make, arguments, part, key=key, pure=False, retries=LOSSES)
 
         width = 2 * max(1, sum(client.nthreads().values()))
         first = [send(part) for part in islice(parts, width)]
@@ -123,7 +123,12 @@ def _outcome(future: Any, part: Sequence[Key]) -> list[Done]:
     return found
 
 
-def _work(make: Callable[..., SessionMaker], arguments: tuple[Any, ...], part: Sequence[Key]) -> list[Done]:
+def _work(
+    do: Callable[[Any, Sequence[Key]], list[Done]],
+    make: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    part: Sequence[Key],
+) -> list[Done]:
     """The sessions of a task, made on a worker with the maker of its process."""
     address = fingerprint([make.__module__, make.__qualname__, repr(arguments)])
     with _LOCK:
@@ -131,7 +136,7 @@ def _work(make: Callable[..., SessionMaker], arguments: tuple[Any, ...], part: S
             _MAKERS.clear()
             _MAKERS[address] = make(*arguments)
         maker = _MAKERS[address]
-    return [attempt(maker, key) for key in part]
+    return do(maker, part)
 
 
 def on_every_machine(scheduler: str, do: Callable[[str], list[T]], argument: str) -> list[T]:

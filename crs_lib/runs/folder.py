@@ -27,7 +27,7 @@ _PACKAGES = (
     "papermill", "nbval", "ollama", "pyarrow",
 )  # fmt: skip
 # These change no result and may differ when a run continues.
-_FREE = ("workers", "scheduler", "shard", "progress")
+_FREE = ("workers", "scheduler", "progress")
 
 
 @contextmanager
@@ -72,6 +72,7 @@ class Stage:
     name: str
     folder: Path
     parameters: dict[str, Any]
+    inputs: dict[str, str] = field(default_factory=dict)
     counts: dict[str, Any] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
 
@@ -121,15 +122,21 @@ def manifest_at(path: Path) -> dict[str, Any]:
     return record
 
 
+def entry(study: str, run: str, stage: str) -> dict[str, Any]:
+    """The manifest's entry of a stage as it stands; empty where there is none."""
+    found: dict[str, Any] = read_manifest(study, run).get("stages", {}).get(stage, {})
+    return found
+
+
 def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
     """The manifest entry of a finished stage; RunError with the command that makes it, if there is none."""
-    entry: dict[str, Any] = read_manifest(study, run).get("stages", {}).get(stage, {})
-    if entry.get("status") != "finished":
+    found = entry(study, run, stage)
+    if found.get("status") != "finished":
         raise RunError(
             f"no finished {notebook} in run {run!r}; "
             f"make it with: python -m crs_lib run {notebook} -p run {run}"
         )
-    return entry
+    return found
 
 
 def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
@@ -138,13 +145,13 @@ def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
     Raises RunError with the command that makes the file anew where it is gone or holds something else than
     the manifest says.
     """
-    entry = finished(study, run, stage, notebook)
-    return as_written(study, run, entry, name, f"python -m crs_lib run {notebook} -p run {run}")
+    made = finished(study, run, stage, notebook)
+    return as_written(study, run, made, name, f"python -m crs_lib run {notebook} -p run {run}")
 
 
-def as_written(study: str, run: str, entry: Mapping[str, Any], name: str, command: str) -> Path:
-    """A file of the stage whose manifest entry this is; RunError naming the ``command`` as :func:`output`."""
-    path, digest = paths.run_folder(study, run) / name, entry["outputs"].get(name, "")
+def as_written(study: str, run: str, made: Mapping[str, Any], name: str, command: str) -> Path:
+    """A file of the stage with the entry ``made``; RunError with the ``command`` as :func:`output`."""
+    path, digest = paths.run_folder(study, run) / name, made["outputs"].get(name, "")
     wrong = "is gone" if not path.is_file() else "is not as it was written" if _digest(path) != digest else ""
     if wrong:
         raise RunError(
@@ -186,10 +193,10 @@ def stage(
         given = json.loads(json.dumps(tables.finite(dict(parameters))))
         before = manifest.get("stages", {}).get(name)
         if fixed and before:
-            _refuse_other(run, name, before, given, dict(inputs or {}))
-        work = Stage(study, run, name, folder, given)
+            _refuse_other(run, name, before, given, inputs or {})
+        work = Stage(study, run, name, folder, given, dict(inputs or {}))
         manifest.update(study=study, run=run, code=code_version(), packages=dict(_versions()))
-        entry = {"parameters": given, "inputs": dict(inputs or {}), "counts": work.counts, "started": _now()}
+        entry = {"parameters": given, "inputs": work.inputs, "counts": work.counts, "started": _now()}
         manifest.setdefault("stages", {})[name] = entry
         _write(manifest, work, status="running")
         try:

@@ -1,62 +1,154 @@
-"""Worker processes that end with the process that started them, and at once where it is interrupted."""
+"""Worker processes that end with the process that started them, and at once where it is interrupted.
+
+Each worker has a pipe of its own, so that one which is lost, or ended while it writes, holds up nobody else.
+"""
 
 import multiprocessing
-import multiprocessing.connection
 import os
+import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from multiprocessing import connection
+from typing import Any, NamedTuple
 
-from crs_lib.core import bounds
+from crs_lib.core import safety
+from crs_lib.core.errors import RunError
 
 PATIENCE = 60.0  # seconds that workers have to end after an error in another session
 
 
-@contextmanager
-def processes(
-    workers: int, start: Callable[..., object] | None = None, arguments: tuple[Any, ...] = ()
-) -> Iterator[ProcessPoolExecutor]:
-    """A pool of fresh processes, each of which calls ``start(*arguments)`` first.
+class Outcome(NamedTuple):
+    """The result of a task, or the error that it raised; ``number`` is the task's place among all."""
 
-    After an interrupt nobody waits for them: they are ended. After an error, or where nobody takes further
-    results, they may finish their sessions within ``PATIENCE`` seconds. Raises InputError for more than the
-    limit ``workers``.
+    number: int
+    value: Any = None
+    error: Exception | None = None
+
+    def result(self) -> Any:
+        """The result; raises the task's error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+def outcomes(
+    do: Callable[..., Any],
+    tasks: Iterable[Any],
+    workers: int,
+    make: Callable[..., Any] | None = None,
+    arguments: tuple[Any, ...] = (),
+    *,
+    ordered: bool = False,
+) -> Iterator[Outcome]:
+    """The outcomes of ``do(task)`` in fresh processes, as they are ready or in the tasks' order.
+
+    With ``make`` each process makes ``make(*arguments)`` once and calls ``do(made, task)``. Tasks are taken
+    as workers come free (in order: at most twice as many ahead), so memory stays flat.
+
+    After an interrupt nobody waits for the workers: they are ended. After an error, or where nobody takes
+    further outcomes, they may finish their tasks within ``PATIENCE`` seconds. Raises InputError for more than
+    the limit ``workers``, RunError where a worker ends without an answer.
     """
-    bounds.check("workers", workers, "workers is")
-    others = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin, (start, arguments))
+    safety.check_limit("workers", workers, "workers is")
+    numbered, due = enumerate(tasks), 0
+    early, ready = dict[int, Outcome](), list[Outcome]()
+    pool = dict(_started(do, make, arguments) for _ in range(workers))
+    idle = list(pool)
     try:
-        yield pool
+        while True:
+            free = min(len(idle), 2 * workers - len(early)) if ordered else len(idle)
+            for task in islice(numbered, free):
+                idle.pop().send(task)
+            yield from ready  # after the next tasks were handed out: nobody waits for whoever reads this
+            ready.clear()
+            if not (busy := pool.keys() - idle):
+                break
+            for pipe in connection.wait(list(busy)):
+                outcome = _received(pipe)
+                idle.append(pipe)
+                early[outcome.number] = outcome
+                ready += [] if ordered else [early.pop(outcome.number)]
+            while due in early:
+                ready.append(early.pop(due))
+                due += 1
     except BaseException as error:
-        results = getattr(pool, "_result_queue", None)
-        pool.shutdown(wait=False, cancel_futures=True)
-        patient = isinstance(error, Exception | GeneratorExit)
-        until = time.monotonic() + (PATIENCE if patient else 0)
-        for process in set(multiprocessing.active_children()) - others:
-            process.join(max(0.0, until - time.monotonic()))
-            process.kill()
-        # A worker that is killed while it writes leaves half a result. The pool's thread waits for the other
-        # half as long as a process could write it, this one included, and the interpreter's end waits for it.
-        if results is not None:
-            results._writer.close()
+        _end(pool, PATIENCE if isinstance(error, Exception | GeneratorExit) else 0)
         raise
-    pool.shutdown()
+    _end(pool, PATIENCE)
 
 
-def _begin(start: Callable[..., object] | None, arguments: tuple[Any, ...]) -> None:
+def _started(
+    do: Callable[..., Any], make: Callable[..., Any] | None, arguments: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    """The pipe to a new worker, and its process."""
+    context = multiprocessing.get_context("spawn")
+    mine, its = context.Pipe()
+    process = context.Process(target=_serve, args=(its, do, make, arguments), daemon=True)
+    process.start()
+    its.close()
+    return mine, process
+
+
+def _received(pipe: Any) -> Outcome:
+    try:
+        outcome: Outcome = pipe.recv()
+    except (EOFError, OSError) as error:
+        raise RunError(
+            "a worker process ended without an answer, often for want of memory; what was finished is "
+            "stored. Start the same command again, perhaps with fewer workers: it continues"
+        ) from error
+    return outcome
+
+
+def _end(pool: Mapping[Any, Any], patience: float) -> None:
+    """Let workers end that wait for a task, and end those that are not done within ``patience`` seconds."""
+    until = time.monotonic() + patience
+    for pipe in pool:
+        pipe.close()
+    for process in pool.values():
+        process.join(max(0.0, until - time.monotonic()))
+        process.kill()
+
+
+def _serve(
+    pipe: Any, do: Callable[..., Any], make: Callable[..., Any] | None, arguments: tuple[Any, ...]
+) -> None:
+    """The work of a process: a task after the other until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if start is not None:
-        start(*arguments)
+    refused: Exception | None = None
+    given: tuple[Any, ...] = ()
+    try:
+        given = (make(*arguments),) if make is not None else ()
+    except Exception as error:  # answered, with its type, when the first task comes
+        refused = error
+    with suppress(EOFError, OSError):
+        while True:
+            number, task = pipe.recv()
+            pipe.send(_outcome(number, partial(do, *given, task), refused))
+
+
+def _outcome(number: int, call: Callable[[], Any], refused: Exception | None) -> Outcome:
+    try:
+        if refused is not None:
+            raise refused
+        return Outcome(number, call())
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # an error that no other process can hold
+            return Outcome(number, error=RunError(f"{type(error).__name__}: {error}"))
+        return Outcome(number, error=error)
 
 
 def _end_with_parent() -> None:
     """End this worker when its parent process ends, so that a killed run leaves no process behind."""
     parent = multiprocessing.parent_process()
     if parent is not None:
-        multiprocessing.connection.wait([parent.sentinel])
+        connection.wait([parent.sentinel])
         os._exit(1)

@@ -72,7 +72,10 @@ class Study:
         self.stages = {stage.name: stage for stage in stages}
         self.derived = dict(derived or {})
         self._maker_of = {
-            key: stage for stage in self.stages.values() for key in (*stage.outputs, *stage.outputs.values())
+            key: stage
+            for stage in self.stages.values()
+            for name, file in stage.outputs.items()
+            for key in (name, file, Path(file).name)
         }
 
     def run(self, stage: str, settings: Any, *, variant: str = "") -> dict[str, Any]:

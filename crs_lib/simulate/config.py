@@ -1,7 +1,6 @@
 """The settings of a batch of dialogues, checked before anything starts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,11 +8,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator
 
 from crs_lib.catalog import sources
-from crs_lib.core import wording
-from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
+from crs_lib.llm.base import check_spec
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.runs import batch
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import roles as llm_roles
 from crs_lib.simulate import scenarios, situations
@@ -50,11 +49,10 @@ def _once(arms: Sequence[str]) -> Sequence[str]:
     return arms
 
 
-@dataclass(frozen=True)
-class SimulateConfig(Config):
+class SimulateConfig(Settings):
     """The effective settings of a batch, checked.
 
-    ``workers``, ``shard`` and ``scheduler`` never change what a session is.
+    ``workers`` and ``scheduler`` never change what a session is.
     """
 
     run: Annotated[RunName, Field(description="name of the run, its folder under results/movies")] = "smoke"
@@ -92,7 +90,7 @@ class SimulateConfig(Config):
     ] = scenarios.ALL_TYPES
     rates: Annotated[
         Rates, Field(description="shares of ordinary turns: hesitation, contradiction, question")
-    ] = field(default_factory=Rates)
+    ] = Rates()
     explicitness: Annotated[
         str,
         OneOf(situations.DEGREES),
@@ -102,22 +100,15 @@ class SimulateConfig(Config):
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
     templates: Annotated[
-        str, OneOf(wording.USER_SETS), Field(description="template set of the user's words")
+        str, OneOf(prompts.USER_SETS), Field(description="template set of the user's words")
     ] = "A"
     user_llm: Annotated[str, Field(description="spec of the model that words the user; none if empty")] = ""
-    llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = (
-        field(default_factory=dict)
-    )
-    shard: Annotated[
-        str,
-        AfterValidator(batch.check_shard),
-        Field(description="k/N: only the k-th of N parts of the sessions"),
-    ] = ""
+    llm: Annotated[Mapping[str, Any], Field(description="settings of the models (crs_lib.llm.settings)")] = {}
     scheduler: Annotated[str, Field(description="a Dask cluster: local, tcp://host:8786, tls://…")] = ""
 
     def check(self) -> None:
         if self.user_llm:
-            llm_roles.check_spec(self.user_llm, "user_llm")
+            check_spec(self.user_llm, "user_llm")
         rule = self.llm_settings
         if any(llm_roles.asks_model(spec) for spec in self.systems):
             search_kind(rule.retriever)
@@ -128,9 +119,8 @@ class SimulateConfig(Config):
         return LLMSettings.read(self.llm)
 
     def keys(self) -> list[Key]:
-        """Every session of the batch (of its shard), system by system: the order of the exported file."""
-        every = [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
-        return batch.shard(every, self.shard)
+        """Every session of the batch, system by system: the order of the exported file."""
+        return [Key(system, session) for system in self.systems for session in range(self.n_sessions)]
 
     def roles(self) -> list[llm_roles.Role]:
         """The language models of the batch with their roles; empty where rules do everything."""
@@ -188,23 +178,18 @@ class SimulateConfig(Config):
         """The name of the run that holds an arm: the run's own for the first arm, else ``<run>-<arm>``."""
         return self.run if arm == self.arm else f"{self.run}-{arm}"
 
-    def folder_name(self, arm: str) -> str:
-        """The folder of an arm; that of a shard has its own, e.g. ``thesis.shard-2-of-4``."""
-        run = self.run_of(arm)
-        return f"{run}.shard-{self.shard.replace('/', '-of-')}" if self.shard else run
-
     def parameters(self, arm: str) -> dict[str, Any]:
         """The settings that say what comes out in an arm, as plain data for the manifest.
 
         What only language models need is there where one takes part.
         """
-        values = {name: value for name, value in asdict(self).items() if name != "arms"}
+        values = {name: value for name, value in self.values().items() if name != "arms"}
         values |= {"run": self.run_of(arm), "arm": arm, "insist": self.insist and arm != scenarios.CALM}
         values |= {"windows_of": list(self.lasting)} if arm == scenarios.FRESH else {}
-        for name in ("user_llm", "llm", "shard", "scheduler"):
+        for name in ("user_llm", "llm", "scheduler"):
             del values[name]
         if self.programs():
             values["want"] = self.llm_settings.most
         if self.roles():
             values |= {"user_llm": self.user_llm, "llm": self.llm_settings.parameters()}
-        return values | ({"shard": self.shard} if self.shard else {})
+        return values

@@ -1,10 +1,9 @@
 """One conversation: a scenario, its user and a system, turn by turn."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from crs_lib.catalog import sources
@@ -12,8 +11,8 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm.pool import Pool, scratch
+from crs_lib.core.errors import InputError
+from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
@@ -158,28 +157,18 @@ def _system_meta(catalog: Catalog, reply: systems.SystemReply) -> dict[str, Any]
 class Maker:
     """Makes the sessions of a batch in one process; the catalogue, or its file's, is compiled once.
 
-    Call cache and call log lie in ``folder``; without one, where other runs of this machine find them. At the
-    nth of ``starts`` n times as many seeds are tried where a model's reply cannot be used. ``weights`` are
-    the digests of models that the run began with.
+    ``start`` says where models' calls are cached and logged, and which weights the run began with.
     """
 
     def __init__(
-        self,
-        catalog: Catalog | str,
-        config: SimulateConfig,
-        folder: str = "",
-        starts: int = 1,
-        arm: str = "",
-        weights: Mapping[str, str] | None = None,
+        self, catalog: Catalog | str, config: SimulateConfig, arm: str = "", start: Start | None = None
     ) -> None:
         loaded = sources.load(catalog) if isinstance(catalog, str) else catalog
-        rule = config.llm_settings
-        place = Path(folder) if folder else scratch(config.run)
-        service = replace(rule.service(starts), weights=weights or {})
-        self.llms = Pool(place, service) if config.roles() else None
+        rule, start = config.llm_settings, start or Start(run=config.run)
+        self.llms = start.pool(rule.service(start.starts)) if config.roles() else None
         self.programs: Programs | None = None
         if config.programs():
-            self.programs = Programs(place, rule.service(), loaded, config.catalog_name)
+            self.programs = Programs(start.place, rule.service(), loaded, config.catalog_name)
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
         self.config, self.arm = config, arm or config.arm
         self._plan = lru_cache(maxsize=64)(lambda number, arm: scenario(self.world, number, config, arm))
@@ -192,24 +181,23 @@ class Maker:
         plans = [self._plan(key.session, arm) for arm in (SHIFT, NO_SHIFT)]
         return "\n".join(talk.dumps() for talk in fresh_sessions(*asked, plans))
 
-    def pool(self) -> Pool:
-        """The models; RunError where the batch has none."""
-        if self.llms is None:
-            raise RunError("this batch has no language models; this is a defect, please report it")
-        return self.llms
+    @property
+    def models(self) -> "Maker | None":
+        """The maker itself where its sessions wait for models or programs."""
+        return self if self.llms is not None or self.programs is not None else None
 
     def width(self, specs: Sequence[str]) -> int:
         """How many sessions at once keep these models and programs busy; at least 1."""
         service, workers = self.config.llm_settings.service(), self.config.workers
         widths = [width(spec, service, workers) for spec in specs if is_program(spec)]
-        return max(widths) if widths else self.pool().width(specs)
+        return max(widths, default=1) if widths or self.llms is None else self.llms.width(specs)
 
     def release(self, spec: str) -> None:
         """End a program that is no longer needed, or free a model's memory on its servers."""
         if self.programs is not None and is_program(spec):
             self.programs.close(spec)
-        else:
-            self.pool().unload(spec)
+        elif self.llms is not None:
+            self.llms.release(spec)
 
     def close(self) -> None:
         """Close connections and files and end programs; using the maker afterwards opens them again."""

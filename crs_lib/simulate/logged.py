@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -14,22 +14,20 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import hashes, paths, tables
-from crs_lib.core.config import Config, Field, RunName
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.core.settings import Field, RunName, Settings
 from crs_lib.core.text import fold
 from crs_lib.data.logs import Broken
 from crs_lib.simulate.config import STUDY
-from crs_lib.simulate.roles import stage_before
 from crs_lib.simulate.run import prepare
 
 SKIPPED = "skipped.csv"
 _LOOKED_AT = 5  # sessions of each system whose replies are searched for films
 
 
-@dataclass(frozen=True)
-class ImportConfig(Config):
+class ImportConfig(Settings):
     """The settings of an import, checked."""
 
     logs: Annotated[str, Field(description="a log file or a folder of them, of any known form")]
@@ -144,7 +142,7 @@ def import_logs(config: ImportConfig) -> Imported:
     settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
     settings |= {"order": config.order} if config.order else {}
     found = _in_order(config, _refuse if config.strict else counts.broken.append)
-    fixed = stage_before(STUDY, config.run, "simulate").get("status") == "finished"
+    fixed = runs.entry(STUDY, config.run, "simulate").get("status") == "finished"
     with runs.stage(STUDY, config.run, "simulate", settings, inputs, fixed=fixed) as stage:
         tables.write_jsonl(stage.path("dialogues.jsonl"), counts.pass_on(found))
         skipped = pd.DataFrame(counts.broken, columns=list(Broken._fields))

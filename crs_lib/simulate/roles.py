@@ -3,18 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from crs_lib import runs
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core.errors import InputError
-from crs_lib.llm.base import BACKENDS
-from crs_lib.llm.preflight import Need, preflight, refuse, unchanged
+from crs_lib.llm.preflight import Need, refuse
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import client, worded
 from crs_lib.systems.base import SYSTEMS, model_of
 from crs_lib.systems.modes import ModelSystem
 from crs_lib.systems.programs import PROGRAMS
-
-_WEIGHTS = "weights of "
 
 
 class Role(NamedTuple):
@@ -33,19 +28,6 @@ def asks_model(spec: str) -> bool:
 def is_apart(spec: str) -> bool:
     """Whether the sessions of a system wait for another process: a model, an address or a command."""
     return asks_model(spec) or (client.is_program(spec) and bool(PROGRAMS.get(spec).facts["apart"]))
-
-
-def check_spec(spec: str, name: str) -> str:
-    """The spec itself if a backend knows it; InputError naming the setting otherwise."""
-    try:
-        entry = BACKENDS.get(spec)
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
-    _, _, argument = spec.partition(":")
-    if bool(entry.facts.get("argument")) != bool(argument):
-        example = f"{entry.name}:{entry.facts['example']}" if "argument" in entry.facts else entry.name
-        raise InputError(f"{name} is {spec!r}; write it like {example}")
-    return spec
 
 
 def roles(systems: Sequence[str], user_llm: str) -> list[Role]:
@@ -73,28 +55,11 @@ def _longest(system: str, rule: LLMSettings, catalog: Catalog) -> int:
     return worded.longest(catalog, rule)
 
 
-def weights(
-    asked: Sequence[Role], rule: LLMSettings, catalog: Catalog, before: Mapping[str, Any]
-) -> dict[str, str]:
-    """The digests of the models, as inputs of the stage: a run is finished with the weights it began with.
-
-    ``before`` is the stage's entry in the manifest; where it is finished nobody needs a server any more,
-    and its digests are given back. Raises one RunError that lists all that is missing.
-    """
-    if not asked:
-        return {}
-    if before.get("status") == "finished":
-        kept = {name: value for name, value in before["inputs"].items() if name.startswith(_WEIGHTS)}
-        if kept.keys() == {f"{_WEIGHTS}{one.spec}" for one in asked}:
-            return kept
-    found = preflight(needs(asked, rule, catalog))
-    return {f"{_WEIGHTS}{row.model}": str(row.digest) for row in found.itertuples()}
-
-
 def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:
     """The versions of programs, as inputs of the stage: a run is finished with the programs it began with.
 
-    ``before`` is as in :func:`weights`. Raises one RunError that lists all that cannot be reached or started.
+    ``before`` is the stage's entry in the manifest. Raises one RunError that lists all that cannot be reached
+    or started.
     """
     if not programs:
         return {}
@@ -103,20 +68,3 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
         return {name: before["inputs"][name] for name in names.values()}
     refuse(client.missing(programs))
     return {name: client.identity(spec) for spec, name in names.items()}
-
-
-def same_weights(inputs: Mapping[str, str], models: Sequence[str], rule: LLMSettings) -> None:
-    """RunError, which ends the run, where a server has other weights of a model than the inputs say."""
-    began = weights_in(inputs)
-    unchanged({spec: began[spec] for spec in models if spec in began}, rule.service().settings_for)
-
-
-def weights_in(inputs: Mapping[str, str]) -> dict[str, str]:
-    """The digests of models, by spec, among the inputs of a stage."""
-    return {name.removeprefix(_WEIGHTS): d for name, d in inputs.items() if name.startswith(_WEIGHTS) and d}
-
-
-def stage_before(study: str, run: str, stage: str) -> Mapping[str, Any]:
-    """The manifest's entry of a stage as it stands; empty where there is none."""
-    entry: Mapping[str, Any] = runs.read_manifest(study, run).get("stages", {}).get(stage, {})
-    return entry

@@ -1,7 +1,6 @@
 """One session, and a batch of systems × seeds in which every system meets the same users."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -12,10 +11,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.core import outside, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm import calls
-from crs_lib.llm.calls import Recorder
-from crs_lib.llm.pool import LOG, drain_scratch
-from crs_lib.runs import batch
+from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import STUDY, SimulateConfig
@@ -65,21 +61,25 @@ def simulate(config: SimulateConfig, *, progress: bool = True) -> Path:
 
 def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> Path:
     """Run one arm of a batch."""
-    name, rule = config.folder_name(arm), config.llm_settings
+    name, rule, asked = config.run_of(arm), config.llm_settings, config.roles()
     inputs = {"catalog": _freeze(name, config.catalog, catalog)}
-    before = roles.stage_before(STUDY, name, "simulate")
-    inputs |= roles.weights(config.roles(), rule, catalog, before)
+    before = runs.entry(STUDY, name, "simulate")
+    inputs |= jobs.weights(before, [one.spec for one in asked], lambda: roles.needs(asked, rule, catalog))
     inputs |= roles.versions(config.programs(), before)
+    seeds = ", with other seeds" if asked else ""
+    without = f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
     with (
         runs.stage(STUDY, name, "simulate", config.parameters(arm), inputs) as stage,
         stage.ledger() as ledger,
     ):
-        try:
-            _work(config, arm, catalog, stage.folder, ledger, inputs, progress)
-        finally:
-            if config.calls_out:
-                stage.counts["llm_calls"] = calls.export_all(stage.folder)
-            stage.counts |= ledger.counts()
+        alone = config.workers == 1 and not config.scheduler
+        runs.job(
+            stage, ledger, [runs.Part(keys, models, label=keys[0].system) for keys, models in config.parts()],
+            Maker, (catalog if alone else str(stage.folder / "catalog.parquet"), config, arm),
+            service=rule.service(), workers=config.workers, scheduler=config.scheduler,
+            logged=config.calls_out, most_failed=rule.max_failed,
+            hint=without if config.calls_out else "", progress=progress,
+        )  # fmt: skip
         export(stage, ledger, config.keys())
     return stage.folder
 
@@ -109,78 +109,3 @@ def _dialogues(key: Key, body: str) -> str:
             "ledger away and start the same command again: the sessions are made anew"
         ) from error
     return body
-
-
-def _given(maker: Maker) -> Callable[[], Maker]:
-    return lambda: maker
-
-
-def _work(
-    config: SimulateConfig,
-    arm: str,
-    catalog: Catalog,
-    folder: Path,
-    ledger: Ledger,
-    inputs: Mapping[str, str],
-    progress: bool,
-) -> None:
-    """Do what the ledger does not have, part by part; sessions that fail do not stop the next part."""
-    starts, alone = 1 + ledger.tries(), config.workers == 1 and not config.scheduler
-    films = catalog if alone else str(folder / "catalog.parquet")
-    began = roles.weights_in(inputs)
-    maker: Maker | None = None
-    try:
-        parts = config.parts()
-        for place, (keys, models) in enumerate(parts):
-            if ledger.finished().issuperset(keys):
-                continue
-            roles.same_weights(inputs, models, config.llm_settings)
-            if models and not config.scheduler:
-                ready = maker = maker or Maker(catalog, config, str(folder), starts, arm, began)
-                batch.work(
-                    ledger, keys, _given(ready), (), threads=ready.width(models), progress=progress,
-                    label=keys[0].system,
-                )  # fmt: skip
-                if not any(models[0] in later for _, later in parts[place + 1 :]):
-                    ready.release(models[0])
-            else:
-                logs = str(folder) if config.calls_out and not config.scheduler else ""
-                batch.work(
-                    ledger, keys, Maker, (films, config, logs, starts, arm, began), workers=config.workers,
-                    scheduler=config.scheduler, chunk=1 if models else batch.part_size(len(keys)),
-                    progress=progress,
-                )  # fmt: skip
-            roles.same_weights(inputs, models, config.llm_settings)
-    except BaseException as error:
-        with _noted(error):
-            _fetch_logs(config, folder)
-        raise
-    finally:
-        if maker is not None:
-            maker.close()
-    _fetch_logs(config, folder)
-    seeds = ", with other seeds" if config.roles() else ""
-    without = f"{seeds}, or let the run do without so many: llm={{'max_failed': …}}"
-    hint = without if config.calls_out else ""
-    batch.check(ledger, config.keys(), config.llm_settings.max_failed, hint)
-
-
-def _fetch_logs(config: SimulateConfig, folder: Path) -> None:
-    """Bring the call logs of a cluster's workers into the run's folder."""
-    if config.scheduler and config.calls_out:
-        from crs_lib.runs import dask
-
-        recorder = Recorder(folder / LOG)
-        try:
-            recorder.put(dask.on_every_machine(config.scheduler, drain_scratch, config.run))
-        finally:
-            recorder.close()
-
-
-@contextmanager
-def _noted(error: BaseException) -> Iterator[None]:
-    """Within, a failure becomes a note on an earlier error, which is the one to be told."""
-    try:
-        yield
-    except Exception as further:
-        error.add_note(f"after it: {type(further).__name__}: {further}")

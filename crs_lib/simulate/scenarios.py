@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import GOAL_FIELD, QUESTION_ACTS
 from crs_lib.core import rng
-from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field, Settings
 from crs_lib.simulate import manners, situations
 from crs_lib.simulate.manners import MANNERS
 from crs_lib.simulate.shifts import (
@@ -122,11 +122,10 @@ FOLLOW_UP = "follow_up"  # asks for further films
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-@dataclass(frozen=True)
-class Rates(Config):
+class Rates(Settings):
     """How often an ordinary turn is something else than a request for more, in [0, 1]."""
 
-    _where = "rates: "
+    _where: ClassVar[str] = "rates: "
 
     hesitation: Annotated[Share, Field(description="the user hesitates")] = 0.10
     contradiction: Annotated[Share, Field(description="the user contradicts the last reply")] = 0.05

@@ -16,7 +16,7 @@ from crs_lib.catalog import phrases
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ASIDE_FIELDS
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
 from crs_lib.simulate import manners
@@ -227,17 +227,17 @@ class User:
         wish = self._noun_phrase(voiced, draw)
         if title:
             return phrases.question(act, title, draw, templates, small=small)
-        if wording.has(wording.USER_SETS[templates], phrases.ONE):
+        if prompts.has(prompts.USER_SETS[templates], phrases.ONE):
             slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
             if step.shift is not None:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
-        say = wording.say_small if small else wording.say
-        said = say(wording.USER_SETS[templates], section, draw, wish=wish, **slots)
+        say = prompts.say_small if small else prompts.say
+        said = say(prompts.USER_SETS[templates], section, draw, wish=wish, **slots)
         if act != OPENING or not step.state.avoid:
             return said
         slots["old"] = self._noun_phrase(step.state.avoid, draw)
         stop = "" if said[-1] in ".?!" else "."
-        return f"{said}{stop} {say(wording.USER_SETS[templates], 'exclusion', draw, **slots)}"
+        return f"{said}{stop} {say(prompts.USER_SETS[templates], 'exclusion', draw, **slots)}"
 
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"

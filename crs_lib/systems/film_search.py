@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.lexicon import COMMON_WORDS
 from crs_lib.core.errors import InputError
+from crs_lib.core.rng import one_thread
 from crs_lib.core.text import words
-from crs_lib.core.threads import one_thread
 from crs_lib.retrieval.bm25 import Lexical
 from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
 from crs_lib.retrieval.fusion import fuse

@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from crs_lib.catalog import unknown_titles
+from crs_lib.catalog import titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.unknown_titles import Foreign
+from crs_lib.catalog.titles import Foreign
 from crs_lib.core import prompts, rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -121,7 +121,7 @@ def understand(
     text = str(record["reply"]).strip()
     mentions = grounder.titles(text, prefer=offer.items)
     named = tuple(dict.fromkeys(mention.item for mention in mentions))
-    cut = unknown_titles.find(grounder, text, [(m.start, m.end) for m in mentions], utterance)
+    cut = grounder.unknown_titles(text, mentions, utterance)
     foreign = [one.title for one in cut]
     if rule.structured and offer.open:
         items, others = films(grounder.catalog, record["recommended"])
@@ -223,7 +223,7 @@ class ModelSystem:
             read = self.read(self.ask(turn, more, schema, step=1), offer, utterance)
             log["enforced"] = "cut" if read.foreign else "asked again"
         if read.foreign:
-            text = unknown_titles.cut(read.text, read.cut)
+            text = titles.cut(read.text, read.cut)
             left = {mention.item for mention in self.world.grounder.titles(text, prefer=offer.items)}
             read = read._replace(text=text, items=tuple(item for item in read.items if item in left))
         return read, extra | log

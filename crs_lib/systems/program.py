@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from crs_lib.catalog import unknown_titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ALL_FIELDS
 from crs_lib.core.dialogue import SYSTEM, USER
@@ -58,8 +57,7 @@ class Program:
             found = tuple(item for item in named if item not in about)
         else:
             found, foreign = films(catalog, answer.recommended)
-        stretches = [(mention.start, mention.end) for mention in mentions]
-        foreign += [one.title for one in unknown_titles.find(grounder, answer.reply, stretches, utterance)]
+        foreign += [one.title for one in grounder.unknown_titles(answer.reply, mentions, utterance)]
         items = found[: self.want]
         extra: dict[str, Any] = {}
         if beyond := len(found) - len(items):

@@ -10,7 +10,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import PLOT, QUESTIONS
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.index import Item
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.core.text import listing, words
 from crs_lib.systems import tracker
 
@@ -36,12 +36,12 @@ def recommend(
     sentence says that nothing (more) fits.
     """
     if not items:
-        return wording.say("system", "nothing_left", draw)
+        return prompts.say("system", "nothing_left", draw)
     parts = [_item(catalog, item, draw) for item in items]
     restated = kind == RECOMMEND and constraints and draw.random() < restates
     wish = phrases.noun_phrase(constraints, draw) if restated else ""
     section = "recommend_wish" if restated else kind
-    return wording.say("system", section, draw, list=listing(parts, "or"), wish=wish)
+    return prompts.say("system", section, draw, list=listing(parts, "or"), wish=wish)
 
 
 def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
@@ -50,15 +50,15 @@ def _item(catalog: Catalog, item: int, draw: np.random.Generator) -> str:
     A film without year, or without value in one of the credit fields, is named by its title alone.
     """
     templates, slots = _naming(catalog, item)
-    return wording.sentence(wording.fill(templates, draw, "[item]", **slots))
+    return prompts.sentence(prompts.fill(templates, draw, "[item]", **slots))
 
 
 @lru_cache(4096)
-def _naming(catalog: Catalog, item: int) -> tuple[tuple[wording.Template, ...], dict[str, str]]:
+def _naming(catalog: Catalog, item: int) -> tuple[tuple[prompts.Template, ...], dict[str, str]]:
     """The templates that name a film, and their slots."""
     film = catalog.items[item]
     if not film.year or not all(film.values[name] for name in fields.CREDIT_FIELDS):
-        return wording.sections("system")["item_bare"], {"title": film.title}
+        return prompts.sections("system")["item_bare"], {"title": film.title}
     said = {
         row.name: row.in_reply for row in fields.most_telling() if row.in_reply and film.values.get(row.name)
     }
@@ -68,11 +68,11 @@ def _naming(catalog: Catalog, item: int) -> tuple[tuple[wording.Template, ...], 
 
 
 @cache
-def _item_templates(said: tuple[tuple[str, str], ...]) -> tuple[wording.Template, ...]:
+def _item_templates(said: tuple[tuple[str, str], ...]) -> tuple[prompts.Template, ...]:
     """Title and year alone, then with each clause, then with all; ``said`` are fields and their clauses."""
-    clauses = [wording.compile_line(text.replace("$values", f"${name}")) for name, text in said]
+    clauses = [prompts.compile_line(text.replace("$values", f"${name}")) for name, text in said]
     together = [tuple(part for clause in clauses for part in (" ", *clause))[1:]] if len(clauses) > 1 else []
-    heads = wording.sections("system")["item"]
+    heads = prompts.sections("system")["item"]
     return (*heads, *((*head, ", ", *clause) for clause in (*clauses, *together) for head in heads))
 
 
@@ -91,11 +91,11 @@ def answer(grounder: Grounder, question: str, draw: np.random.Generator) -> str:
     if not values:
         return ""
     kind = QUESTIONS[field]
-    text = wording.fill(
-        wording.compiled(kind.answers), draw, f"answers of {field!r}", title=film.title,
+    text = prompts.fill(
+        prompts.compiled(kind.answers), draw, f"answers of {field!r}", title=film.title,
         values=listing(values[: kind.most or None]),
     )  # fmt: skip
-    return wording.sentence(text)
+    return prompts.sentence(text)
 
 
 @lru_cache(1024)  # the systems of a scenario hear mostly the same words
@@ -127,5 +127,5 @@ def wants_more(grounder: Grounder, text: str) -> bool:
 def acknowledge(constraints: Mapping[str, str], draw: np.random.Generator) -> str:
     """A sentence that repeats the constraints and recommends nothing."""
     if not constraints:
-        return wording.say("system", "slots_none", draw)
-    return wording.say("system", "slots", draw, wish=phrases.noun_phrase(constraints, draw))
+        return prompts.say("system", "slots_none", draw)
+    return prompts.say("system", "slots", draw, wish=phrases.noun_phrase(constraints, draw))

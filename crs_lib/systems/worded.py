@@ -10,11 +10,11 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from crs_lib.catalog import fields, unknown_titles
+from crs_lib.catalog import fields, titles
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import Clause
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.unknown_titles import Foreign
+from crs_lib.catalog.titles import Foreign
 from crs_lib.core import outside, prompts, rng
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
@@ -78,7 +78,7 @@ def read(grounder: Grounder, answer: str, context: ReplyContext, *, structured: 
     else:
         about = {mention.item for mention in grounder.titles(context.utterance)} - set(context.offered)
         items = tuple(item for item in found if item not in about)
-    foreign = unknown_titles.find(grounder, text, [(m.start, m.end) for m in mentions], context.utterance)
+    foreign = grounder.unknown_titles(text, mentions, context.utterance)
     return ParsedReply(text, items, tuple(foreign), tuple(item for item in found if item not in items))
 
 
@@ -87,7 +87,7 @@ def without_foreign(grounder: Grounder, parsed: ParsedReply, context: ReplyConte
 
     Films that the remaining text does not name are no longer recommended; the foreign titles stay on record.
     """
-    text = unknown_titles.cut(parsed.text, parsed.foreign)
+    text = titles.cut(parsed.text, parsed.foreign)
     left = {mention.item for mention in grounder.titles(text, prefer=context.offered)}
     return replace(parsed, text=text, items=tuple(item for item in parsed.items if item in left))
 

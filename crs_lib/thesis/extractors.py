@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.matcher import Matcher
+from crs_lib.catalog.rules import Matcher
 from crs_lib.core.registry import Registry
-from crs_lib.core.text import fold, words_of_many
+from crs_lib.core.text import fold, words
 from crs_lib.thesis.concepts import ConceptSpace
 from crs_lib.thesis.substrings import SubstringMatcher
 
@@ -74,7 +74,7 @@ class Words:
         self._find: Callable[[Sequence[str]], Sets]
         if inputs.catalog is not None:
             grounder = Grounder(inputs.catalog)
-            self._find = lambda texts: grounder.ground(texts).sets()
+            self._find = lambda texts: grounder.ground(texts)
         else:
             self._compile()
             self._find = self._plain
@@ -89,8 +89,8 @@ class Words:
 
     def _plain(self, texts: Sequence[str]) -> Sets:
         return [
-            frozenset(code for hit in self._matcher.find(found) for code in self._codes[hit.form])
-            for found in words_of_many(texts)
+            frozenset(code for *_, form in self._matcher.find(words(text)) for code in self._codes[form])
+            for text in texts
         ]
 
     def sets(self, texts: Sequence[str]) -> Sets:
@@ -162,9 +162,9 @@ class Fuzzy(Substring):
         tokens = [tuple(dict.fromkeys(re.findall(r"\w+", value))) for value in self.space.value]
         self._near = NearWords(sorted({word for words in tokens for word in words}), self.threshold)
         self._values_of: dict[str, list[int]] = {}
-        self._length = [len(words) for words in tokens]
-        for code, words in enumerate(tokens):
-            for word in words:
+        self._length = [len(found) for found in tokens]
+        for code, found in enumerate(tokens):
+            for word in found:
                 self._values_of.setdefault(word, []).append(code)
 
     def sets(self, texts: Sequence[str]) -> Sets:

@@ -1,38 +1,286 @@
-"""Agreement of scores with human ratings: correlations with intervals, against baselines, at every level.
+"""Scores of logged conversations, and how far they agree with the ratings that people gave.
 
-Ratings are read where the conversations carry them. Source: docs/validity.md, section 4.
+The film part of a score is the metric ``normalised_gain``, the one that ranks simulated systems; only the
+state is heard instead of logged. The other half is how people take the films. The halves are choices: nothing
+here is fitted to labels. Ratings are read where the conversations carry them.
+Source: docs/validity.md, section 4.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import rng
-from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.dialogue import Dialogue, Pair, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.validity import scores
-from crs_lib.validity.scores import ON_PAPER, REACTION, RECEIVED, Scored
+from crs_lib.core.text import fold, words
+from crs_lib.evaluate.run import score_all
+from crs_lib.metrics import conventions
+from crs_lib.metrics.base import HIGHER, Metric, declare
+from crs_lib.validity import heard
 
 Floats = NDArray[np.float64]
+_SOURCE = "docs/validity.md, section 4"
+declare(Metric("heard_adaptation", "adaptation (heard)", "turn", 0, 1, HIGHER, _SOURCE))
+declare(Metric("received_adaptation", "adaptation (received)", "turn", 0, 1, HIGHER, _SOURCE))
+ON_PAPER, RECEIVED, REACTION = "heard_adaptation", "received_adaptation", "reaction"
 RATING, OVERALL = "relevance", "dialogue_overall"
 WHOLE = "dialogue_adaptation"  # the score of a whole dialogue, the same in each of its rows
 BASELINES = ("n_words", "n_films")
+_PARTS = ("normalised_gain", "topic_adaptation_score", "satisfaction", "novelty", "copying", "item_tas")
 SHOWN = (
-    RECEIVED,
-    ON_PAPER,
-    REACTION,
-    "normalised_gain",
-    "satisfaction",
-    "item_tas",
-    "topic_adaptation_score",
-)
+    RECEIVED, ON_PAPER, REACTION, "normalised_gain", "satisfaction", "item_tas", "topic_adaptation_score",
+)  # fmt: skip
+_HALF, _ASKING, _ANSWER_WORDS = 0.5, 0.75, 12
 _EXACT = 8  # systems up to which every permutation is tried
+_OTHERS = "follow_up"  # the stage in which a simulated user asks for other films
+_ELICITS = re.compile(
+    r"\b(what (kind|type|sort|genres?|movies?|films?|are you|do you)|which (genre|type|kind)"
+    r"|do you (like|prefer|have|enjoy)|any (particular|specific)|preferences?|looking for|in the mood)\b"
+)
+_PARTS_OR_THANKS = re.compile(r"\b(thanks?|thank you|thx|bye|goodbye|good night|have a (good|great|nice))\b")
+_CLOSES = re.compile(
+    r"\b(welcome|bye|goodbye|enjoy|glad|(great|good|nice) day|good night|take care|no problem|anytime)\b"
+)
+
+
+class ReplyFeatures(NamedTuple):
+    """The features of a reply, judged by what came before it only.
+
+    ``gain`` is the normalised gain of its films, NaN where no constraint is known; ``novel`` the share of
+    them not named before. ``invited``: the person has asked for films, or was asked what is wanted.
+    """
+
+    n_films: int
+    gain: float
+    novel: float
+    invited: bool
+    elicits: bool
+    elicited_before: bool
+    answers: bool
+    closes: bool
+    repeats: bool
+
+
+def adaptation(reply: ReplyFeatures, *, wishes_known: bool) -> float:
+    """How far a reply follows what the person said, in [0, 1].
+
+    With films (1 + G)/2 · (1 + N)/2: G the normalised gain for the state heard, at least 0, and ½ where no
+    constraint is known; N the share not named before; half of that where the person has neither wished nor
+    asked for anything. Without films ¾ for asking what is wanted while nothing is known (half of it the
+    second time), ½ for answering a question about a film and for returning thanks or a goodbye, else 0. A
+    reply repeated word for word is 0.
+    """
+    if reply.repeats:
+        return 0.0
+    if reply.n_films:
+        gain = _HALF if math.isnan(reply.gain) else max(0.0, reply.gain)
+        return (1 + gain) / 2 * (1 + reply.novel) / 2 * (1.0 if wishes_known or reply.invited else _HALF)
+    if reply.elicits:
+        return 0.0 if wishes_known else _ASKING * (_HALF if reply.elicited_before else 1.0)
+    return _HALF if reply.answers or reply.closes else 0.0
+
+
+def received(on_paper: float, taken: float, n_films: int) -> float:
+    """The mean of the score on paper and of how the person takes the films, in [0, 1].
+
+    The score on paper alone where the reply names no film, or where the person gives no cue (``taken`` NaN).
+    """
+    return (on_paper + taken) / 2 if n_films and not math.isnan(taken) else on_paper
+
+
+def of_dialogue(on_paper: Sequence[float], taken: Sequence[float]) -> float:
+    """A whole dialogue, in [0, 1]: the mean of its replies on paper and of how the person took them.
+
+    The replies' mean is quadratic, so that successes count more than wasted turns; a turn without a cue
+    counts ½. NaN without replies.
+    """
+    if not len(on_paper):
+        return math.nan
+    paper = float(np.sqrt(np.mean(np.square(on_paper))))
+    return (paper + float(np.mean([_HALF if math.isnan(one) else one for one in taken]))) / 2
+
+
+def _elicits(text: str) -> bool:
+    """Whether a text asks what the person wants."""
+    return "?" in text and bool(_ELICITS.search(fold(text)))
+
+
+def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
+    """The dialogue with the log a simulator would have kept: constraints, unwanted values, films by id.
+
+    The log that a USER turn held already is replaced.
+    """
+    listener, turns = heard.Listener(grounder), list[Turn]()
+    for place, turn in enumerate(dialogue.turns):
+        if place % 2 == 0:
+            state = listener.listen(turn.text)
+            log = heard.as_logged(grounder, state) | {
+                "asks": not state.asks_about,
+                "asks_about": state.asks_about,
+                "requests": state.requests,
+                "stage": "" if state.asks_about else _OTHERS,
+            }
+            turns.append(replace(turn, meta={**turn.meta, "user_meta": log}))
+        else:
+            ids = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
+            turns.append(replace(turn, meta={**turn.meta, "rec_ids": ids}))
+    return replace(dialogue, turns=tuple(turns), shift_events=())
+
+
+class Scored(NamedTuple):
+    """A conversation as it was read, and a row for every reply."""
+
+    dialogue: Dialogue
+    rows: list[dict[str, Any]]
+
+    @property
+    def overall(self) -> float:
+        """The score of the whole dialogue (:func:`of_dialogue`), NaN without replies."""
+        return of_dialogue([row[ON_PAPER] for row in self.rows], [row[REACTION] for row in self.rows])
+
+    @property
+    def rated(self) -> list[dict[str, Any]]:
+        """The rows with their human ratings, NaN where there is none, and the dialogue's score and rating."""
+        whole = {OVERALL: overall_rating(self.dialogue), WHOLE: self.overall}
+        ratings = {pair.turn: _rating(pair) for pair in self.dialogue.pairs()}
+        return [{**row, RATING: ratings[row["turn"]], **whole} for row in self.rows]
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The scores in CRSArena-Eval's form: a prediction for every system utterance and for the whole.
+
+        ``turn_ind`` is the log's own, else the utterance's place. An utterance before the person spoke gets ¾
+        where it asks what is wanted, else 0; parts of a merged reply share its score. A system that never
+        answers follows nothing: 0.
+        """
+        known: Mapping[int, float] = {row["turn"]: row[RECEIVED] for row in self.rows}
+        opening = [str(text) for text in self.dialogue.extra.get("opening", ())]
+        values = [(i, _ASKING * _elicits(text)) for i, text in enumerate(opening)]
+        place = len(opening)
+        for pair in self.dialogue.pairs():
+            place += len(pair.user.meta.get("merged") or [0])
+            for part in _merged(pair):
+                values.append((int(part.get("turn_ind", place)), known[pair.turn]))
+                place += 1
+        turns = [{"turn_ind": i, "turn_level_pred": {RATING: round(value, 6)}} for i, value in values]
+        whole = {OVERALL: round(self.overall, 6) if self.rows else 0.0}
+        return {"conv_id": self.dialogue.session_id, "turns": turns, "dial_level_pred": whole}
+
+
+def _merged(pair: Pair) -> Sequence[Mapping[str, Any]]:
+    """The logs of the utterances that a reply was merged of; often one."""
+    parts: Sequence[Mapping[str, Any]] = pair.system.meta.get("merged") or [pair.system.meta]
+    return parts
+
+
+def last_part(pair: Pair) -> Mapping[str, Any]:
+    """The log of a reply's last utterance."""
+    return _merged(pair)[-1]
+
+
+def _rating(pair: Pair) -> float:
+    """The rating of a reply, NaN where there is none; of a merged reply the mean of its parts."""
+    given = [_number((part.get("turn_level_aggregated") or {}).get(RATING)) for part in _merged(pair)]
+    known = [value for value in given if not np.isnan(value)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def annotations(dialogue: Dialogue, name: str) -> Mapping[str, Any]:
+    """A part of what a conversation's log says that people or judges gave; empty where there is none."""
+    found: Mapping[str, Any] = (dialogue.extra.get("annotations") or {}).get(name) or {}
+    return found
+
+
+def overall_rating(dialogue: Dialogue) -> float:
+    """The rating that people gave the whole conversation; NaN where there is none."""
+    return _number(annotations(dialogue, "dial_level_aggregated").get(OVERALL))
+
+
+def _number(value: object) -> float:
+    usable = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(str(value)) if usable else math.nan
+
+
+def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[Scored]:
+    """Every dialogue with its rows, one at a time: our scores, their parts, and other metrics.
+
+    Memory stays flat. ``defined`` is 1 where a constraint is known; elsewhere the score is the declared
+    fallback. Every reply has a row. Only ``reaction`` and ``received_adaptation`` look at what is said next.
+    """
+    waiting = deque[tuple[Dialogue, Dialogue]]()
+
+    def heard_logs() -> Iterator[Dialogue]:
+        for dialogue in dialogues:
+            waiting.append((dialogue, logged(dialogue, grounder)))
+            yield waiting[-1][1]
+
+    for scores in score_all(heard_logs(), grounder, conventions.get("default")):
+        dialogue, log = waiting.popleft()
+        yield Scored(dialogue, _rows(log, scores.turns, grounder))
+
+
+_FLAGS = ("invited", "elicits", "elicited_before", "answers", "closes", "repeats")
+
+
+def _rows(
+    dialogue: Dialogue, scored: Sequence[Mapping[str, Any]], grounder: Grounder
+) -> list[dict[str, Any]]:
+    before = _Before(any(_elicits(str(text)) for text in dialogue.extra.get("opening", ())))
+    rows = []
+    for pair, metrics in zip(dialogue.pairs(), scored, strict=True):
+        constraints = pair.user.user_meta["constraints"]
+        reply = before.then(pair, metrics)
+        following = dialogue.turns[2 * pair.turn : 2 * pair.turn + 1]
+        taken = heard.reaction_to(following[0].text, grounder) if following else math.nan
+        on_paper = adaptation(reply, wishes_known=bool(constraints))
+        row = {"conv_id": dialogue.session_id, "system": dialogue.model_name, "turn": pair.turn}
+        row |= {ON_PAPER: on_paper, RECEIVED: received(on_paper, taken, reply.n_films), REACTION: taken}
+        row |= {"defined": int(bool(constraints)), "n_wishes": sum(map(len, constraints.values()))}
+        row |= {"n_films": reply.n_films, "n_words": len(words(pair.system.text))}
+        row |= {name: int(getattr(reply, name)) for name in _FLAGS}
+        rows.append(row | {name: metrics[name] for name in _PARTS})
+    return rows
+
+
+class _Before:
+    """The earlier turns of a conversation: whether films were asked for, wishes elicited, and the replies."""
+
+    def __init__(self, elicited: bool) -> None:
+        self.elicited = elicited
+        self.asked = False
+        self.texts: set[str] = set()
+
+    def then(self, pair: Pair, metrics: Mapping[str, Any]) -> ReplyFeatures:
+        """The features of the next reply, which then belongs to what was before."""
+        text, log = pair.system.text, pair.user.user_meta
+        asks, said = _elicits(text), fold(text)
+        self.asked |= bool(log["requests"])
+        thanks = bool(_PARTS_OR_THANKS.search(fold(pair.user.text))) and not log["requests"]
+        found = ReplyFeatures(
+            n_films=len(pair.system.meta["rec_ids"]),
+            gain=metrics["normalised_gain"],
+            novel=metrics["novelty"],
+            invited=self.asked or self.elicited,
+            elicits=asks,
+            elicited_before=self.elicited,
+            answers=bool(log["asks_about"]) and len(words(text)) >= _ANSWER_WORDS,
+            closes=thanks and bool(_CLOSES.search(said)),
+            repeats=said in self.texts,
+        )
+        self.elicited |= asks
+        self.texts.add(said)
+        return found
 
 
 def rate(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
@@ -40,7 +288,7 @@ def rate(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
 
     InputError where no reply is.
     """
-    return table([row for one in scores.score(dialogues, grounder) for row in rated_rows(one)])
+    return table([row for one in score(dialogues, grounder) for row in one.rated])
 
 
 def table(rows: list[dict[str, Any]]) -> pd.DataFrame:
@@ -48,30 +296,6 @@ def table(rows: list[dict[str, Any]]) -> pd.DataFrame:
     if not rows:
         raise InputError("no reply to score; give at least one conversation in which the system answers")
     return pd.DataFrame(rows).astype({RATING: float, OVERALL: float})
-
-
-def rated_rows(scored: Scored) -> list[dict[str, Any]]:
-    """The rows of a dialogue with their ratings and the dialogue's score and rating."""
-    given = _ratings(scored.dialogue)
-    levels = (scored.dialogue.extra.get("annotations") or {}).get("dial_level_aggregated") or {}
-    whole = {OVERALL: _number(levels.get(OVERALL)), WHOLE: scored.overall}
-    return [{**row, RATING: given[row["turn"]], **whole} for row in scored.rows]
-
-
-def _ratings(dialogue: Dialogue) -> dict[int, float]:
-    """The rating of each reply, NaN where there is none; of a merged reply the mean of its parts."""
-    found = {}
-    for pair in dialogue.pairs():
-        parts = pair.system.meta.get("merged") or [pair.system.meta]
-        given = [_number((part.get("turn_level_aggregated") or {}).get(RATING)) for part in parts]
-        known = [value for value in given if not np.isnan(value)]
-        found[pair.turn] = sum(known) / len(known) if known else float("nan")
-    return found
-
-
-def _number(value: object) -> float:
-    usable = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(str(value)) if usable else float("nan")
 
 
 def per_dialogue(rows: pd.DataFrame, names: Sequence[str] = (ON_PAPER,)) -> pd.DataFrame:
@@ -96,55 +320,54 @@ def agreement(
     known = {level: bool(rows[level].notna().any()) for level in (RATING, OVERALL)}
     if not any(known.values()):
         raise InputError("no reply carries a human rating; agreement needs turn_level_aggregated.relevance")
+    draws = {"resamples": resamples, "seed": seed}
     talks = per_dialogue(rows, names)
     out = []
     for place, name in enumerate(names):
         if known[RATING]:
-            out.append(_row(name, "reply, constraint known", rows[rows["defined"] == 1], RATING, BASELINES))
-            out.append(_row(name, "reply", rows, RATING, BASELINES))
-            out[-1] |= interval(rows, name, RATING, resamples=resamples, seed=seed)
-            out.append(_within(name, rows))
+            sure = rows[rows["defined"] == 1]
+            out.append({"score": name, "level": "reply, constraint known"} | _both(sure, name, RATING))
+            out.append({"score": name, "level": "reply"} | _both(rows, name, RATING, **draws))
+            out.append({"score": name, "level": "reply, within systems"} | _within(rows, name))
         if known[OVERALL]:
             whole = WHOLE if place == 0 else name
             systems = talks.groupby("system")[[whole, OVERALL]].mean().reset_index()
-            out.append(_row(whole, "dialogue", talks, OVERALL, BASELINES))
-            out[-1] |= interval(talks, whole, OVERALL, resamples=resamples, seed=seed)
-            exact = exact_p(systems[whole], systems[OVERALL])
-            out.append(_row(whole, "system", systems, OVERALL) | {"p_exact": exact})
+            exact = {"partial": np.nan, "p_exact": exact_p(systems[whole], systems[OVERALL])}
+            out.append({"score": whole, "level": "dialogue"} | _both(talks, whole, OVERALL, **draws))
+            out.append({"score": whole, "level": "system"} | _both(systems, whole, OVERALL) | exact)
     return pd.DataFrame(out)
 
 
-def _row(
-    score: str, level: str, frame: pd.DataFrame, rating: str, given: Sequence[str] = ()
-) -> dict[str, Any]:
-    rated = frame[frame[rating].notna()]
-    both = rated[rated[score].notna()]
-    x, y = both[score].to_numpy(float), both[rating].to_numpy(float)
-    row = {"score": score, "level": level, "n": len(both), "coverage": len(both) / max(1, len(rated))}
-    row |= {"pearson": correlation(x, y), "spearman": spearman(x, y), "low": np.nan, "high": np.nan}
-    return row | {"partial": partial(x, y, both[list(given)].to_numpy(float)) if given else np.nan}
+def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0, seed: int = 0) -> dict[str, Any]:
+    """How a score agrees with a rating over the rows of a frame; no interval where nothing is drawn."""
+    known = frame[frame[[score, rating]].notna().all(axis=1)]
+    x, y = known[score].to_numpy(float), known[rating].to_numpy(float)
+    row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}
+    row |= {"pearson": correlation(x, y)} | rho(frame, score, rating, resamples=resamples, seed=seed)
+    given = [name for name in BASELINES if name in known]
+    return row | {"partial": partial(x, y, known[given].to_numpy(float)) if given else np.nan}
 
 
-def _within(score: str, rows: pd.DataFrame) -> dict[str, Any]:
+def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
     """The mean of the systems' own correlations, weighted by their replies."""
-    parts = [_row(score, "", part, RATING) for _, part in rows.groupby("system")]
-    parts = [part for part in parts if np.isfinite(part["spearman"])]
-    weight = np.array([part["n"] for part in parts], dtype=float)
-    row: dict[str, Any] = {"score": score, "level": "reply, within systems", "n": int(weight.sum())}
+    parts = pd.DataFrame([_both(part, score, RATING) for _, part in rows.groupby("system")])
+    parts = parts[np.isfinite(parts["spearman"])]
+    weight = parts["n"].to_numpy(float)
+    row: dict[str, Any] = {"n": int(weight.sum())}
     for name in ("coverage", "pearson", "spearman"):
-        values = np.array([part[name] for part in parts])
-        row[name] = float(weight @ values / weight.sum()) if len(parts) else np.nan
+        row[name] = float(weight @ parts[name].to_numpy() / weight.sum()) if len(parts) else np.nan
     return row | {"partial": np.nan}
 
 
-def correlation(x: Floats, y: Floats) -> float:
+def correlation(x: ArrayLike, y: ArrayLike) -> float:
     """Pearson's correlation in [-1, 1]; NaN for fewer than three pairs or where one side does not vary."""
-    if len(x) < 3 or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return float("nan")
-    return float(np.corrcoef(x, y)[0, 1])
+    a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return math.nan
+    return float(np.corrcoef(a, b)[0, 1])
 
 
-def spearman(x: Floats, y: Floats) -> float:
+def spearman(x: ArrayLike, y: ArrayLike) -> float:
     """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`correlation`."""
     return correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
 
@@ -152,49 +375,44 @@ def spearman(x: Floats, y: Floats) -> float:
 def partial(x: Floats, y: Floats, given: Floats) -> float:
     """Spearman's correlation in [-1, 1] of what is left after ranks of ``given`` (n, k) are regressed out."""
     if len(x) < given.shape[1] + 3:
-        return float("nan")
+        return math.nan
     base = np.column_stack([np.ones(len(x)), *(scipy.stats.rankdata(column) for column in given.T)])
     left = [ranks - base @ np.linalg.lstsq(base, ranks)[0] for ranks in map(scipy.stats.rankdata, (x, y))]
     return correlation(left[0], left[1])
 
 
-def exact_p(x: Sequence[float], y: Sequence[float]) -> float:
+def exact_p(x: ArrayLike, y: ArrayLike) -> float:
     """Two-sided p of Spearman's correlation over every order of ``y``; NaN beyond eight values."""
     a, b = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
     if not 3 <= len(a) <= _EXACT:
-        return float("nan")
+        return math.nan
     found = abs(correlation(a, b))
     every = [abs(correlation(a, np.array(order))) for order in permutations(b)]
     return float(np.mean([value >= found - 1e-12 for value in every]))
 
 
-def draws(groups: pd.Series, key: str, resamples: int, seed: int) -> list[NDArray[np.int64]]:
-    """Rows of conversations drawn with replacement, one array a draw; the same for the same key and seed."""
-    members = list(groups.groupby(groups, sort=False).indices.values())
-    draw = rng.stream(seed, "people", key)
-    return [
-        np.concatenate([members[i] for i in draw.integers(0, len(members), len(members))])
-        for _ in range(resamples)
-    ]
+def rho(
+    frame: pd.DataFrame, score: str, rating: str, *, minus: str = "", resamples: int = 1000, seed: int = 0
+) -> dict[str, Any]:
+    """Spearman of two columns with its 95 % interval: n, spearman, low, high.
 
-
-def limits(values: Iterable[float]) -> dict[str, float]:
-    """The 95 % percentile interval of draws, ``low`` and ``high``; NaN where no draw gives a value."""
-    known = np.array([value for value in values if np.isfinite(value)])
-    low, high = np.quantile(known, [0.025, 0.975]) if len(known) else (np.nan, np.nan)
-    return {"low": float(low), "high": float(high)}
-
-
-def interval(
-    frame: pd.DataFrame, score: str, rating: str, *, resamples: int = 1000, seed: int = 0
-) -> dict[str, float]:
-    """The 95 % interval of Spearman's correlation; conversations (``conv_id``) are drawn with replacement."""
-    both = frame[frame[[score, rating]].notna().all(axis=1)].reset_index(drop=True)
-    if both.empty:
-        return limits(())
-    x, y = both[score].to_numpy(float), both[rating].to_numpy(float)
-    picks = draws(both["system"] + both["conv_id"], f"interval {score}", resamples, seed)
-    return limits(spearman(x[pick], y[pick]) for pick in picks)
+    Conversations (``system`` and ``conv_id``) are drawn with replacement; without ``resamples`` the interval
+    is NaN. With ``minus`` the interval is that of the difference to a third column's correlation.
+    """
+    columns = [score, rating, *([minus] if minus else [])]
+    known = frame[frame[columns].notna().all(axis=1)].astype(dict.fromkeys(columns, float))
+    row = {"n": len(known), "spearman": spearman(known[score], known[rating])}
+    if not resamples or math.isnan(row["spearman"]):
+        return row | {"low": math.nan, "high": math.nan}
+    found = stats.cluster_bootstrap_correlation(
+        known.assign(conversation=known["system"] + " " + known["conv_id"]),
+        score,
+        rating,
+        stats.Design(scenario="conversation", resamples=resamples, seed=seed),
+        minus=minus,
+        method="percentile",
+    ).iloc[0]
+    return row | {name: float(found[name]) for name in ("low", "high")}
 
 
 def against_baselines(
@@ -206,52 +424,31 @@ def against_baselines(
     rating of its other conversations). All scores see the same draws. ``rows`` are replies, or dialogues.
     """
     rated = rows[rows[rating].notna() & rows[score].notna()].reset_index(drop=True)
-    candidates = {name: rated[name].to_numpy(float) for name in BASELINES}
+    names = list(BASELINES)
     if len(set(rated["system"])) > 1:
-        candidates["system identity"] = _identity(rated, rating)
-    mine, y = rated[score].to_numpy(float), rated[rating].to_numpy(float)
-    picks = draws(rated["system"] + rated["conv_id"], f"baselines {score}", resamples, seed)
-    own = np.array([spearman(mine[pick], y[pick]) for pick in picks])
+        rated = rated.assign(**{"system identity": _identity(rated, rating)})
+        names.append("system identity")
     out = []
-    for name, x in candidates.items():
-        gaps = own - np.array([spearman(x[pick], y[pick]) for pick in picks])
-        base, whole = spearman(x, y), spearman(mine, y)
-        row = {"score": score, "baseline": name, "spearman": whole, "of_baseline": base}
-        out.append(row | {"diff": whole - base} | limits(gaps))
+    for name in names:
+        found = rho(rated, score, rating, minus=name, resamples=resamples, seed=seed)
+        own, base = found.pop("spearman"), spearman(rated[name], rated[rating])
+        row = {"score": score, "baseline": name, "spearman": own, "of_baseline": base, "diff": own - base}
+        out.append(row | {"low": found["low"], "high": found["high"]})
     return pd.DataFrame(out)
 
 
 def _identity(rated: pd.DataFrame, rating: str) -> Floats:
     """The mean rating of the same system in its other conversations; NaN-free: without others the mean."""
-    system = rated.groupby("system")[rating].agg(["sum", "count"])
-    own = rated.groupby(["system", "conv_id"])[rating].agg(["sum", "count"])
-    mine = own.loc[list(zip(rated["system"], rated["conv_id"], strict=True))].to_numpy()
-    total = system.loc[rated["system"]].to_numpy() - mine
-    with np.errstate(invalid="ignore", divide="ignore"):
-        means = np.where(total[:, 1] > 0, total[:, 0] / total[:, 1], rated[rating].mean())
-    return np.asarray(means, dtype=float)
+    ratings = rated[rating]
+    count, total = (ratings.groupby(rated["system"]).transform(how) for how in ("size", "sum"))
+    own = ratings.groupby([rated["system"], rated["conv_id"]])
+    count, total = count - own.transform("size"), total - own.transform("sum")
+    return np.asarray((total / count).where(count > 0, ratings.mean()), dtype=float)
 
 
-def entry(scored: Scored, score: str = RECEIVED) -> dict[str, Any]:
-    """A dialogue's scores in CRSArena-Eval's form: a prediction for every system utterance and for the whole.
-
-    ``turn_ind`` is the log's own, else the utterance's place. An utterance before the person spoke gets ¾
-    where it asks what is wanted, else 0; parts of a merged reply share its score. A system that never answers
-    follows nothing: 0.
-    """
-    dialogue = scored.dialogue
-    known: Mapping[int, float] = {row["turn"]: row[score] for row in scored.rows}
-    opening = [str(text) for text in dialogue.extra.get("opening", ())]
-    turns = [_entry(i, scores.ASKING * scores.elicits(text)) for i, text in enumerate(opening)]
-    place = len(opening)
-    for pair in dialogue.pairs():
-        place += len(pair.user.meta.get("merged") or [0])
-        for part in pair.system.meta.get("merged") or [pair.system.meta]:
-            turns.append(_entry(int(part.get("turn_ind", place)), known[pair.turn]))
-            place += 1
-    whole = {OVERALL: round(scored.overall, 6) if scored.rows else 0.0}
-    return {"conv_id": dialogue.session_id, "turns": turns, "dial_level_pred": whole}
-
-
-def _entry(turn: int, value: float) -> dict[str, Any]:
-    return {"turn_ind": turn, "turn_level_pred": {RATING: round(value, 6)}}
+def one_against_rest(ratings: pd.DataFrame) -> pd.DataFrame:
+    """The ratings of items with more than one, each with ``rest``, the mean of the others of its item."""
+    by = ratings.groupby("item")["value"]
+    n, total = by.transform("size"), by.transform("sum")
+    shared = ratings.assign(rest=(total - ratings["value"]) / (n - 1).clip(lower=1))
+    return shared[n > 1].reset_index(drop=True)

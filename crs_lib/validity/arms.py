@@ -4,8 +4,6 @@ Both arms have the same seed and are equal up to the first shift, so the differe
 what the shifts cost. Source: docs/validity.md, section 2.
 """
 
-from dataclasses import replace
-
 import pandas as pd
 
 from crs_lib import evaluate, stats
@@ -25,24 +23,20 @@ def twin(config: SimulateConfig) -> SimulateConfig:
     """
     if config.arm == scenarios.NO_SHIFT:
         raise InputError(f"run {config.run!r} has no shifts itself; give the batch whose arm is 'shift'")
-    return replace(config, run=f"{config.run}-none", arms=(scenarios.NO_SHIFT,))
+    return config.changed(run=f"{config.run}-none", arms=(scenarios.NO_SHIFT,))
 
 
 def make(config: SimulateConfig, convention: str = "default", *, progress: bool = False) -> None:
     """Simulate the session, its twin and fresh users, and score the first two; what is finished is kept."""
-    simulate(replace(config, arms=(scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH)), progress=progress)
+    simulate(config.changed(arms=(scenarios.SHIFT, scenarios.NO_SHIFT, scenarios.FRESH)), progress=progress)
     for arm in (config, twin(config)):
-        evaluate.evaluate(evaluate.EvaluateConfig(arm.run, convention))
+        evaluate.evaluate(evaluate.EvaluateConfig(run=arm.run, convention=convention))
 
 
 def pair(run: str, metric: str = "satisfaction_corrected") -> pd.DataFrame:
     """:func:`segments` of a finished run and its twin ``<run>-none``."""
-    return segments(
-        evaluate.read(run, "turns"),
-        evaluate.read(f"{run}-none", "turns"),
-        evaluate.read(run, "shifts"),
-        metric,
-    )
+    shifted, plain = (evaluate.read(name, "turns") for name in (run, f"{run}-none"))
+    return segments(shifted, plain, evaluate.read(run, "shifts"), metric)
 
 
 def segments(
@@ -82,10 +76,9 @@ def excess(rows: pd.DataFrame, reference: str = "oracle") -> pd.DataFrame:
     A shift also changes how hard the constraints are to meet; the oracle's cost is that change alone. Raises
     InputError where the reference is no system of the run.
     """
-    if reference not in set(rows["system"]):
-        raise InputError(
-            f"no system {reference!r} to compare with; the run has {sorted(set(rows['system']))}"
-        )
+    systems = sorted(set(rows["system"]))
+    if reference not in systems:
+        raise InputError(f"no system {reference!r} to compare with; the run has {systems}")
     keys = ["scenario", "turn"]
     ideal = rows.loc[rows["system"] == reference, [*keys, "value"]]
     both = rows[rows["system"] != reference].merge(ideal, on=keys, suffixes=("", "_reference"))

@@ -64,7 +64,7 @@ class Jaccard:
 
     def scores(self, texts: Sequence[str]) -> Floats:
         """One minus Jaccard; 0 where neither utterance names a concept."""
-        sets = self.grounder.ground(texts).sets()
+        sets = self.grounder.ground(texts)
         gaps = [1 - overlap.jaccard(a, b, empty="one") for a, b in zip(sets[1:], sets, strict=False)]
         return np.array([math.nan, *gaps])[: len(texts)]
 
@@ -96,7 +96,7 @@ class NewValue:
         """NaN for the first utterance: it cannot shift."""
         seen: set[int] = set()
         out = []
-        for place, codes in enumerate(self.grounder.ground(texts).sets()):
+        for place, codes in enumerate(self.grounder.ground(texts)):
             share = len(codes - seen) / len(codes) if codes else 0.0
             out.append(share if place else math.nan)
             seen |= codes

@@ -1,35 +1,45 @@
 """The gate: which metrics order the control policies as they must, and are therefore fit to rank systems.
 
-Every session metric is put through every ordering of :mod:`crs_lib.validity.gate`, with paired
-95 % intervals over scenarios. Source: docs/validity.md, section 1.
+Two editions test the same idea. The first puts every session metric through the orderings below, with paired
+95 % intervals over scenarios. The second is a protocol (notebooks/plans/gate.yaml) whose systems, seeds,
+demands and margins are frozen: it is tested on development seeds as often as wanted, and once on others; its
+sha256 is in every result. Source: docs/validity.md, section 1.
 """
 
+import datetime as dt
+import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
-from crs_lib.core import tables
-from crs_lib.core.config import Config, Field, RunName, Seed
+from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.hashes import sha256
+from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
+from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT
 
 WHOLE, AFTER, BEFORE = "whole session", "after the first shift", "before the first shift"
 ABOVE, NOT_BELOW, ALIKE, RISING = "above", "not below", "alike", "rising with the dose"
+PASS, FAIL, UNDEFINED = "pass", "fail", "undefined"
 DOSES = (0.9, 0.7, 0.5, 0.3, 0.1)
 MARGIN = 0.1  # "alike": within this share of the distance between oracle and random
 LEVEL = 0.001  # of the trend over doses
 
 
 class Ordering(NamedTuple):
-    """One demand: system ``a`` stands in ``relation`` to system ``b`` over a part of the session."""
+    """One demand of the first edition: ``a`` stands in ``relation`` to ``b`` over a part of the session."""
 
     a: str
     relation: str
@@ -43,62 +53,58 @@ class Ordering(NamedTuple):
         return f"{self.a} {self.relation} {self.b}{part}"
 
 
-def noisy(dose: float) -> str:
-    """The spec of the oracle that is random with this probability."""
-    return f"noisy:{dose:g}"
-
-
-# The trend runs from the highest dose of noise to the oracle, which is dose 0.
-TREND = (*(noisy(dose) for dose in DOSES), "oracle")
+# The oracle that is random with a probability, from the highest dose of noise on; the oracle is dose 0.
+NOISY = {f"noisy:{dose:g}": dose for dose in DOSES}
+_TREND = (*NOISY, "oracle")
 _MUTE = ("slot_echo", "echo", "silent")
 ORDERINGS: tuple[Ordering, ...] = (
     Ordering("oracle", ABOVE, "tracker"),
     Ordering("tracker", ABOVE, "amnesiac"),
     Ordering("amnesiac", NOT_BELOW, "popular"),
     Ordering("popular", ALIKE, "random"),
-    *(Ordering("popular", ABOVE, mute) for mute in _MUTE),
-    *(Ordering("random", ABOVE, mute) for mute in _MUTE),
+    *(Ordering(system, ABOVE, mute) for system in ("popular", "random") for mute in _MUTE),
     Ordering("tracker", ABOVE, "sticky", AFTER),
     Ordering("sticky", ABOVE, "amnesiac", BEFORE),
 )
-POLICIES = (
-    "oracle", "tracker", "amnesiac", "sticky", "popular", "random", *_MUTE, *(noisy(d) for d in DOSES[::-1])
-)  # fmt: skip
+POLICIES = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", *_MUTE, *reversed(NOISY))
+
+TABLES = {
+    "metrics": tables.Contract("gate_metrics.csv", ("metric", "mark", "passed", "asked"), ("metric",)),
+    "tests": tables.Contract("gate.csv", ("metric", "ordering", "verdict"), ("metric", "ordering")),
+    "doses": tables.Contract("gate_doses.csv", ("metric", "dose", "mean"), ("metric", "dose")),
+}
 
 
-TESTS, VERDICTS, DOSE_TABLE = "gate.csv", "gate_metrics.csv", "gate_doses.csv"
-_TESTS = tables.Contract(TESTS, ("metric", "ordering", "verdict"), ("metric", "ordering"))
-_VERDICTS = tables.Contract(VERDICTS, ("metric", "mark", "passed", "asked"), ("metric",))
-_DOSES = tables.Contract(DOSE_TABLE, ("metric", "dose", "mean"), ("metric", "dose"))
-
-
-@dataclass(frozen=True)
-class GateConfig(Config):
+class GateConfig(Settings):
     """The settings of a gate run, checked as those of a simulation and of an evaluation."""
 
     run: Annotated[RunName, Field(description="the run's name")] = "gate"
     catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
     n_sessions: Annotated[int, Field(ge=2, description="scenarios of each policy; intervals need 2")] = 50
-    n_turns: Annotated[int, Field(ge=1, description="turns of a session")] = 20
+    n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 7
     convention: ConventionName = "default"
     workers: Annotated[int, Field(ge=1, description="processes")] = 1
+    budget: Annotated[int, Field(ge=1, description="policies that a search for gamed scores tries")] = 150
 
     def check(self) -> None:
         self.simulation()
-        evaluate.EvaluateConfig(self.run, self.convention)
+        self.evaluation()
 
-    def simulation(self) -> simulate.SimulateConfig:
-        """The batch of all control policies that the gate looks at."""
-        return simulate.SimulateConfig(
-            self.run, self.catalog, POLICIES, self.n_sessions, self.n_turns, self.seed, self.workers
-        )
+    def simulation(self, systems: Sequence[str] = POLICIES) -> simulate.SimulateConfig:
+        """The batch of the control policies that the gate looks at, or of other systems."""
+        same = ("run", "catalog", "n_sessions", "n_turns", "seed", "workers")
+        return simulate.SimulateConfig(systems=systems, **{name: getattr(self, name) for name in same})
+
+    def evaluation(self) -> evaluate.EvaluateConfig:
+        """The scoring of that batch."""
+        return evaluate.EvaluateConfig(run=self.run, convention=self.convention)
 
 
 def run(config: GateConfig, *, progress: bool = True) -> Path:
     """Simulate and score the control policies, and put every metric through the gate; returns the folder."""
     simulate.simulate(config.simulation(), progress=progress)
-    evaluate.evaluate(evaluate.EvaluateConfig(config.run, config.convention))
+    evaluate.evaluate(config.evaluation())
     return check(config.run)
 
 
@@ -113,9 +119,9 @@ def check(run: str) -> Path:
     inputs = {"results": rule["outputs"]["results.jsonl"]}
     with runs.stage(simulate.STUDY, run, "gate", {"margin": MARGIN}, inputs, fixed=False) as stage:
         tests = test_all(values)
-        tables.write_csv(stage.path(TESTS), tests)
-        tables.write_csv(stage.path(VERDICTS), verdicts(tests))
-        tables.write_csv(stage.path(DOSE_TABLE), dose_response(values))
+        found = {"tests": tests, "metrics": verdicts(tests), "doses": dose_response(values)}
+        for name, table in found.items():
+            tables.write_csv(stage.path(TABLES[name].name), table)
         stage.counts |= {"tests": len(tests), "metrics": tests["metric"].nunique()}
     return stage.folder
 
@@ -153,29 +159,39 @@ def test_all(values: pd.DataFrame, orderings: Sequence[Ordering] = ORDERINGS) ->
     for name in dict.fromkeys(values["metric"]):
         if base.get(name).direction == base.NEITHER:
             continue
-        sign = -1.0 if base.get(name).direction == base.LOWER else 1.0
         mine = values[values["metric"] == name]
-        wide = {scope: sign * _wide(part) for scope, part in mine.groupby("scope")}
+        wide = {scope: _sign(name) * _wide(part, "value") for scope, part in mine.groupby("scope")}
         rows += [_ordered(name, one, wide[one.scope]) for one in orderings if one.scope in wide]
-        rows.append(_trend(name, wide[WHOLE]))
+        rows.append(_rising(name, wide[WHOLE]))
     return pd.DataFrame(rows)
 
 
-def _wide(values: pd.DataFrame) -> pd.DataFrame:
+def _sign(metric: str) -> float:
+    """The factor that turns a metric so that higher is better."""
+    return -1.0 if base.get(metric).direction == base.LOWER else 1.0
+
+
+def _wide(values: pd.DataFrame, column: str) -> pd.DataFrame:
     """Scenarios by systems."""
-    return values.set_index(["scenario", "system"])["value"].unstack()  # noqa: PD010
+    return values.set_index(["scenario", "system"])[column].unstack()  # noqa: PD010
+
+
+def _complete(wide: pd.DataFrame, systems: Sequence[str]) -> pd.DataFrame:
+    """The scenarios in which all these systems have a value, in long form."""
+    both = wide[list(systems)].dropna()
+    return both.rename_axis(columns="system").reset_index().melt("scenario", value_name="value")
 
 
 def _ordered(metric: str, one: Ordering, wide: pd.DataFrame) -> dict[str, Any]:
     """The row of one ordering; ``wide`` is scenarios by systems, higher is better."""
     row: dict[str, Any] = {"metric": metric, "ordering": one.text}
-    row |= {"diff": math.nan, "low": math.nan, "high": math.nan}
-    pair = wide[[one.a, one.b]].dropna()
-    row |= {"p": math.nan, "n": len(pair), "n_missing": len(wide) - len(pair)}
-    if len(pair) < 2:
-        return row | {"verdict": "undefined"}
-    frame = pair.rename_axis(columns="system").reset_index().melt("scenario", value_name="value")
-    found = stats.mean_differences(frame, stats.Design(pairs=[(one.a, one.b)])).iloc[0]
+    row |= dict.fromkeys(("diff", "low", "high", "p"), math.nan)
+    pair = _complete(wide, (one.a, one.b))
+    n = len(pair) // 2
+    row |= {"n": n, "n_missing": len(wide) - n}
+    if n < 2:
+        return row | {"verdict": UNDEFINED}
+    found = stats.mean_differences(pair, stats.Design(pairs=[(one.a, one.b)])).iloc[0]
     row |= {name: float(found[name]) for name in ("diff", "low", "high", "p")}
     margin = MARGIN * abs(float((wide["oracle"] - wide["random"]).mean()))
     holds = {
@@ -183,23 +199,24 @@ def _ordered(metric: str, one: Ordering, wide: pd.DataFrame) -> dict[str, Any]:
         NOT_BELOW: row["high"] >= 0,
         ALIKE: -margin < row["low"] and row["high"] < margin,
     }[one.relation]
-    return row | {"verdict": "pass" if holds else "fail"}
+    return row | {"verdict": PASS if holds else FAIL}
 
 
-def _trend(metric: str, wide: pd.DataFrame) -> dict[str, Any]:
+def _rising(metric: str, wide: pd.DataFrame) -> dict[str, Any]:
     """The dose-response row: Page's trend within scenarios and means that never fall decide."""
     row: dict[str, Any] = {"metric": metric, "ordering": RISING, "p": math.nan, "p_jonckheere": math.nan}
-    complete = wide[list(TREND)].dropna()
+    complete = wide[list(_TREND)].dropna()
     row |= {"n": len(complete), "n_missing": len(wide) - len(complete)}
     if len(complete) < 2:
-        return row | {"verdict": "undefined"}
-    frame = complete.rename_axis(columns="system").reset_index().melt("scenario", value_name="value")
-    page = stats.page_trend(frame, TREND).iloc[0]
-    jonckheere = stats.jonckheere_trend(frame, TREND).iloc[0]
+        return row | {"verdict": UNDEFINED}
+    frame = _complete(wide, _TREND)
+    page, jonckheere = (
+        float(test(frame, _TREND)["p"].iloc[0]) for test in (stats.page_trend, stats.jonckheere_trend)
+    )
     steps = complete.mean().diff().dropna()
-    holds = bool(page["p"] < LEVEL and (steps >= -1e-12).all())
-    row |= {"diff": float(complete["oracle"].mean() - complete[TREND[0]].mean()), "p": float(page["p"])}
-    return row | {"p_jonckheere": float(jonckheere["p"]), "verdict": "pass" if holds else "fail"}
+    holds = bool(page < LEVEL and (steps >= -1e-12).all())
+    row |= {"diff": float(complete["oracle"].mean() - complete[_TREND[0]].mean()), "p": page}
+    return row | {"p_jonckheere": jonckheere, "verdict": PASS if holds else FAIL}
 
 
 def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
@@ -209,12 +226,10 @@ def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for name, mine in tests.groupby("metric", sort=False):
-        lost = mine[mine["verdict"] != "pass"]
-        failed = "; ".join(f"{o} ({v})" if v == "undefined" else o
-                           for o, v in zip(lost["ordering"], lost["verdict"], strict=True))  # fmt: skip
-        passed = len(mine) - len(lost)
-        mark = NOT_VALID if len(lost) else ""
-        rows.append({"metric": name, "passed": passed, "asked": len(mine), "mark": mark, "failed": failed})
+        lost = mine[mine["verdict"] != PASS]
+        why = lost["ordering"].where(lost["verdict"] != UNDEFINED, lost["ordering"] + f" ({UNDEFINED})")
+        row = {"metric": name, "passed": len(mine) - len(lost), "asked": len(mine)}
+        rows.append(row | {"mark": NOT_VALID if len(lost) else "", "failed": "; ".join(why)})
     for name in base.scored_names():
         if base.get(name).direction == base.NEITHER:
             rows.append({"metric": name, "passed": 0, "asked": 0, "mark": DESCRIPTIVE, "failed": ""})
@@ -223,7 +238,7 @@ def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
 
 def dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
     """Mean and 95 % cluster-bootstrap interval of every metric by dose of noise; 0 is the oracle."""
-    dose = {"oracle": 0.0} | {noisy(d): d for d in DOSES}
+    dose = {"oracle": 0.0} | NOISY
     kept = values[(values["scope"] == WHOLE) & values["system"].isin(list(dose))]
     parts = []
     for name, mine in kept.groupby("metric", sort=False):
@@ -241,19 +256,18 @@ def read(run: str, table: str = "metrics") -> pd.DataFrame:
 
     Raises InputError for another name, RunError with the command that makes it.
     """
-    files = {"metrics": _VERDICTS, "tests": _TESTS, "doses": _DOSES}
-    if table not in files:
-        raise InputError(f"no table {table!r}; give one of {', '.join(files)}")
+    if table not in TABLES:
+        raise InputError(f"no table {table!r}; give one of {', '.join(TABLES)}")
+    again = f"python -m crs_lib gate --run {run}"
     entry = runs.read_manifest(simulate.STUDY, run).get("stages", {}).get("gate", {})
     if entry.get("status") != "finished":
-        raise RunError(f"no finished gate in run {run!r}; make it with: python -m crs_lib gate --run {run}")
-    again = f"python -m crs_lib gate --run {run}"
-    path = runs.as_written(simulate.STUDY, run, entry, files[table].name, again)
-    return tables.read_table(path, files[table])
+        raise RunError(f"no finished gate in run {run!r}; make it with: {again}")
+    path = runs.as_written(simulate.STUDY, run, entry, TABLES[table].name, again)
+    return tables.read_table(path, TABLES[table])
 
 
 def marks(run: str = "gate") -> dict[str, str]:
-    """What the gate of a run says of each metric: empty where it may rank systems, else why it may not.
+    """The gate's mark of each metric: empty where it may rank systems, else why it may not.
 
     Raises RunError with the command that makes the gate, where the run has none.
     """
@@ -268,3 +282,213 @@ def unlike(marks: Mapping[str, str]) -> dict[str, str]:
     """
     declared = {name: base.get(name) for name in marks if base.get(name).gate is not None}
     return {name: one.mark for name, one in declared.items() if marks[name] != one.mark}
+
+
+FILE, LOG = "gate.yaml", "gate.log.jsonl"
+DEVELOPMENT, CONFIRMATION = "development", "confirmation"
+_WORDS = {
+    "above": "{a} better than {b}",
+    "not_below": "{a} not below {b} by {margin:g}",
+    "equal": "{a} equal to {b} within {margin:g}",
+    "near": "{a} equal to {b} within {margin:g}",
+    "beyond": "{a} beyond {b}",
+    UNDEFINED: "undefined where nothing shifts",
+}
+
+
+class Demand(NamedTuple):
+    """One demand of the protocol; ``b`` is empty where ``a`` is held against ``value``."""
+
+    metric: str
+    relation: str
+    a: str = ""
+    b: str = ""
+    value: float = 0.0
+    margin: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The demand in words: "sticky beyond 0.1"."""
+        return _WORDS[self.relation].format(a=self.a, b=self.b or f"{self.value:g}", margin=self.margin)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """A protocol as its file has it."""
+
+    path: Path
+    content: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, path: Path | None = None) -> "Protocol":
+        """A file's, by default the package's own; InputError for an unknown metric, system or relation."""
+        place = path or paths.notebooks() / "plans" / FILE
+        found = cls(place, outside.read_yaml(place))
+        systems = set(found.content["systems"])
+        for one in found.demands:
+            base.get(one.metric)
+            if one.relation not in _WORDS:
+                raise InputError(f"{place.name}: relation {one.relation!r} is none of {', '.join(_WORDS)}")
+            if unknown := {name for name in (one.a, one.b) if name} - systems:
+                raise InputError(
+                    f"{place.name}: {one.text!r} names {unknown.pop()!r}, which is not in systems"
+                )
+        return found
+
+    @cached_property
+    def digest(self) -> str:
+        """The sha256 of the file."""
+        return sha256(self.path)
+
+    @property
+    def demands(self) -> list[Demand]:
+        """The demands in their order."""
+        return [Demand(name, **one) for name, found in self.content["demands"].items() for one in found]
+
+    def seeds(self, part: str) -> list[int]:
+        """The seeds of "development" or "confirmation"."""
+        return [int(seed) for seed in self.content["seeds"][part]]
+
+    def log(self) -> list[dict[str, Any]]:
+        """The confirmations so far, oldest first; empty where there is none."""
+        path = self.path.parent / LOG
+        return list(tables.read_jsonl(path)) if path.exists() else []
+
+    def batch(self, part: str, seed: int, run: str, catalog: str, workers: int) -> simulate.SimulateConfig:
+        """The sessions of one seed, in three arms."""
+        sizes, templates = self.content["n_sessions"], self.content["templates"]
+        return simulate.SimulateConfig(
+            run=f"{run}-{seed}", catalog=catalog, systems=tuple(self.content["systems"]),
+            n_sessions=int(sizes[part]), n_turns=int(self.content["n_turns"]), seed=seed, workers=workers,
+            arms=(SHIFT, NO_SHIFT, FRESH), templates=templates[part],
+        )  # fmt: skip
+
+    def values(
+        self, part: str, run: str, catalog: str, workers: int, *, progress: bool = False
+    ) -> pd.DataFrame:
+        """Simulate and score the seeds of a part: a row for each arm, system and scenario, a column a metric.
+
+        ``scenario`` is "<seed>/<session>". What is finished already is kept.
+        """
+        names = list(dict.fromkeys(one.metric for one in self.demands))
+        frames = []
+        for seed in self.seeds(part):
+            batch = self.batch(part, seed, run, catalog, workers)
+            simulate.simulate(batch, progress=progress)
+            for arm in (SHIFT, NO_SHIFT):
+                scored = batch.run_of(arm)
+                evaluate.evaluate(evaluate.EvaluateConfig(run=scored, workers=workers))
+                found = evaluate.read(scored, "results")[["model", "session_id", *names]]
+                found = found.astype(dict.fromkeys(names, float))
+                frames.append(found.assign(arm=arm, scenario=f"{seed}/" + found["session_id"]))
+        return pd.concat(frames, ignore_index=True).rename(columns={"model": "system"})
+
+    def test(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """One row a demand: mean, 95 % interval, one-sided p, p adjusted within the metric (Holm), verdict.
+
+        ``estimate`` is mean(a − b), or mean(a) where a is held against a value; for metrics where lower is
+        better a − b is turned, the values held against a number are not. Equivalence is two one-sided t tests
+        at alpha. A demand with fewer than two scenarios fails.
+        """
+        alpha = float(self.content["alpha"])
+        shifting, plain = (frame[frame["arm"] == arm] for arm in (SHIFT, NO_SHIFT))
+        parts = []
+        for name in dict.fromkeys(one.metric for one in self.demands):
+            wide = _wide(shifting, name)
+            part = pd.DataFrame([_tested(one, wide, plain) for one in self.demands if one.metric == name])
+            parts.append(part.assign(p_holm=stats.holm(part["p"].tolist())))
+        found = pd.concat(parts, ignore_index=True)
+        verdict = np.where(found["p_holm"] < alpha, PASS, FAIL)
+        return found.assign(verdict=verdict, protocol=self.digest)
+
+
+def _tested(one: Demand, wide: pd.DataFrame, plain: pd.DataFrame) -> dict[str, Any]:
+    """The row of a demand without its verdict."""
+    row: dict[str, Any] = {"metric": one.metric, "demand": one.text}
+    row |= dict.fromkeys(("estimate", "low", "high"), math.nan)
+    if one.relation == UNDEFINED:
+        n = int(plain[one.metric].notna().sum())
+        return row | {"n": n, "p": float(n > 0)}
+    gaps = _sign(one.metric) * (wide[one.a] - wide[one.b]) if one.b else wide[one.a]
+    known = gaps.dropna().to_numpy()
+    if len(known) < 2:
+        return row | {"n": len(known), "p": 1.0}
+    low, high = _p_above(known, one.value - one.margin), _p_above(-known, -one.value - one.margin)
+    mean, half = float(known.mean()), _half(known)
+    row |= {"estimate": mean, "low": mean - half, "high": mean + half, "n": len(known)}
+    return row | {"p": max(low, high) if one.relation in ("equal", "near") else low}
+
+
+def _half(known: NDArray[np.float64]) -> float:
+    """Half of the 95 % t interval of a mean."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, len(known) - 1) * known.std(ddof=1) / math.sqrt(len(known)))
+
+
+def _p_above(known: NDArray[np.float64], bound: float) -> float:
+    """One-sided p of the hypothesis that the mean does not lie above a bound; 0 or 1 without any spread."""
+    from scipy.stats import ttest_1samp
+
+    if np.ptp(known) < 1e-12:
+        return float(known[0] <= bound)
+    return float(ttest_1samp(known, bound, alternative="greater").pvalue)
+
+
+def develop(run: str, catalog: str, workers: int = 2, *, progress: bool = False) -> pd.DataFrame:
+    """The tests of the protocol on its development seeds, as often as wanted (:meth:`Protocol.test`)."""
+    protocol = Protocol.read()
+    values = protocol.values(DEVELOPMENT, run, catalog, workers, progress=progress)
+    return _written(run, DEVELOPMENT, protocol.test(values))
+
+
+def confirm(run: str, catalog: str, workers: int = 2, *, progress: bool = False) -> pd.DataFrame:
+    """The tests of the protocol on its confirmation seeds: once, and whatever comes out is logged.
+
+    A line of ``gate.log.jsonl`` beside the protocol keeps the commit at the start, the hash, the catalogue
+    (its file's name, its number of films, the sha256 of what it holds) and the verdict. Raises RunError where
+    this protocol was confirmed on these films before, whatever the file's name.
+    """
+    protocol, films, code = Protocol.read(), sources.load(catalog), runs.code_version()
+    held, name = sources.content_hash(films), Path(catalog).name
+    for line in protocol.log():
+        same = line["films_sha256"] == held if "films_sha256" in line else line["catalog"] == name
+        if line["protocol"] == protocol.digest and same:
+            raise RunError(
+                f"this protocol was confirmed on {name!r} on {line['date']} ({line['passed']} of "
+                f"{line['asked']} demands held); a protocol is confirmed once: read {LOG}"
+            )
+    found = protocol.test(protocol.values(CONFIRMATION, run, catalog, workers, progress=progress))
+    lost = found[found["verdict"] != PASS]
+    record = {
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        **code,
+        "protocol": protocol.digest,
+        "catalog": name,
+        "films": len(films),
+        "films_sha256": held,
+        "seeds": protocol.seeds(CONFIRMATION),
+        "asked": len(found),
+        "passed": len(found) - len(lost),
+        "failed": list(lost["metric"] + ": " + lost["demand"]),
+        "verdict": FAIL if len(lost) else PASS,
+    }
+    with (protocol.path.parent / LOG).open("a", encoding="utf-8", newline="\n") as file:
+        file.write(json.dumps(record, ensure_ascii=False) + "\n")
+    return _written(run, CONFIRMATION, found)
+
+
+def _written(run: str, part: str, found: pd.DataFrame) -> pd.DataFrame:
+    """The tests, also written beside the runs as ``<run>/gate_<part>.csv``."""
+    tables.write_csv(paths.run_folder(simulate.STUDY, run) / f"gate_{part}.csv", found)
+    return found
+
+
+def board(found: pd.DataFrame) -> pd.DataFrame:
+    """One row a metric of the protocol: demands that held of those made, and those that did not hold."""
+    rows = []
+    for name, mine in found.groupby("metric", sort=False):
+        lost: Iterable[str] = mine.loc[mine["verdict"] != PASS, "demand"]
+        held = int((mine["verdict"] == PASS).sum())
+        rows.append({"metric": name, "held": held, "asked": len(mine), "failed": "; ".join(lost)})
+    return pd.DataFrame(rows)

@@ -1,14 +1,17 @@
-"""The state of a user as heard from the user's words alone: constraints, exclusions, what was asked.
+"""The state of a user as heard from the user's words alone: constraints, exclusions, questions, reactions.
 
 Source: docs/validity.md, section 4. A value named in a field replaces the earlier ones of that field; a
 value that is refused is unwanted, one that is "not required any more" is dropped, and "forget the rest" drops
 all; a film named with approval stands for its genres while no constraint is stated. A year counts where a
-film of that very year is asked for, not as a bound ("after 2010").
+film of that very year is asked for, not as a bound ("after 2010"). How people take a reply is read from the
+cues of acceptance and rejection in what they say next; words inside film titles do not count, nor do films
+that a person has not seen: "no, I have never seen it" turns nothing down.
 """
 
+import math
 import re
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, GOAL_FIELD
 from crs_lib.catalog.grounder import Grounder, Match
@@ -92,6 +95,26 @@ _KINDS: dict[str, tuple[str, ...]] = {
 }
 _KIND = re.compile("|".join(f"(?P<k{i}>\\b(?:{words})\\b)" for i, words in enumerate(_KINDS)))
 
+_UNSEEN = re.compile(
+    r"\b(no |nope |nah )?(\w+ ){0,3}?(haven t|havent|have not|never|didn t|hadn t|not) (\w+ ){0,2}?"
+    r"(seen|heard|watched|see|watch)\b"
+)
+_REJECTS = re.compile(
+    r"\b((don t|dont|do not|didn t|didnt|did not|doesn t|does not|wasn t|weren t|isn t|isnt|aren t|arent|not"
+    r"|never) (\w+ ){0,3}?(like|liked|love|enjoy|enjoyed|care|want|wanted|into|interested|interest|fan|what"
+    r"|good|right|helpful|suitable|great|impressed|answer\w*|sound|my|a|an|for|the|really|work|help)"
+    r"|hate|hated|dislike|disliked|boring|wrong|bad|terrible|awful|poor|worse|worst|lame|stupid|useless"
+    r"|horrible|ridiculous|disappoint\w+|too \w+|nah|nope|instead|no"
+    r"|what does that|that s not|thats not|not what|not helpful|i (just |already )?(asked|said|meant|told)"
+    r"|already (said|told|asked)|why (did|are|do|would) you|kidding|w?tf)\b"
+)
+_ACCEPTS = re.compile(
+    r"\b(thanks?|thank you|great|awesome|perfect|loved?|nice|cool|interesting|enjoy|enjoyed|liked|wow"
+    r"|excellent|favou?rites?|amazing|sounds? (good|great|fun|interesting|like a)"
+    r"|good (one|choice|idea|suggestions?|pick)|check (it|that|them|those) out"
+    r"|(ill|i ll|i will|will|gonna|going to) (\w+ )?(watch|check|try|give|look|add|see|rent))\b"
+)
+
 
 class Heard(NamedTuple):
     """One user turn: concepts wanted, unwanted and given up, films named, what it asks for.
@@ -129,8 +152,16 @@ def _bracketed_year(text: str, start: int, end: int) -> bool:
     return inside and text[start:end].isdigit()
 
 
-def values(grounder: Grounder, codes: Iterable[int]) -> dict[str, list[str]]:
-    """Values by field, as a simulator's log has them."""
+def as_logged(grounder: Grounder, state: HeardState) -> dict[str, Any]:
+    """The constraints and unwanted values of a state, as a simulator's log has them."""
+    return {
+        "constraints": _values(grounder, state.constraints),
+        "avoid": _values(grounder, state.avoid),
+    }
+
+
+def _values(grounder: Grounder, codes: Iterable[int]) -> dict[str, list[str]]:
+    """Values by field."""
     terms, out = grounder.catalog.vocabulary, dict[str, list[str]]()
     for code in sorted(codes):
         out.setdefault(terms.field[code], []).append(terms.value[code])
@@ -259,3 +290,21 @@ class Listener:
     def _genres(self, items: tuple[int, ...]) -> frozenset[int]:
         facts = self.grounder.catalog.fact_sets
         return frozenset(c for item in items for c in facts[item] if self.grounder.field_of(c) == GOAL_FIELD)
+
+
+def reaction(text: str, titles: Sequence[tuple[int, int]] = ()) -> float:
+    """Share of acceptance among the cues of what a person says after a reply, in [0, 1]; NaN without a cue.
+
+    ``titles`` are the character ranges of film titles, which are passed over.
+    """
+    for start, end in sorted(titles, reverse=True):
+        text = f"{text[:start]} {text[end:]}"
+    said = _UNSEEN.sub(" ", fold(text))
+    rejects = len(_REJECTS.findall(said))
+    accepts = len(_ACCEPTS.findall(_REJECTS.sub(" # ", said)))
+    return accepts / (accepts + rejects) if accepts or rejects else math.nan
+
+
+def reaction_to(text: str, grounder: Grounder) -> float:
+    """:func:`reaction` of a text, the titles of the catalogue's films passed over."""
+    return reaction(text, [(mention.start, mention.end) for mention in grounder.titles(text)])

@@ -1,26 +1,193 @@
-"""Labels that people gave on a page: read, checked, and held against one another and against every metric.
+"""Questions to people about a run, and the labels that they give.
 
+A question shows a stretch of one system's conversation around a shift, or of two systems' with the same user,
+blinded and in random order, and asks how well the assistant followed. The page names no system; the key
+that does lies in the run's folder. Labels are read, checked, and held against one another and the metrics.
 Source: docs/validity.md, section 7.
 """
 
+import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 import scipy
 
-from crs_lib import stats
-from crs_lib.core import outside, rng, tables
-from crs_lib.core.errors import InputError
-from crs_lib.validity import agreement, questions
+from crs_lib import evaluate, simulate, stats
+from crs_lib.core import outside, paths, rng, tables
+from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.settings import Field, RunName, Seed, Settings
+from crs_lib.metrics import base
+from crs_lib.validity import agreement
 
+BEFORE, AFTER = 2, 3  # turns shown before a shift, and from the shift on
+KEY, FOLDER = "key.json", "annotation"
+SCALES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "single": (
+        "At the marked turn the person wants something else. How well does the assistant follow from there?",
+        ("not at all", "poorly", "partly", "well", "fully"),
+    ),
+    "pairs": (
+        "At the marked turn the person wants something else. Which assistant follows better from there?",
+        ("clearly the left", "rather the left", "no difference", "rather the right", "clearly the right"),
+    ),
+}
 SCRIPTED = "scripted"  # the prefix of raters that are programs
 _COLUMNS = ("item", "rater", "value", "page", "seconds")
 _POWER, _LEVEL = 0.8, 0.05
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question: its blinded id, what the page shows, and what only the key holds.
+
+    ``sides`` are the stretches shown, one or two, ``earlier`` what the person said before; ``systems`` who
+    speaks in each. ``shift`` is the shift's turn, ``turns`` those of which the metrics are taken.
+    """
+
+    id: str
+    earlier: tuple[str, ...]
+    sides: tuple[tuple[Mapping[str, Any], ...], ...]
+    systems: tuple[str, ...]
+    session_id: str
+    shift: int
+    turns: tuple[int, ...]
+
+    @property
+    def shown(self) -> pd.DataFrame:
+        """The question as the page shows it, a row a turn; a second side in further columns."""
+        sides = [pd.DataFrame(list(side))[["user", "system"]] for side in self.sides]
+        names = [""] if len(sides) == 1 else ["left ", "right "]
+        frame = pd.concat([side.add_prefix(name) for side, name in zip(sides, names, strict=True)], axis=1)
+        marks = ["shift" if turn["shift"] else "" for turn in self.sides[0]]
+        return frame.assign(turn=marks + [""] * (len(frame) - len(marks)))
+
+
+class AskConfig(Settings):
+    """The effective settings of a page of questions, checked."""
+
+    run: Annotated[RunName, Field(description="an evaluated run")] = "demo"
+    n: Annotated[int, Field(ge=1, le=5000, description="questions on the page")] = 60
+    kind: Annotated[Literal["single", "pairs"], Field(description="one conversation, or two")] = "single"
+    seed: Annotated[Seed, Field(description="of the draw and the order of questions")] = 0
+
+
+def sample(config: AskConfig) -> list[Question]:
+    """Questions about an evaluated run, balanced over systems and scenarios, in random order.
+
+    Raises InputError for a run that is too small, RunError as :func:`evaluate.read`.
+    """
+    run, n, kind, seed = config.run, config.n, config.kind, config.seed
+    shifts = evaluate.read(run, "shifts")
+    talks = {(d.model_name, d.session_id): d for d in simulate.iter_dialogues(run)}
+    models = list(dict.fromkeys(model for model, _ in talks))
+    if kind == "pairs" and len(models) < 2:
+        raise InputError(f"run {run!r} has one system; pairs need two, or ask with --kind single")
+    draw = rng.stream(seed, "annotate", run, kind)
+    groups = list(combinations(models, 1 if kind == "single" else 2))
+    places = shifts[["session_id", "turn"]].drop_duplicates().itertuples(index=False, name=None)
+    order = [(str(session), int(turn)) for session, turn in places]
+    draw.shuffle(order)
+    chosen = [  # every scenario comes once before any comes twice
+        (groups[(place + turn_of) % len(groups)], session, shift)
+        for turn_of in range(len(groups))
+        for place, (session, shift) in enumerate(order)
+    ]
+    chosen = [one for one in chosen if all((model, one[1]) in talks for model in one[0])]
+    if len(chosen) < n:
+        raise InputError(
+            f"run {run!r} has {len(chosen)} questions of the kind {kind}, asked for {n}; simulate more"
+        )
+    found = []
+    for systems, session, shift in chosen[:n]:
+        sides = tuple(systems[i] for i in draw.permutation(len(systems)))
+        found.append(_question(run, [talks[model, session] for model in sides], session, shift, seed))
+    return [found[i] for i in draw.permutation(len(found))]
+
+
+def _question(run: str, talks: Sequence[Dialogue], session: str, shift: int, seed: int) -> Question:
+    systems = tuple(dialogue.model_name for dialogue in talks)
+    blinded = hashlib.sha256(json.dumps([run, seed, systems, session, shift]).encode()).hexdigest()[:12]
+    pairs, first = talks[0].pairs(), max(0, shift - 1 - BEFORE)
+    earlier = tuple(pair.user.text for pair in pairs[:first])
+    turns = tuple(range(shift, min(shift + AFTER - 1, len(pairs)) + 1))
+    sides = tuple(
+        tuple(
+            {"user": pair.user.text, "system": pair.system.text, "shift": pair.turn == shift}
+            for pair in dialogue.pairs()[first : shift - 1 + AFTER]
+        )
+        for dialogue in talks
+    )
+    return Question(blinded, earlier, sides, systems, session, shift, turns)
+
+
+def digest(questions: Iterable[Question]) -> str:
+    """The hash that tells one set of questions from another, for the labels of a page."""
+    return hashlib.sha256(",".join(sorted(one.id for one in questions)).encode()).hexdigest()[:16]
+
+
+def folder(run: str) -> Path:
+    """The folder of a run's page, key and labels."""
+    return paths.run_folder(simulate.STUDY, run) / FOLDER
+
+
+def write_key(run: str, kind: str, questions: Sequence[Question]) -> Path:
+    """Write what the page must not hold: which systems a question shows; returns the file."""
+    path = folder(run) / KEY
+    entries = [{k: v for k, v in asdict(one).items() if k not in ("sides", "earlier")} for one in questions]
+    key = {"kind": kind, "page": digest(questions), "questions": entries}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tables.write_aside(path) as file:
+        file.write(json.dumps(key, indent=1) + "\n")
+    return path
+
+
+class Key(NamedTuple):
+    """The key of a run's page: the kind of question, the digest of the page, and a row a question."""
+
+    kind: str
+    page: str
+    questions: pd.DataFrame
+
+
+def read_key(run: str) -> Key:
+    """The key of a run's page; RunError with the command that makes one."""
+    path = folder(run) / KEY
+    if not path.is_file():
+        raise RunError(f"run {run!r} has no page; make one with: python -m crs_lib annotate --run {run}")
+    made = outside.read_object(path)
+    return Key(made["kind"], made["page"], pd.DataFrame(made["questions"]))
+
+
+def metric_values(run: str, key: Key) -> pd.DataFrame:
+    """One row per question: the mean of every turn metric over the turns that it asks about.
+
+    For pairs the value of the right side less that of the left.
+    """
+    turns = evaluate.read(run, "turns")
+    numeric = turns.select_dtypes(["number", "boolean"])
+    names = [name for name in numeric if name in base.METRICS and numeric[name].notna().any()]
+    by = turns.set_index(["model", "session_id", "turn"])[names].astype(float).sort_index()
+    rows = []
+    for one in key.questions.itertuples(index=False):
+        places = [[(model, one.session_id, turn) for turn in one.turns] for model in one.systems]
+        means = [by.loc[[place for place in side if place in by.index]].mean() for side in places]
+        value = means[0] if key.kind == "single" else means[1] - means[0]
+        rows.append({"item": one.id, "session_id": one.session_id} | value.to_dict())
+    return pd.DataFrame(rows)
+
+
+def balance(run: str) -> pd.DataFrame:
+    """How often each system is asked about on a run's page."""
+    counts = read_key(run).questions["systems"].explode().value_counts(sort=False).sort_index()
+    return counts.rename_axis("system").rename("questions").reset_index()
 
 
 class Findings(NamedTuple):
@@ -44,14 +211,15 @@ def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.Dat
         for number, line in enumerate(outside.read_text(path).splitlines(), start=1):
             if not line.strip():
                 continue
-            row = _label(outside.loads(line, f"{path.name}, line {number}"), f"{path.name}, line {number}")
+            where = f"{path.name}, line {number}"
+            row = _label(outside.loads(line, where), where)
             if row["page"] != page:
                 raise InputError(
-                    f"{path.name}, line {number}: the label belongs to page {row['page']!r}, this run's is "
-                    f"{page!r}; import it with the run that its page was made of"
+                    f"{where}: the label belongs to page {row['page']!r}, this run's is {page!r}; import it "
+                    "with the run that its page was made of"
                 )
             if row["item"] not in known:
-                raise InputError(f"{path.name}, line {number}: no question {row['item']!r} on this page")
+                raise InputError(f"{where}: no question {row['item']!r} on this page")
             rows[row["rater"], row["item"]] = row
     if not rows:
         raise InputError("no label in these files; export them with the page's button or the key E")
@@ -68,21 +236,16 @@ def _label(entry: Any, where: str) -> dict[str, Any]:
         )
     seconds = entry.get("seconds")
     timed = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    return {
-        **{key: entry[key] for key in texts},
-        "value": int(value),
-        "seconds": seconds if timed else np.nan,
-    }
+    row = {key: entry[key] for key in texts}
+    return row | {"value": int(value), "seconds": seconds if timed else np.nan}
 
 
 def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> Findings:
     """Read labels of a run's page and hold them against one another and against every metric of the run."""
-    kind, page, asked = questions.read_key(run)
-    labels = read(files, page, asked["id"])
+    key = read_key(run)
+    labels = read(files, key.page, key.questions["id"])
     found = of_raters(labels, resamples=resamples)
-    correlated = with_metrics(
-        labels, questions.metric_values(run, kind, asked), kind=kind, resamples=resamples
-    )
+    correlated = with_metrics(labels, metric_values(run, key), resamples=resamples)
     alpha = float(found.loc[0, "alpha"]) if len(found) else math.nan
     plan = sorted({*(30, 60, 120, 240), int(labels["item"].nunique())})
     return Findings(labels, found, power(plan, reliability(alpha, labels)), correlated)
@@ -90,7 +253,7 @@ def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> 
 
 def write(run: str, found: Findings) -> Path:
     """Write the findings as four tables into the run's folder; returns it."""
-    target = questions.folder(run)
+    target = folder(run)
     for name, frame in found._asdict().items():
         tables.write_csv(target / f"{name}.csv", frame)
     return target
@@ -101,17 +264,14 @@ def of_raters(labels: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
 
     Without rows where no question has two raters.
     """
-    shared = labels[labels.groupby("item")["rater"].transform("nunique") > 1]
-    if shared.empty:
+    pairs = agreement.one_against_rest(labels)
+    if pairs.empty:
         return pd.DataFrame(columns=["n_raters", "n_items", "alpha", "low", "high", "one_against_rest"])
     alpha = stats.krippendorff_alpha(
-        shared, stats.Design(system="rater", scenario="item", resamples=resamples)
+        pairs, stats.Design(system="rater", scenario="item", resamples=resamples)
     ).iloc[0]
-    by = shared.groupby("item")["value"]
-    rest = (by.transform("sum") - shared["value"]) / (by.transform("size") - 1)
-    rho = agreement.spearman(shared["value"].to_numpy(float), rest.to_numpy(float))
     row = {name: alpha[name] for name in ("n_raters", "n_items", "alpha", "low", "high")}
-    return pd.DataFrame([row | {"one_against_rest": rho}])
+    return pd.DataFrame([row | {"one_against_rest": agreement.spearman(pairs["value"], pairs["rest"])}])
 
 
 def reliability(alpha: float, labels: pd.DataFrame) -> float:
@@ -138,7 +298,7 @@ def power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
 
 
 def with_metrics(
-    labels: pd.DataFrame, values: pd.DataFrame, *, kind: str, resamples: int = 1000, seed: int = 0
+    labels: pd.DataFrame, values: pd.DataFrame, *, resamples: int = 1000, seed: int = 0
 ) -> pd.DataFrame:
     """Spearman of every metric with the mean label, the highest first, with 95 % intervals over scenarios.
 
@@ -146,15 +306,14 @@ def with_metrics(
     """
     mean = labels.groupby("item")["value"].mean().rename("label").reset_index()
     both = mean.merge(values, on="item").rename(columns={"session_id": "conv_id"}).assign(system="")
-    rows = []
-    for name in [name for name in values if name not in ("item", "session_id")]:
-        known = both[both[name].notna()]
-        rho = agreement.spearman(known[name].to_numpy(float), known["label"].to_numpy(float))
-        if not math.isnan(rho):
-            row = {"metric": name, "n": len(known), "spearman": rho}
-            rows.append(row | agreement.interval(both, name, "label", resamples=resamples, seed=seed))
+    names = [name for name in values if name not in ("item", "session_id")]
+    rows = [
+        {"metric": name} | agreement.rho(both, name, "label", resamples=resamples, seed=seed)
+        for name in names
+    ]
     columns = ["metric", "n", "spearman", "low", "high"]
-    return pd.DataFrame(rows, columns=columns).sort_values("spearman", ascending=False, ignore_index=True)
+    found = pd.DataFrame(rows, columns=columns).dropna(subset="spearman")
+    return found.sort_values("spearman", ascending=False, ignore_index=True)
 
 
 def scripted(run: str, n_raters: int = 3, *, noise: float = 0.7, seed: int = 0) -> Iterator[dict[str, Any]]:
@@ -163,20 +322,14 @@ def scripted(run: str, n_raters: int = 3, *, noise: float = 0.7, seed: int = 0) 
     A rater ``scripted-1`` … maps the gain of the turns asked about onto 1 to 5, and adds noise of its own (a
     normal deviate of ``noise`` steps). They say nothing about any metric: they are made of one.
     """
-    kind, page, asked = questions.read_key(run)
-    gain = questions.metric_values(run, kind, asked).set_index("item")["normalised_gain"].fillna(0.0)
-    middle = gain.clip(0, 1) * 4 + 1 if kind == "single" else gain.clip(-1, 1) * 2 + 3
+    key = read_key(run)
+    gain = metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
+    middle = gain.clip(0, 1) * 4 + 1 if key.kind == "single" else gain.clip(-1, 1) * 2 + 3
     for number in range(1, n_raters + 1):
         draw = rng.stream(seed, "scripted raters", run, number)
         for item, value in middle.items():
             label = int(np.clip(round(value + noise * draw.standard_normal()), 1, 5))
-            yield {
-                "item": str(item),
-                "rater": f"{SCRIPTED}-{number}",
-                "value": label,
-                "page": page,
-                "seconds": 0,
-            }
+            yield dict(zip(_COLUMNS, (str(item), f"{SCRIPTED}-{number}", label, key.page, 0), strict=True))
 
 
 def save(labels: Iterable[dict[str, Any]], path: Path) -> Path:
@@ -194,28 +347,9 @@ def files(pattern: str, run: str, n_raters: int = 3) -> list[Path]:
     Raises InputError where the pattern names no file.
     """
     if not pattern:
-        return [save(scripted(run, n_raters), questions.folder(run) / f"labels-{SCRIPTED}.jsonl")]
+        return [save(scripted(run, n_raters), folder(run) / f"labels-{SCRIPTED}.jsonl")]
     given = Path(pattern).expanduser()
     found = sorted(given.parent.glob(given.name))
     if not found:
         raise InputError(f"no file {pattern!r}; export labels with the page's button or the key E")
     return found
-
-
-def by_system(run: str, found: Findings) -> pd.DataFrame:
-    """Mean label of every system with its 95 % interval over scenarios, the highest first.
-
-    Raises InputError for pairs, whose labels compare two systems.
-    """
-    kind, _, asked = questions.read_key(run)
-    if kind != "single":
-        raise InputError("labels of pairs compare two systems; a mean by system needs --kind single")
-    systems = asked.set_index("id")["systems"].map(lambda names: names[0])
-    scenario = asked.set_index("id")["session_id"]
-    rows = found.labels.assign(
-        system=found.labels["item"].map(systems), scenario=found.labels["item"].map(scenario)
-    )
-    means = stats.cluster_bootstrap(rows.astype({"value": float}), stats.Design(seed=0))
-    return means.sort_values("mean", ascending=False, ignore_index=True)[
-        ["system", "mean", "low", "high", "n"]
-    ]

@@ -6,7 +6,6 @@ Source: docs/validity.md, section 6; Brennan (2001), Generalizability Theory.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -15,9 +14,9 @@ import pandas as pd
 from crs_lib import simulate, stats
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import paths, tables, wording
-from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
+from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
@@ -34,8 +33,7 @@ SCOPES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class PrecisionConfig(Config):
+class PrecisionConfig(Settings):
     """The settings of a study, checked."""
 
     run: Annotated[RunName, Field(description="the run's name")] = "precision"
@@ -46,10 +44,10 @@ class PrecisionConfig(Config):
         Sequence[Annotated[str, OneOf(SYSTEMS)]], Field(min_length=2, description="control policies")
     ] = ("oracle_lag:1", "tracker", "amnesiac", "sticky", "popular")
     seeds: Annotated[Sequence[Seed], Field(min_length=1, description="seeds of the users")] = (1, 2, 3)
-    n_sessions: Annotated[int, Field(ge=2, description="scenarios of each catalogue and seed")] = 8
+    n_sessions: Annotated[int, Field(ge=2, description="scenarios, of each catalogue and seed")] = 8
     n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
     templates: Annotated[
-        Sequence[Annotated[str, OneOf(wording.USER_SETS)]],
+        Sequence[Annotated[str, OneOf(prompts.USER_SETS)]],
         Field(min_length=1, description="template sets of the user's words"),
     ] = ("A", "B")
     metric: Annotated[
@@ -63,8 +61,8 @@ class PrecisionConfig(Config):
     def batch(self, catalog: str, templates: str, seed: int) -> simulate.SimulateConfig:
         """The sessions of one cell, with fresh users."""
         return simulate.SimulateConfig(
-            self.run, catalog, tuple(self.systems), self.n_sessions, self.n_turns, seed,
-            arms=(SHIFT, FRESH), templates=templates,
+            run=self.run, catalog=catalog, systems=tuple(self.systems), n_sessions=self.n_sessions,
+            n_turns=self.n_turns, seed=seed, arms=(SHIFT, FRESH), templates=templates,
         )  # fmt: skip
 
 
@@ -107,8 +105,7 @@ def balanced(frame: pd.DataFrame) -> pd.DataFrame:
     whole = frame.groupby([*cell, "scenario"], sort=False)["value"].transform(lambda part: part.notna().all())
     kept = frame[whole]
     counts = kept.groupby(cell)["scenario"].nunique()
-    cells = frame.groupby(cell).ngroups
-    least = int(counts.min()) if len(counts) == cells else 0
+    least = int(counts.min()) if len(counts) == frame.groupby(cell).ngroups else 0
     if least < 2:
         raise InputError(
             f"a catalogue and seed has {least} scenarios with a value for every system and wording; "

@@ -1,13 +1,13 @@
-"""Are simulated users told from real ones, and how well does the tracker follow each template set?
+"""Does the simulator keep its promises, and are its users told from real ones?
 
-A classifier two-sample test: sentence vectors or TF-IDF and a logistic regression, in folds that keep a
-conversation together; an AUC of 0.5 means that nobody can tell. Source: D. Lopez-Paz and M. Oquab,
-"Revisiting classifier two-sample tests", ICLR 2017.
+Checks of what must hold before scores mean anything (docs/validity.md, section 2), and a classifier
+two-sample test: sentence vectors or TF-IDF and a logistic regression, in folds that keep a conversation
+together; an AUC of 0.5 means that nobody can tell. Source: D. Lopez-Paz and M. Oquab, "Revisiting classifier
+two-sample tests", ICLR 2017.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple
 
@@ -24,10 +24,11 @@ from crs_lib import data as logs
 from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import rng, wording
-from crs_lib.core.config import Config, Field, OneOf, Seed
-from crs_lib.core.dialogue import Dialogue
+from crs_lib.core import prompts, rng
+from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field, OneOf, Seed, Settings
+from crs_lib.core.text import words
 from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.manners import MANNERS
@@ -41,8 +42,7 @@ _A_FILM = " this film "
 _DATED = re.compile(r'"[^"]{1,60}\(\d{4}\)\.?"?|"[^"]{1,60}"|[A-Z][\w:\'’ ,.-]{1,50}\(\d{4}\)')
 
 
-@dataclass(frozen=True)
-class RealismConfig(Config):
+class RealismConfig(Settings):
     """The settings of the test."""
 
     dialogues: Annotated[str, Field(description="a log of people with systems; without one, no AUC")] = ""
@@ -80,13 +80,13 @@ def small_talk(templates: str, n_sessions: int, n_turns: int, seed: int = 1) -> 
 
     They state no constraint and follow no reply: an AUC that this generator reaches says nothing of use.
     """
-    manner, name = MANNERS[templates], wording.USER_SETS[templates]
+    manner, name = MANNERS[templates], prompts.USER_SETS[templates]
     found = []
     for session in range(n_sessions):
         draw = rng.stream(seed, "realism", "small talk", templates, session)
         for turn in range(n_turns):
             acts = list(manner.small_talk if turn else manner.first_words)
-            said = wording.say(name, acts[int(draw.integers(len(acts)))], draw, title=_A_FILM.strip())
+            said = prompts.say(name, acts[int(draw.integers(len(acts)))], draw, title=_A_FILM.strip())
             found.append(UserTurn(f"{SMALL_TALK_ONLY}/{session}", said))
     return found
 
@@ -165,32 +165,132 @@ def run(config: RealismConfig) -> pd.DataFrame:
     world = World(catalog, Grounder(catalog))
     real = user_turns(logs.read(config.dialogues), world.grounder) if config.dialogues else []
     people = constraint_share(real, world.grounder)
+
+    def compared(mine: Sequence[UserTurn]) -> dict[str, Any]:
+        """A template set's turns beside those of people and their share that names a value."""
+        row: dict[str, Any] = {"constraints": constraint_share(mine, world.grounder)}
+        if real:
+            ours, theirs = telling_words(real, mine)
+            row |= two_sample(real, mine, config.encoder, config.seed)
+            row |= {"real": len(real), "simulated": len(mine), "real_constraints": people}
+            row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
+        return row
+
     rows = []
-    for name in wording.USER_SETS:
+    for name in prompts.USER_SETS:
         batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, templates=name, n_turns=config.n_turns)
         talks = [simulate.session(world, SYSTEM, number, batch) for number in range(config.n_sessions)]
-        mine = user_turns(talks, world.grounder)
-        row = {"templates": name, "joint_accuracy": joint_accuracy(talks)}
-        rows.append(row | _compared(real, people, mine, world.grounder, config))
+        row: dict[str, Any] = {"templates": name, "joint_accuracy": joint_accuracy(talks)}
+        rows.append(row | compared(user_turns(talks, world.grounder)))
         if real and MANNERS[name].small_talk:
             chat = small_talk(name, config.n_sessions, config.n_turns, config.seed)
-            row = {"templates": f"{name}, {SMALL_TALK_ONLY}"}
-            rows.append(row | _compared(real, people, chat, world.grounder, config))
+            rows.append({"templates": f"{name}, {SMALL_TALK_ONLY}"} | compared(chat))
     return pd.DataFrame(rows)
 
 
-def _compared(
-    real: Sequence[UserTurn],
-    people: float,
-    mine: Sequence[UserTurn],
-    grounder: Grounder,
-    config: RealismConfig,
-) -> dict[str, Any]:
-    """What a template set's turns are like, beside those of people and their share that names a value."""
-    row: dict[str, Any] = {"constraints": constraint_share(mine, grounder)}
-    if real:
-        ours, theirs = telling_words(real, mine)
-        row |= two_sample(real, mine, config.encoder, config.seed)
-        row |= {"real": len(real), "simulated": len(mine), "real_constraints": people}
-        row |= {"tells simulated": ", ".join(ours), "tells real": ", ".join(theirs)}
-    return row
+def leaks(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
+    """One row per shift with new constraints: does the user name one of them before the shift?
+
+    ``leaked`` is true where an earlier utterance names a value that the shift brings and that was no
+    constraint, was not to be avoided, and had not been said as part of the plan before. A person named before
+    in another role (wished for as a writer, now as a director) is no leak, nor is a word of a film's title.
+    """
+    rows = []
+    for dialogue in dialogues:
+        seen: frozenset[int] = frozenset()
+        planned: frozenset[str] = frozenset()
+        for pair in dialogue.pairs():
+            log = pair.user.user_meta
+            event = log.get("shift_event_obj") or {}
+            added = _codes(grounder, event.get("added") or {})
+            if added := frozenset(code for code in added if _value(grounder, code) not in planned):
+                row = _place(dialogue, pair) | {"type": event.get("type", "")}
+                rows.append(row | {"leaked": bool(added & seen)})
+            said = _codes(grounder, log["constraints"]) | _codes(grounder, log["avoid"])
+            planned |= {_value(grounder, code) for code in said}
+            if log["stage"] != "aside":  # an aside names a value on purpose, and never as a constraint
+                seen |= _named(grounder, pair.user.text)
+    return pd.DataFrame(rows, columns=["system", "session", "turn", "type", "leaked"])
+
+
+def voiced(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
+    """One row per shift: are the values that it brings, or else takes away, found in its utterance?"""
+    rows = []
+    for dialogue in dialogues:
+        for pair in dialogue.pairs():
+            if event := pair.user.user_meta.get("shift_event_obj"):
+                must = _codes(grounder, event["added"] or event["dropped"])
+                must -= _codes(grounder, event.get("implied") or {})
+                found = must <= grounder.concepts(pair.user.text)
+                rows.append(_place(dialogue, pair) | {"type": event["type"], "voiced": found})
+    return pd.DataFrame(rows, columns=["system", "session", "turn", "type", "voiced"])
+
+
+def _place(dialogue: Dialogue, pair: Pair) -> dict[str, Any]:
+    return {"system": dialogue.model_name, "session": dialogue.session_id, "turn": pair.turn}
+
+
+def _codes(grounder: Grounder, values: Mapping[str, Any]) -> frozenset[int]:
+    """The concept codes of ``field: value`` pairs that the catalogue has."""
+    found = (grounder.catalog.known_code(name, str(value)) for name, value in values.items())
+    return frozenset(code for code in found if code is not None)
+
+
+def _named(grounder: Grounder, text: str) -> frozenset[int]:
+    """The concepts that a text names outside the titles of films."""
+    titles = [(m.start, m.end) for m in grounder.titles(text)]
+    found = (m for m in grounder.audit(text) if not m.rejected)
+    return frozenset(m.code for m in found if not any(a <= m.start and m.end <= b for a, b in titles))
+
+
+def _value(grounder: Grounder, code: int) -> str:
+    return grounder.key(code).split("=", 1)[1]
+
+
+def reactions(dialogues: Iterable[Dialogue], a: str = "oracle", b: str = "random") -> pd.DataFrame:
+    """One row per session of both systems: the share of user turns worded differently, in [0, 1].
+
+    Constraints and shifts are equal by design; the user's reactions differ.
+    """
+    said: dict[str, dict[str, list[str]]] = {a: {}, b: {}}
+    for dialogue in dialogues:
+        if dialogue.model_name in said:
+            said[dialogue.model_name][dialogue.session_id] = [pair.user.text for pair in dialogue.pairs()]
+    rows = []
+    for session in sorted(said[a].keys() & said[b].keys()):
+        differ = [x != y for x, y in zip(said[a][session], said[b][session], strict=True)]
+        rows.append({"session": session, "differ": sum(differ) / len(differ)})
+    return pd.DataFrame(rows, columns=["session", "differ"])
+
+
+def variety(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
+    """One row per system: words an utterance, type-token ratio, and share of repeated user utterances.
+
+    An utterance counts as repeated where the same words stood in any earlier one of that system's users.
+    """
+    texts: dict[str, list[list[str]]] = {}
+    for dialogue in dialogues:
+        said = (words(pair.user.text) for pair in dialogue.pairs())
+        texts.setdefault(dialogue.model_name, []).extend(said)
+    rows = []
+    for system, mine in texts.items():
+        tokens, n = [word for one in mine for word in one], max(1, len(mine))
+        row = {"system": system, "utterances": len(mine), "words": len(tokens) / n}
+        row["type_token_ratio"] = len(set(tokens)) / max(1, len(tokens))
+        rows.append(row | {"repeated": 1 - len({" ".join(one) for one in mine}) / n})
+    return pd.DataFrame(rows)
+
+
+def checks(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
+    """One row a check: the rule, the share found, the share expected, and whether it holds."""
+    early = float(leaks(dialogues, grounder)["leaked"].mean())
+    said = float(voiced(dialogues, grounder)["voiced"].mean())
+    differ = float(reactions(dialogues)["differ"].mean())
+    repeated = float(variety(dialogues)["repeated"].mean())
+    rows = [
+        ("a shift's target is named before it is voiced", early, "0", early == 0),
+        ("a shift's utterance voices it", said, "1", said == 1),
+        ("user turns worded differently, oracle against random", differ, "> 0", differ > 0),
+        ("user utterances repeated word for word", repeated, "< 0.5", repeated < 0.5),
+    ]
+    return pd.DataFrame(rows, columns=["check", "share", "expected", "holds"])

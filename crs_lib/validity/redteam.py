@@ -7,8 +7,6 @@ Source: docs/validity.md, section 1.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -17,30 +15,20 @@ from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, rng, tables
-from crs_lib.core.config import Config, Field, RunName, Seed
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.scores import Scores
 from crs_lib.systems.base import World
 from crs_lib.systems.gamed import Tricks
+from crs_lib.validity.gate import GateConfig
 
 RAISED = 0.1  # a metric that useless policies raise so far carries the mark
 TABLE = "redteam.csv"
+# The settings of a search that differ from those of the gate; ``n_sessions`` scenarios meet every policy.
+USUAL = {"run": "redteam", "n_sessions": 6, "seed": 1}
 _CONTRACT = tables.Contract(TABLE, ("metric", "exploitability"), ("metric",))
 _IDLE = ("silent", "random")
-
-
-@dataclass(frozen=True)
-class RedteamConfig(Config):
-    """The settings of a search, checked."""
-
-    run: Annotated[RunName, Field(description="the run's name")] = "redteam"
-    catalog: Annotated[str, Field(description="sample, or a catalogue's file")] = sources.SAMPLE
-    n_sessions: Annotated[int, Field(ge=2, description="scenarios that every policy meets")] = 6
-    n_turns: Annotated[int, Field(ge=1, description="user turns in a session")] = 20
-    budget: Annotated[int, Field(ge=1, description="policies that are tried")] = 150
-    seed: Annotated[Seed, Field(description="seed of the search and of the users")] = 1
 
 
 def drawn(budget: int, seed: int) -> list[Tricks]:
@@ -48,25 +36,23 @@ def drawn(budget: int, seed: int) -> list[Tricks]:
 
     The plain echo comes first, then each trick alone.
     """
-    first = [Tricks(abstention=1.0, echoes=1.0)]
-    first += [Tricks(**{name: 1.0}) for name in Tricks._fields]
+    names = Tricks._fields
+    found = [Tricks(abstention=1.0, echoes=1.0), *(Tricks(**{name: 1.0}) for name in names)]
     draw = rng.stream(seed, "redteam")
-    while len(first) < budget:
-        kinds, shares = draw.integers(0, 3, len(Tricks._fields)), draw.random(len(Tricks._fields))
-        first.append(Tricks(*np.select([kinds == 0, kinds == 1], [0.0, 1.0], shares).round(3).tolist()))
-    return first[:budget]
+    while len(found) < budget:
+        kinds, shares = draw.integers(0, 3, len(names)), draw.random(len(names))
+        found.append(Tricks(*np.select([kinds == 0, kinds == 1], [0.0, 1.0], shares).round(3).tolist()))
+    return found[:budget]
 
 
-def search(config: RedteamConfig) -> pd.DataFrame:
+def search(config: GateConfig) -> pd.DataFrame:
     """One row a policy: its spec, its utility, and the mean of every metric over the same scenarios."""
     catalog = sources.load(config.catalog)
     world = World(catalog, Grounder(catalog))
     scorer = ItemsScorer(world.grounder, conventions.get("default"))
-    specs = [*_IDLE, "oracle", *(f"gamed:{tricks.argument}" for tricks in drawn(config.budget, config.seed))]
-    specs = list(dict.fromkeys(specs))
-    batch = simulate.SimulateConfig(
-        config.run, config.catalog, specs, config.n_sessions, config.n_turns, config.seed
-    )
+    gamed = (f"gamed:{tricks.argument}" for tricks in drawn(config.budget, config.seed))
+    specs = list(dict.fromkeys([*_IDLE, "oracle", *gamed]))
+    batch = config.simulation(specs)
     plans = [simulate.scenario(world, number, batch) for number in range(config.n_sessions)]
     rows = []
     for spec in specs:
@@ -112,11 +98,10 @@ def exploitability(policies: pd.DataFrame, metrics: Sequence[str] = ()) -> pd.Da
     return pd.DataFrame(rows).sort_values("exploitability", ascending=False, ignore_index=True)
 
 
-def run(config: RedteamConfig) -> pd.DataFrame:
+def run(config: GateConfig) -> pd.DataFrame:
     """Search, and write ``redteam.csv`` into the run's folder; returns :func:`exploitability`."""
-    found = exploitability(search(config)).assign(
-        budget=config.budget, seed=config.seed, n_sessions=config.n_sessions
-    )
+    asked = {"budget": config.budget, "seed": config.seed, "n_sessions": config.n_sessions}
+    found = exploitability(search(config)).assign(**asked)
     tables.write_csv(paths.run_folder(simulate.STUDY, config.run) / TABLE, found)
     return found
 

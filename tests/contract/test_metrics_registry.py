@@ -1,7 +1,6 @@
 """The promises that every metric keeps, and a made-up one of each level on its way into tables and figures."""
 
 import math
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -37,9 +36,9 @@ def scores():
     )
     keys = config.keys()
     talks = [simulate.session(world, key.system, key.session, config) for key in keys]
-    three = replace(config, arms=("shift", "none", "fresh"))
+    three = config.changed(arms=("shift", "none", "fresh"))
     fresh = [t for key in keys for t in simulate.fresh_sessions(world, key.system, key.session, three)]
-    plain = replace(config, arms=("none",))
+    plain = config.changed(arms=("none",))
     twins = [simulate.session(world, key.system, key.session, plain) for key in keys]
     gains = arms.gains_of(fresh, twins, Scorer(world.grounder, conventions.get("default")))
     talks = list(arms.joined(talks, gains))

@@ -55,14 +55,14 @@ def run(tmp_path, monkeypatch, warmth):
             {name: {"evidence": "turn 1", "score": SCORES[name]} for name in schema["properties"]}
         )
 
-    config = SimulateConfig("kind", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
+    config = SimulateConfig(run="kind", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
     simulate.simulate(config, progress=False)
     with OllamaServer({"j:1": "a" * 64}, answer=answer) as server:
         judging.judge_run("kind", ["ollama:j:1"], llm={"host": server.url}, progress=False)
         assert server.chats == 6 * 4  # dialogues x constructs
         prompts = [body["messages"] for body in server.bodies]
         schemas = [body["format"] for body in server.bodies]
-    evaluate.evaluate(evaluate.EvaluateConfig("kind"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="kind"))
     mine = [place for place, (_, user) in enumerate(prompts) if CRITERION in user["content"]]
     assert len(mine) == 6
     assert all("a whole number from 0 to 4" in prompts[place][0]["content"] for place in mine)
@@ -88,9 +88,9 @@ def test_it_is_in_the_results_and_null_where_nobody_judged(run, warmth):
     path = simulate.run_folder(run) / "results.jsonl"
     for line in path.read_text(encoding="utf-8").splitlines():
         assert json.loads(line)["judge"] == {name: float(score) for name, score in SCORES.items()}
-    config = SimulateConfig("silent", systems=["tracker"], n_sessions=1, n_turns=2)
+    config = SimulateConfig(run="silent", systems=["tracker"], n_sessions=1, n_turns=2)
     simulate.simulate(config, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig("silent"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="silent"))
     record = json.loads((simulate.run_folder("silent") / "results.jsonl").read_text(encoding="utf-8"))
     assert record["judge"] == dict.fromkeys((*SHIPPED, "warmth"))
 

@@ -4,7 +4,7 @@ import pytest
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.simulate import scenarios, shifts
@@ -70,7 +70,7 @@ def test_a_shift_repeats_and_leaves_the_old_state_alone(kind):
 def test_a_type_has_templates_and_a_shift_uses_them(kind):
     made = SHIFTS.create(kind)
     sections = made.sections or (kind,)
-    assert all(wording.sections("user")[f"shift_{section}"] for section in sections)
+    assert all(prompts.sections("user")[f"shift_{section}"] for section in sections)
     assert {shift.section for _, shift in proposals(kind, SAMPLE)} <= set(sections)
 
 
@@ -85,10 +85,10 @@ def test_every_template_of_a_type_voices_what_the_type_promises(kind):
         slots |= {"one": slots["wish"], "old_one": slots["old"]}
         section = f"shift_{shift.section}"
         lines = [
-            line for name in wording.USER_SETS.values() for line in wording.sections(name).get(section, ())
+            line for name in prompts.USER_SETS.values() for line in prompts.sections(name).get(section, ())
         ]
         for i, template in enumerate(lines):
-            said = wording.fill((template,), stream(i, "contract"), kind, **slots)
+            said = prompts.fill((template,), stream(i, "contract"), kind, **slots)
             for _, value in made.to_voice(shift):
                 assert value in said, (shift.section, said)
 

@@ -7,7 +7,7 @@ import pytest
 
 from crs_lib import evaluate, simulate
 from crs_lib.report import annotate
-from crs_lib.validity import labels, questions
+from crs_lib.validity import labels
 from tests.helpers import browser as chromium
 
 PROGRAM = chromium.executable()
@@ -26,7 +26,7 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
         progress=False,
     )
     evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
-    path = annotate.write(questions.AskConfig(RUN, 10))
+    path = annotate.write(labels.AskConfig(run=RUN, n=10))
     given = [1, 2, 3, 4, 5, 5, 4, 3, 2, 1]
     with chromium.Browser(PROGRAM) as browser:
         browser.send("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
@@ -62,7 +62,7 @@ def test_ten_questions_are_answered_by_keyboard_exported_and_imported(tmp_path):
     assert {row["rater"] for row in rows} == {"a b"}
     found = labels.findings(RUN, files, resamples=20)
     assert len(found.labels) == 10 and len(found.correlations) > 3
-    assert set(found.labels["item"]) == set(questions.read_key(RUN)[2]["id"])
+    assert set(found.labels["item"]) == set(labels.read_key(RUN).questions["id"])
 
 
 def test_pairs_stand_side_by_side_and_fit_a_small_screen():
@@ -71,7 +71,7 @@ def test_pairs_stand_side_by_side_and_fit_a_small_screen():
         progress=False,
     )
     evaluate.evaluate(evaluate.EvaluateConfig(run=RUN))
-    path = annotate.write(questions.AskConfig(RUN, 4, "pairs"))
+    path = annotate.write(labels.AskConfig(run=RUN, n=4, kind="pairs"))
     with chromium.Browser(PROGRAM) as browser:
         page = browser.page()
         page.open(path)

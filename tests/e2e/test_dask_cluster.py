@@ -10,9 +10,8 @@ import pytest
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs import batch
 from crs_lib.runs.ledger import Ledger
-from tests.helpers.jobs import Draws, Refuses, keys
+from tests.helpers.jobs import Draws, Refuses, keys, run
 
 pytest.importorskip("distributed", reason="needs the extra dist")
 
@@ -82,11 +81,11 @@ def test_a_killed_worker_costs_no_session(cluster, tmp_path):
                 workers[0].wait()
 
     with Watched(tmp_path / "ledger.sqlite") as ledger:
-        assert batch.run(ledger, keys(40), Draws, (5, 0.02), scheduler=address, chunk=2) == 80
+        assert run(ledger, keys(40), Draws, (5, 0.02), scheduler=address, chunk=2) == 80
         assert workers[0].poll() == -signal.SIGKILL
         assert ledger.counts() == {"done": 80}
         assert list(ledger.bodies(keys(40))) == [Draws(5)(key) for key in keys(40)]
-        assert batch.run(ledger, keys(40), Draws, (5, 0.02), scheduler=address) == 0
+        assert run(ledger, keys(40), Draws, (5, 0.02), scheduler=address) == 0
 
 
 def test_sessions_that_fail_on_a_worker_are_said_and_a_maker_that_cannot_be_made_too(cluster, tmp_path):
@@ -94,10 +93,10 @@ def test_sessions_that_fail_on_a_worker_are_said_and_a_maker_that_cannot_be_made
     bad = keys(3)[:1]
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         with pytest.raises(RunError, match=r"1 of 6 sessions failed.*no session 0"):
-            batch.run(ledger, keys(3), Draws, (5, 0, bad), scheduler=address)
+            run(ledger, keys(3), Draws, (5, 0, bad), scheduler=address)
         assert ledger.counts() == {"done": 5, "failed": 1}
         with pytest.raises(InputError, match="no such catalogue"):
-            batch.run(ledger, keys(9), Refuses, ("no such catalogue",), scheduler=address)
+            run(ledger, keys(9), Refuses, ("no such catalogue",), scheduler=address)
 
 
 def test_the_same_sessions_as_on_one_machine(cluster, tmp_path, monkeypatch):
@@ -107,8 +106,8 @@ def test_the_same_sessions_as_on_one_machine(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     monkeypatch.setenv("CRS_SCRATCH", str(tmp_path / "scratch"))
     size = {"systems": ["tracker", "template"], "n_sessions": 2, "n_turns": 3}
-    here = simulate.simulate(SimulateConfig("here", **size), progress=False)
-    there = simulate.simulate(SimulateConfig("there", **size, scheduler=cluster[0]), progress=False)
+    here = simulate.simulate(SimulateConfig(run="here", **size), progress=False)
+    there = simulate.simulate(SimulateConfig(run="there", **size, scheduler=cluster[0]), progress=False)
     assert (there / "dialogues.jsonl").read_bytes() == (here / "dialogues.jsonl").read_bytes()
     assert len((there / "llm_calls.jsonl").read_text().splitlines()) == 6
 

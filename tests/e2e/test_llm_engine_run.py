@@ -25,12 +25,12 @@ def engine(tmp_path, monkeypatch):
 def batch(engine, **rule):
     spec = f"ollama:{engine.model}"
     llm = {"host": engine.url, "num_ctx": CONTEXT, "num_predict": 40, **rule}
-    return SimulateConfig("noise", systems=[spec], n_sessions=1, n_turns=2, user_llm=spec, llm=llm)
+    return SimulateConfig(run="noise", systems=[spec], n_sessions=1, n_turns=2, user_llm=spec, llm=llm)
 
 
 def test_noise_is_simulated_and_scored(engine):
     folder = simulate.simulate(batch(engine, structured=False), progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig("noise"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="noise"))
     (dialogue,) = simulate.dialogues("noise")
     for pair in dialogue.pairs():
         assert pair.system.text

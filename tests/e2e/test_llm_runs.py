@@ -191,7 +191,7 @@ def test_a_run_is_replayed_without_any_model(results, spec):
     with OllamaServer(llm_job.models(2)) as server:
         llm_job.work(results, server.url, "whole", *SIZE)
     config = simulate.SimulateConfig(
-        "again", llm_job.catalogue(results), systems=[f"replay:whole@ollama:{spec}"], n_sessions=SIZE[1], n_turns=SIZE[2],
+        run="again", catalog=llm_job.catalogue(results), systems=[f"replay:whole@ollama:{spec}"], n_sessions=SIZE[1], n_turns=SIZE[2],
         user_llm="replay:whole@ollama:user:1",
     )  # fmt: skip
     simulate.simulate(config, progress=False)
@@ -202,7 +202,7 @@ def test_a_run_is_replayed_without_any_model(results, spec):
 def test_a_server_that_speaks_openai_is_a_system_too(results):
     with OllamaServer(["m0:1"]) as server:
         config = simulate.SimulateConfig(
-            "openai", llm_job.catalogue(results), systems=["openai:m0:1"], n_sessions=2, n_turns=3,
+            run="openai", catalog=llm_job.catalogue(results), systems=["openai:m0:1"], n_sessions=2, n_turns=3,
             llm={"host": server.url},
         )  # fmt: skip
         simulate.simulate(config, progress=False)
@@ -215,7 +215,7 @@ def test_a_server_that_speaks_openai_is_a_system_too(results):
 def test_what_is_missing_is_said_before_the_first_session(results):
     with OllamaServer(["m0:1"]) as server:
         config = simulate.SimulateConfig(
-            "missing", llm_job.catalogue(results), systems=["ollama:m0:1", "ollama:m1:1"], n_sessions=1,
+            run="missing", catalog=llm_job.catalogue(results), systems=["ollama:m0:1", "ollama:m1:1"], n_sessions=1,
             user_llm="ollama:user:1", llm={"host": server.url},
         )  # fmt: skip
         with pytest.raises(
@@ -224,7 +224,10 @@ def test_what_is_missing_is_said_before_the_first_session(results):
             simulate.simulate(config, progress=False)
         assert server.chats == 0
     small = simulate.SimulateConfig(
-        "small", llm_job.catalogue(results), systems=["template"], llm={"num_ctx": 700, "num_predict": 100}
+        run="small",
+        catalog=llm_job.catalogue(results),
+        systems=["template"],
+        llm={"num_ctx": 700, "num_predict": 100},
     )
     with pytest.raises(
         RunError, match=r"prompts of template may take \d+ tokens, 600 are free; set num_ctx to"

@@ -7,12 +7,12 @@ import signal
 import struct
 import sys
 import time
-from multiprocessing.queues import SimpleQueue
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
-from crs_lib.runs import batch
+from crs_lib.runs.jobs import check, sessions
 from crs_lib.runs.ledger import Key, Ledger
 
 KEYS_OF = ("tracker", "echo")
@@ -21,6 +21,13 @@ KEYS_OF = ("tracker", "echo")
 def keys(n):
     """n sessions of each of two systems."""
     return [Key(system, session) for system in KEYS_OF for session in range(n)]
+
+
+def run(ledger, wanted, *given, **options):
+    """Make the sessions that the ledger lacks and say which failed; returns the number made now."""
+    made = sessions(ledger, wanted, *given, **options)
+    check(ledger, wanted)
+    return made
 
 
 class Draws:
@@ -52,9 +59,9 @@ class Dies:
 
 
 def half_a_result(said):
-    """Write half a result into the pool's pipe, make the file ``said``, and go on for a minute."""
-    (results,) = (one for one in gc.get_objects() if isinstance(one, SimpleQueue))
-    os.write(results._writer.fileno(), struct.pack("!i", 1_000) + b"half")
+    """Write half a result into the worker's pipe, make the file ``said``, and go on for a minute."""
+    (pipe,) = (one for one in gc.get_objects() if isinstance(one, Connection) and one.writable)
+    os.write(pipe.fileno(), struct.pack("!i", 1_000) + b"half")
     Path(said).touch()
     time.sleep(60)
 
@@ -63,7 +70,7 @@ if __name__ == "__main__":
     path, n, workers, pause = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     try:
         with Ledger(path) as ledger:
-            batch.run(ledger, keys(n), Draws, (5, pause), workers=workers, chunk=5, progress=False)
+            run(ledger, keys(n), Draws, (5, pause), workers=workers, chunk=5, progress=False)
     except RunError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

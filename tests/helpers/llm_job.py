@@ -76,16 +76,16 @@ def work(folder, url, run, n_models, n_sessions, n_turns, llm=None, agent=False)
         systems[-1] = f"agent:{systems[-1]}"
         llm = {"retriever": "bm25", **(llm or {})}
     config = SimulateConfig(
-        run, catalogue(folder), systems=systems, n_sessions=n_sessions, n_turns=n_turns, user_llm="ollama:user:1",
+        run=run, catalog=catalogue(folder), systems=systems, n_sessions=n_sessions, n_turns=n_turns, user_llm="ollama:user:1",
         llm={"host": url, "slots": 4, **(llm or {})},
     )  # fmt: skip
     simulate.simulate(config, progress=False)
     judging.judge_run(run, ["ollama:judge:1"], llm={"host": url, "slots": 4}, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig(run))
+    evaluate.evaluate(evaluate.EvaluateConfig(run=run))
     if agent:
         log = simulate.run_folder(run) / "dialogues.jsonl"
-        import_logs(ImportConfig(str(log), imported(run), catalogue(folder)))
-        evaluate.evaluate(evaluate.EvaluateConfig(imported(run)))
+        import_logs(ImportConfig(logs=str(log), run=imported(run), catalog=catalogue(folder)))
+        evaluate.evaluate(evaluate.EvaluateConfig(run=imported(run)))
     return simulate.run_folder(run)
 
 

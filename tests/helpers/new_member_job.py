@@ -22,7 +22,7 @@ from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.report import movies
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import replies, worded
-from crs_lib.validity import checks
+from crs_lib.validity import realism
 
 SYSTEMS = ("tracker", "genre_only", "oracle", "random")
 
@@ -48,7 +48,7 @@ def run(path, n_sessions):
         "fields": list(FIELDS),
         "relaxation": list(RELAXATION_ORDER),
         "values": catalog.values("country"),
-        "voiced": checks.voiced(dialogues, grounder).to_dict("list"),
+        "voiced": realism.voiced(dialogues, grounder).to_dict("list"),
         "answers": [replies.answer(grounder, asked.format(f.title), stream(1, "x")) for f in catalog.items],
         "offers": [worded.film(catalog, i, with_id=True) for i in range(len(catalog))],
         "field_table": movies.field_table(catalog).set_index("field")["distinct"].to_dict(),

@@ -27,7 +27,9 @@ external = [
 def choice(convention: str, **settings: str) -> choose.ScoringConfig:
     place = folder()
     assert place is not None
-    return choose.ScoringConfig(str(place / "opendialkg_movie_data.json"), convention, **settings)
+    return choose.ScoringConfig(
+        catalog=str(place / "opendialkg_movie_data.json"), convention=convention, **settings
+    )
 
 
 @cache

@@ -5,7 +5,7 @@ import itertools
 from pathlib import Path
 
 from crs_lib.catalog import fields
-from crs_lib.core import wording
+from crs_lib.core import prompts
 
 KINDS = ("relax", "contradict", "switch")
 FILLED = "westerns"  # what every slot holds where meanings are read: a word that means something
@@ -16,7 +16,7 @@ def shifts(name):
     return [
         (kind, number, text)
         for kind in KINDS
-        for number, line in enumerate(wording.sections(name)[f"shift_{kind}"])
+        for number, line in enumerate(prompts.sections(name)[f"shift_{kind}"])
         for text in expansions(line, FILLED)
     ]
 
@@ -34,7 +34,7 @@ def readings():
 def expansions(template, slot):
     """Every text that a template can give, with the same filling for every slot."""
     parts = [
-        [slot] if isinstance(part, wording.Slot)
+        [slot] if isinstance(part, prompts.Slot)
         else [text for option in part for text in expansions(option, slot)] if isinstance(part, tuple)
         else [part]
         for part in template
@@ -44,7 +44,7 @@ def expansions(template, slot):
 
 def every_text(name, slot="Qzvx"):
     """Texts by section: those of a wording file ("user", "user_b", "system"), or of the fields' rows ("fields")."""
-    found = rows() if name == "fields" else wording.sections(name)
+    found = rows() if name == "fields" else prompts.sections(name)
     return {
         section: [text for line in lines for text in expansions(line, slot)]
         for section, lines in found.items()
@@ -62,4 +62,4 @@ def rows():
     for name, asked in fields.QUESTIONS.items():
         parts |= {f"{name} {asked.act}": asked.asks, f"{name} answers": asked.answers}
         parts |= {f"{name} {asked.act} B": asked.asks_b, f"{name} {asked.act} C": asked.asks_c}
-    return {part: wording.compiled(lines) for part, lines in parts.items() if lines}
+    return {part: prompts.compiled(lines) for part, lines in parts.items() if lines}

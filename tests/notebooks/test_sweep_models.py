@@ -82,7 +82,7 @@ def test_what_is_finished_needs_no_server(tmp_path, server, started, capsys):
     systems = ["tracker", "ollama:m:1"]
     for seed in (1, 2):
         config = SimulateConfig(
-            f"s{seed}", systems=systems, seed=seed, user_llm="ollama:u:1", llm=llm, **SIZE
+            run=f"s{seed}", systems=systems, seed=seed, user_llm="ollama:u:1", llm=llm, **SIZE
         )
         simulate.simulate(config, progress=False)
     judging.judge_run("s1", ["ollama:j:1"], llm=llm, progress=False)
@@ -118,11 +118,11 @@ def test_what_is_one_notebooks_own_is_checked_too(tmp_path, started, name, messa
         sweeps.run(sweep(tmp_path, {}, **{name: {}}))
 
 
-def test_a_part_asks_for_the_models_of_all_its_runs_first(tmp_path, server, started, capsys):
+def test_a_sweep_without_notebooks_asks_for_the_models_of_all_its_runs_first(tmp_path, server, capsys):
     systems = [["tracker"], ["ollama:away:1"]]
     path = sweep(tmp_path, {"host": server.url}, systems=systems, judges=["ollama:notthere"])
-    assert main(["simulate", "--sweep", path, "--shard", "1/2"]) == 2
+    assert main(["simulate", "--sweep", path]) == 2
     told = capsys.readouterr().err
-    assert "one thing is missing" in told  # a part is not judged
+    assert "one thing is missing" in told  # it is not judged
     assert "ollama pull away:1" in told
-    assert not paths.run_folder("movies", "s1-tracker.shard-1-of-2").exists()
+    assert not paths.run_folder("movies", "s1-tracker").exists()

@@ -1,4 +1,4 @@
-"""The commands estimate, simulate, merge and judge."""
+"""The commands estimate, simulate and judge."""
 
 import json
 
@@ -55,9 +55,6 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
         (["estimate", "-p", "sytems", "tracker"], "did you mean 'systems'"),
         (["estimate", "-p", "systems", "ollama:a", "--log", "none"], "no llm_calls.jsonl"),
         (["estimate", "-p", "systems", "ollama:a", "--judges", "olama:j"], "did you mean 'ollama'"),
-        (["simulate", *SIZE, "--shard", "3/2"], "is not k/N"),
-        (["merge", "nothing"], "no shards of run 'nothing'"),
-        (["merge", "nothing", "/no/such/folder"], "is no folder"),
         (["judge", "nothing", "--judges", "template"], "no finished 03_simulate"),
     ],
 )
@@ -67,18 +64,15 @@ def test_what_is_wrong_is_said_without_a_traceback(words, message, capsys):
 
 
 @pytest.mark.slow
-def test_parts_on_the_command_line_then_merged_then_judged(results, capsys):
+def test_simulated_on_the_command_line_then_judged(results, capsys):
     common = ["simulate", "-p", "run", "parts", "-p", "systems", "tracker,template", *SIZE]
-    assert main([*common, "--shard", "1/2"]) == 0
-    assert main([*common, "--shard", "2/2"]) == 0
-    assert not (results / "parts").exists()
-    assert main(["merge", "parts"]) == 0
+    assert main(common) == 0
     assert [d.model_name for d in simulate.dialogues("parts")] == ["tracker"] * 2 + ["template"] * 2
     assert main(["judge", "parts", "--judges", "template"]) == 0
     assert len(judging.scores_of("parts")) == 4
     out = capsys.readouterr().out
     assert "judge template" in " ".join(out.split())
-    assert main(["simulate", "-p", "run", "parts", "-p", "systems", "tracker,template", *SIZE]) == 0
+    assert main(common) == 0
 
 
 def test_the_thesis_sweep_is_ready(capsys):

@@ -119,7 +119,7 @@ REFUSED = [
     ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; give a text"),
     ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "the server's name in"),
     ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "a server address cannot be read"),
-    ("simulate -p systems learned:x.npz", "unknown encoder 'x.npz'"),
+    ("simulate -p systems hybrid:x.npz", "unknown encoder 'x.npz'"),
 ]  # fmt: skip
 
 
@@ -184,7 +184,12 @@ def test_a_clock_that_goes_backwards_changes_no_byte(tmp_path, monkeypatch):
 
     def made(run):
         config = simulate.SimulateConfig(
-            run, llm_job.catalogue(tmp_path), ["template"], n_sessions=1, n_turns=3, user_llm="template"
+            run=run,
+            catalog=llm_job.catalogue(tmp_path),
+            systems=["template"],
+            n_sessions=1,
+            n_turns=3,
+            user_llm="template",
         )
         folder = simulate.simulate(config, progress=False)
         judge.judge_run(run, ["template"], progress=False)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.core.dialogue import Dialogue, Mark, Turn, to_html
+from crs_lib.core.dialogue import Dialogue, Mark, Turn
 from crs_lib.core.errors import InputError
 
 RECORD = {
@@ -117,14 +117,14 @@ def test_marks_are_shown_longest_first_and_all_are_named():
         {},
         (Mark(2, 5, "word", "new"), Mark(2, 10, "city", "New York"), Mark(11, 17, "genre", "Comedy")),
     )
-    shown = to_html(Dialogue("1", "m", (turn,)))
+    shown = Dialogue("1", "m", (turn,))._repr_html_()
     assert shown.count("border-radius") == 2
     assert 'title="word=new, city=New York">New York</span>' in shown
     assert 'title="genre=Comedy">comedy</span>' in shown
 
 
 def test_shift_markers_stand_before_their_turn():
-    shown = to_html(Dialogue.from_json(RECORD))
+    shown = Dialogue.from_json(RECORD)._repr_html_()
     assert (
         shown.index("A drama")
         < shown.index("shift at turn 2: replace genre → genre")
@@ -149,7 +149,7 @@ _spans = st.lists(
 @given(text=_texts, spans=_spans)
 def test_whatever_is_marked_the_text_is_shown_whole(text, spans):
     marks = tuple(Mark(start, start + size, field, "v") for start, size, field in spans)
-    shown = to_html(Dialogue("", "", (Turn("USER", text, {}, marks),)))
+    shown = Dialogue("", "", (Turn("USER", text, {}, marks),))._repr_html_()
     cell = shown.split('pre-wrap">', 1)[1].split("</td>", 1)[0]
     assert html.unescape("".join(part.split(">", 1)[-1] for part in cell.split("<"))) == text
 

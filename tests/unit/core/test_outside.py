@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.core import bounds, outside
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.printable import one_line, printable
+from crs_lib.core import outside, safety
+from crs_lib.core.errors import InputError, RunError, one_line, printable
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates and controls included
 JSON = st.recursive(
@@ -90,11 +89,11 @@ def test_a_limit_is_stated_and_a_variable_raises_it(monkeypatch):
     for wrong in ("0", "-1", "many", "²", "1" * 30):
         monkeypatch.setenv("CRS_MOST_JSON_BYTES", wrong)
         with pytest.raises(InputError, match="CRS_MOST_JSON_BYTES is"):
-            bounds.most("json_bytes")
+            safety.limit("json_bytes")
 
 
 def test_a_compressed_file_may_not_unpack_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr(outside, "_PIECE", 1_000)
+    monkeypatch.setattr(safety, "_PIECE", 1_000)
     small, bomb = tmp_path / "small.jsonl.gz", tmp_path / "bomb.jsonl.gz"
     small.write_bytes(gzip.compress(b"1\n\n2\n"))
     bomb.write_bytes(gzip.compress(b"0" * 10_000_000))

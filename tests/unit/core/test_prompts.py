@@ -47,12 +47,6 @@ def test_every_prompt_renders_with_the_names_it_asks_for(name: str) -> None:
     assert text == text.rstrip()
 
 
-def test_names_can_be_narrowed_to_a_study() -> None:
-    assert "movies/judge_system" in prompts.names("movies")
-    assert all(name.startswith("movies/") for name in prompts.names("movies"))
-    assert prompts.names("nothing") == []
-
-
 @given(st.text(max_size=200))
 def test_any_text_comes_out_as_it_went_in(message: str) -> None:
     head, tail = prompts.render("movies/topics", most=1, fence="F", message="\0").split("\0")

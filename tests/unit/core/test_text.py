@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.core.text import batches, fold, listing, ngrams, shorten, spans, words, words_of_many
+from crs_lib.core.text import fold, listing, ngrams, shorten, spans, words
 
 
 def second_opinion(text):
@@ -64,11 +64,6 @@ def test_folding_twice_changes_nothing(text):
     assert words(fold(text)) == words(text)
 
 
-@given(st.lists(ODD, max_size=8))
-def test_many_texts_at_once_give_the_same_words(texts):
-    assert words_of_many(texts) == [words(text) for text in texts]
-
-
 @given(ODD)
 def test_spans_give_the_same_words_in_their_places(text):
     found = spans(text)
@@ -82,21 +77,6 @@ def test_spans_cover_the_letters_and_their_accents():
     text = "Ah, Ame\u0301lie!"
     assert words(text) == ["ah", "amelie"]
     assert [text[start:end] for start, end in spans(text)] == ["Ah", "Ame\u0301lie"]
-
-
-def test_no_texts_have_no_words():
-    assert words_of_many([]) == []
-    assert words_of_many([""]) == [[]]
-    assert words_of_many(["", "", "x"]) == [[], [], ["x"]]
-
-
-@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 20))
-def test_batches_cover_every_text_once_in_order(lengths, limit):
-    texts = ["x" * n for n in lengths]
-    ranges = list(batches(texts, limit))
-    assert [i for start, end in ranges for i in range(start, end)] == list(range(len(texts)))
-    for start, end in ranges:
-        assert end == start + 1 or sum(len(t) + 1 for t in texts[start:end]) <= limit + 1
 
 
 def test_ngrams_are_the_distinct_runs():

@@ -43,7 +43,7 @@ def dialogues(run):
 
 def test_further_arms_change_no_byte_of_the_others(config):
     for arm, run in (("shift", "three"), ("none", "three-none")):
-        alone = replace(config, run=f"alone-{arm}", arms=(arm,))
+        alone = config.changed(run=f"alone-{arm}", arms=(arm,))
         simulate.simulate(alone, progress=False)
         assert dialogues(alone.run) == dialogues(run)
 

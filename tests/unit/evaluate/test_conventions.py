@@ -46,7 +46,11 @@ def dialogue(*texts: str, shifts: tuple[int, ...] = (), **meta) -> Dialogue:
 
 
 def scored(catalog: str, one: Dialogue, convention: str, **settings: str):
-    return choose.ScoringConfig(catalog, convention, **settings).make().scorer.score_many([one])[0]
+    return (
+        choose.ScoringConfig(catalog=catalog, convention=convention, **settings)
+        .make()
+        .scorer.score_many([one])[0]
+    )
 
 
 def test_silence_agrees_with_silence_only_in_the_thesis(catalog):
@@ -155,19 +159,19 @@ def test_legacy_shift_detection_recovery_and_score(catalog):
 
 def test_a_missing_topic_model_is_an_error_that_names_the_command(catalog):
     with pytest.raises(InputError, match="python -m crs_lib topics"):
-        choose.ScoringConfig(catalog, "thesis_legacy", topic_model="/nowhere").make()
+        choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", topic_model="/nowhere").make()
 
 
 def test_settings_that_a_convention_does_not_use_are_errors(catalog):
     for wrong in ({"topics": "lda"}, {"similarity": "tfidf"}, {"vocabulary": "x.txt"}, {"topic_model": "x"}):
         with pytest.raises(InputError, match="leave it out"):
-            choose.ScoringConfig(catalog, "default", **wrong)
+            choose.ScoringConfig(catalog=catalog, convention="default", **wrong)
     with pytest.raises(InputError, match="leave it out"):
-        choose.ScoringConfig(catalog, "thesis_legacy", extractor="words")
+        choose.ScoringConfig(catalog=catalog, convention="thesis_legacy", extractor="words")
     with pytest.raises(InputError, match="did you mean 'thesis_legacy'"):
-        choose.ScoringConfig(catalog, "thesis_legcy")
+        choose.ScoringConfig(catalog=catalog, convention="thesis_legcy")
     with pytest.raises(InputError, match="did you mean 'tfidf'"):
-        choose.ScoringConfig(catalog, "thesis_grounded", similarity="tfid")
+        choose.ScoringConfig(catalog=catalog, convention="thesis_grounded", similarity="tfid")
 
 
 @pytest.mark.parametrize("name", conventions.CONVENTIONS)
@@ -175,7 +179,7 @@ def test_every_convention_is_named_and_scores_an_odd_log(catalog, name):
     settings = {"topics": "heuristic"} if conventions.get(name).topics else {}
     one = Dialogue("1", "m", (Turn(USER, "A drama?"), Turn(SYSTEM, ""), Turn(USER, "and then")))
     alone = Dialogue("2", "m", (Turn(USER, "hi"),))
-    ready = choose.ScoringConfig(catalog, name, **settings).make()
+    ready = choose.ScoringConfig(catalog=catalog, convention=name, **settings).make()
     together = ready.scorer.score_many([one, alone])
     printed = f"{name}(topics=heuristic)" if settings else name
     assert [s.session["convention"] for s in together] == [printed, printed]

@@ -71,7 +71,7 @@ def results(tmp_path_factory):
         )  # fmt: skip
         simulate.simulate(config, progress=False)
         evaluate.evaluate(evaluate.EvaluateConfig(run="tiny"))
-        sensitivity.make(sensitivity.SensitivityConfig("tiny", sessions=2))
+        sensitivity.make("tiny", 2)
         simulate.simulate(
             simulate.SimulateConfig(run="unscored", n_sessions=1, n_turns=2, systems=("echo",)),
             progress=False,

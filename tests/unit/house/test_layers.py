@@ -18,8 +18,8 @@ from tests.helpers.house import FRONTS, MODULES, PACKAGE, ROOT, imports, picture
 # A room imports only rooms of a smaller number (docs/context.md shows them with one line each).
 HEIGHTS = {
     "core": 0,
-    "runs": 1, "llm": 1, "retrieval": 1, "stats": 1, "data": 1,
-    "catalog": 2, "metrics": 2,
+    "llm": 1, "retrieval": 1, "stats": 1, "data": 1,
+    "runs": 2, "catalog": 2, "metrics": 2,
     "figures": 3,
     "systems": 4, "notebooks": 4, "cosrec": 4, "realtalk": 4,
     "simulate": 5, "thesis": 4,

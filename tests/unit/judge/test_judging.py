@@ -24,7 +24,7 @@ CONSTRUCTS = {"proactiveness", "coherence", "personalization"}
 def finished(tmp_path_factory):
     """A finished run of two systems, three sessions each; no test writes to it."""
     results = tmp_path_factory.mktemp("finished")
-    config = SimulateConfig("judged", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
+    config = SimulateConfig(run="judged", systems=["tracker", "popular"], n_sessions=3, n_turns=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(results))
         simulate.simulate(config, progress=False)
@@ -234,7 +234,9 @@ def test_the_models_settings_are_those_that_were_given(run, server):
 
 def test_a_small_context_shows_less_of_a_dialogue_by_the_declared_rule(tmp_path, monkeypatch, server):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
-    simulate.simulate(SimulateConfig("long", systems=["tracker"], n_sessions=1, n_turns=40), progress=False)
+    simulate.simulate(
+        SimulateConfig(run="long", systems=["tracker"], n_sessions=1, n_turns=40), progress=False
+    )
     server.context = 2048
     judge("long", server, llm={"num_ctx": 2048})
     (trim,) = [row["trim"] for row in judging.read_records("long")]

@@ -39,7 +39,7 @@ def test_halted_it_refuses_further_calls() -> None:
         pool.halt()
         with pytest.raises(RunError, match="started again, it continues"):
             pool.complete("scripted", ask())
-        pool.unload("scripted")
+        pool.release("scripted")
 
 
 def test_backends_get_the_settings_they_take() -> None:

@@ -14,7 +14,6 @@ from crs_lib.llm.template import answer as template_answer
 from crs_lib.report import figure_tables, statistics
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.validity import sensitivity
-from crs_lib.validity.sensitivity import SensitivityConfig
 from tests.helpers.ollama_server import OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
@@ -45,11 +44,11 @@ def results(tmp_path_factory):
         patch.setenv("CRS_RESULTS", str(folder))
         llm = {"host": server.url}
         for run, systems in (("rules", SYSTEMS[1:]), ("models", SYSTEMS)):
-            config = SimulateConfig(run, systems=systems, n_sessions=3, n_turns=6, llm=llm)
+            config = SimulateConfig(run=run, systems=systems, n_sessions=3, n_turns=6, llm=llm)
             simulate.simulate(config, progress=False)
         judging.judge_run("models", ["ollama:j:1"], llm=llm, progress=False)
         for run in ("rules", "models"):
-            evaluate.evaluate(evaluate.EvaluateConfig(run))
+            evaluate.evaluate(evaluate.EvaluateConfig(run=run))
     return folder
 
 
@@ -118,7 +117,7 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
 
 def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
     monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 2)
-    sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
+    sensitivity.make("models", 2, ("item_tas",))
     choices, sizes = (sensitivity.read("models", name) for name in ("choices", "catalogue"))
     assert set(choices["n_systems"]) == {3}
     assert set(sizes["n_systems"]) == {2}
@@ -128,7 +127,7 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
     assert whole["tau"].tolist() == [1.0]
     first = (sensitivity.paths.run_folder("movies", "models") / sensitivity.FILES["choices"]).read_bytes()
     monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 3)
-    folder = sensitivity.make(SensitivityConfig("models", sessions=2, metrics=("item_tas",)))
+    folder = sensitivity.make("models", 2, ("item_tas",))
     assert (folder / sensitivity.FILES["choices"]).read_bytes() == first
     assert sensitivity.read("models", "catalogue").empty  # two scenarios are too few
 
@@ -136,14 +135,14 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"run": "../x"}, "cannot be a folder"),
+        ({"run": "../x", "sessions": 2}, "cannot be a folder"),
         ({"run": "rules", "sessions": 1}, "sessions is 1; give a whole number >= 2"),
         ({"run": "rules", "metrics": ("item_tass",)}, "did you mean 'item_tas'"),
     ],
 )
 def test_sensitivity_settings_are_checked(given, message):
     with pytest.raises(InputError, match=message):
-        SensitivityConfig(**given)
+        sensitivity.make(**given)
 
 
 def test_power_is_that_of_each_contrast_and_rises():
@@ -190,13 +189,13 @@ def test_without_a_scenario_that_all_systems_met_there_is_a_line_in_place_of_the
 
 
 def test_one_system_alone_has_neither_power_nor_a_ranking():
-    simulate.simulate(SimulateConfig("one", systems=("random",), n_sessions=2, n_turns=3), progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig("one"))
+    simulate.simulate(SimulateConfig(run="one", systems=("random",), n_sessions=2, n_turns=3), progress=False)
+    evaluate.evaluate(evaluate.EvaluateConfig(run="one"))
     with pytest.raises(NoDataError, match="no power"):
         figure_tables.read("one", "power")
     with pytest.raises(NoDataError, match="at least two systems"):
         figures.make("sensitivity_weights", figure_tables.read("one", "sensitivity_weights"))
-    sensitivity.make(SensitivityConfig("one", sessions=2))
+    sensitivity.make("one", 2)
     with pytest.raises(NoDataError, match="no rows"):
         figures.make("sensitivity_catalogue", figure_tables.read("one", "sensitivity_catalogue"))
 
@@ -290,12 +289,12 @@ def test_the_share_of_best_draws_is_no_p_value():
 
 
 def test_recovery_is_read_from_users_who_never_insist_where_there_are_any():
-    batch = SimulateConfig("moods", systems=("random", "silent"), n_sessions=3, n_turns=9, arms=("shift", "calm"))  # fmt: skip
+    batch = SimulateConfig(run="moods", systems=("random", "silent"), n_sessions=3, n_turns=9, arms=("shift", "calm"))  # fmt: skip
     simulate.simulate(batch, progress=False)
-    evaluate.evaluate(evaluate.EvaluateConfig("moods"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="moods"))
     own = figure_tables.read("moods", "replies_at_risk")
     assert set(own["users"]) == {"Users insist"}
-    evaluate.evaluate(evaluate.EvaluateConfig("moods-calm"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="moods-calm"))
     calm = figure_tables.read("moods", "replies_at_risk")
     assert set(calm["users"]) == {"Users never insist"}
     said = {run: list(simulate.iter_dialogues(run)) for run in ("moods", "moods-calm")}

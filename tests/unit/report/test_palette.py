@@ -6,7 +6,7 @@ import matplotlib
 import pytest
 
 from crs_lib.catalog.fields import FIELDS
-from crs_lib.core import palette
+from crs_lib.core import dialogue
 from crs_lib.core.dialogue import Dialogue, Mark, Turn
 from crs_lib.figures import style
 from crs_lib.report.index import Index
@@ -50,7 +50,7 @@ def test_a_system_has_the_colour_of_the_figures_in_the_trace(index):
 
 def test_a_field_has_one_colour_in_the_notebook_and_in_the_trace(index):
     """A dialogue with this field alone, so that no order of fields can decide."""
-    rules = dict(re.findall(r"--(f\d): (#\w{6})", palette.css().split("@media")[0]))
+    rules = dict(re.findall(r"--(f\d): (#\w{6})", dialogue.tint_css().split("@media")[0]))
     for field in (*FIELDS, TITLE):
         turns = (Turn("USER", "one", marks=(Mark(0, 3, field, "one"),)), Turn("SYSTEM", "two"))
         shown = Dialogue("00000", "tracker", turns)._repr_html_()
@@ -60,10 +60,10 @@ def test_a_field_has_one_colour_in_the_notebook_and_in_the_trace(index):
 
 
 def test_a_new_field_has_a_colour_that_stays():
-    assert palette.place("country") == palette.place("country") in range(len(palette.TINTS))
+    assert dialogue.tint_place("country") == dialogue.tint_place("country") in range(len(dialogue.TINTS))
 
 
 def test_marked_words_are_readable_on_light_and_dark_pages():
-    for tint in palette.TINTS:
-        assert contrast("#111111", tint.light) > 7
-        assert contrast("#e6e8eb", tint.dark) > 4.5
+    for light, dark in dialogue.TINTS:
+        assert contrast("#111111", light) > 7
+        assert contrast("#e6e8eb", dark) > 4.5

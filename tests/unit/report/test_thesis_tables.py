@@ -87,7 +87,7 @@ def test_one_command_goes_from_logs_to_tables_and_figures(logs, tmp_path, capsys
 @pytest.mark.slow
 def test_a_run_of_one_system_has_tables_that_say_why_there_is_no_test(logs, capsys):
     main(["import", "--logs", str(logs / "alpha.jsonl"), "--run", "one"])
-    evaluate.evaluate(evaluate.EvaluateConfig("one", "thesis_legacy", topics="heuristic"))
+    evaluate.evaluate(evaluate.EvaluateConfig(run="one", convention="thesis_legacy", topics="heuristic"))
     thesis_tables.write_tables("one")
     place = evaluate.folder_of("one", evaluate.convention_of("one"))
     assert pd.read_csv(place / "anova.csv")["statistic"].isna().all()

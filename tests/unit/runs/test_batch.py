@@ -1,5 +1,6 @@
 """Batches: any number of workers, any number of kills, a full disk; nothing lost, nothing done twice."""
 
+import multiprocessing
 import os
 import resource
 import signal
@@ -12,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs import batch
+from crs_lib.runs.jobs import part_size
 from crs_lib.runs.ledger import Key, Ledger
-from crs_lib.runs.processes import processes
+from crs_lib.runs.processes import outcomes
 from tests.helpers import jobs
-from tests.helpers.jobs import Dies, Draws, Refuses, keys
+from tests.helpers.jobs import Dies, Draws, Refuses, keys, run
 
 JOB = Path(jobs.__file__)
 WORKERS = [1, pytest.param(2, marks=pytest.mark.subprocess)]
@@ -68,16 +69,16 @@ def wait_until(condition, seconds=60):
 def test_sessions_do_not_depend_on_the_number_of_workers(tmp_path, workers):
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
-        assert batch.run(ledger, keys(12), Draws, (5,), workers=workers, chunk=5) == 24
+        assert run(ledger, keys(12), Draws, (5,), workers=workers, chunk=5) == 24
     assert content(path, keys(12)) == in_process(12)
 
 
 def test_only_what_is_missing_is_done(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert batch.run(ledger, keys(3), Draws, (5,)) == 6
-        assert batch.run(ledger, keys(5), Draws, (5,)) == 4
-        assert batch.run(ledger, keys(5), Draws, (5,)) == 0
-        assert batch.run(ledger, [], Draws, (5,), workers=2) == 0
+        assert run(ledger, keys(3), Draws, (5,)) == 6
+        assert run(ledger, keys(5), Draws, (5,)) == 4
+        assert run(ledger, keys(5), Draws, (5,)) == 0
+        assert run(ledger, [], Draws, (5,), workers=2) == 0
         assert ledger.counts() == {"done": 10}
 
 
@@ -86,9 +87,9 @@ def test_a_failing_session_does_not_stop_the_others_and_is_tried_again(tmp_path,
     bad = Key("echo", 2)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         with pytest.raises(RunError, match=r"1 of 8 sessions failed.*session 2 of 'echo'.*no session 2"):
-            batch.run(ledger, keys(4), Draws, (5, 0, [bad]), workers=workers, chunk=3)
+            run(ledger, keys(4), Draws, (5, 0, [bad]), workers=workers, chunk=3)
         assert ledger.counts() == {"done": 7, "failed": 1}
-        assert batch.run(ledger, keys(4), Draws, (5,), workers=workers) == 1
+        assert run(ledger, keys(4), Draws, (5,), workers=workers) == 1
         assert ledger.counts() == {"done": 8}
     assert content(tmp_path / "ledger.sqlite", keys(4)) == in_process(4)
 
@@ -96,7 +97,7 @@ def test_a_failing_session_does_not_stop_the_others_and_is_tried_again(tmp_path,
 @pytest.mark.parametrize("workers", WORKERS)
 def test_a_maker_that_cannot_be_made_says_so_in_its_own_words(tmp_path, workers):
     with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(InputError, match="no such catalogue"):
-        batch.run(ledger, keys(2), Refuses, ("no such catalogue",), workers=workers)
+        run(ledger, keys(2), Refuses, ("no such catalogue",), workers=workers)
 
 
 @pytest.mark.subprocess
@@ -105,7 +106,7 @@ def test_a_worker_that_is_killed_ends_the_batch_with_advice(tmp_path):
         Ledger(tmp_path / "ledger.sqlite") as ledger,
         pytest.raises(RunError, match="ended without an answer"),
     ):
-        batch.run(ledger, keys(2), Dies, (), workers=2)
+        run(ledger, keys(2), Dies, (), workers=2)
 
 
 @pytest.mark.parametrize(
@@ -121,11 +122,11 @@ def test_a_worker_that_is_killed_ends_the_batch_with_advice(tmp_path):
 )
 def test_without_workers_nothing_can_be_done_and_not_with_any_number(tmp_path, workers, says):
     with Ledger(tmp_path / "ledger.sqlite") as ledger, pytest.raises(InputError, match=says):
-        batch.run(ledger, keys(1), Draws, (5,), workers=workers)
+        run(ledger, keys(1), Draws, (5,), workers=workers)
 
 
 def test_tasks_are_larger_where_there_are_thousands_of_them():
-    assert [batch.part_size(n) for n in (1, 10_000, 50_000, 100_000, 10**7)] == [10, 10, 50, 100, 100]
+    assert [part_size(n) for n in (1, 10_000, 50_000, 100_000, 10**7)] == [10, 10, 50, 100, 100]
 
 
 def killed(process, path, beyond):
@@ -179,13 +180,21 @@ def test_a_full_disk_loses_nothing_and_the_next_start_goes_on(tmp_path):
 
 @pytest.mark.subprocess
 def test_a_worker_that_is_ended_while_it_writes_holds_nobody_up(tmp_path):
-    """The pool's thread would wait for the rest of the result, and the end of the process for the thread."""
-    before, said = set(threading.enumerate()), tmp_path / "said"
-    with pytest.raises(KeyboardInterrupt), processes(1) as pool:
-        pool.submit(jobs.half_a_result, said)
+    """Whoever waits for the rest of the result is interrupted, and nothing waits for the worker."""
+    said, main = tmp_path / "said", threading.main_thread().ident
+
+    def interrupt():
         wait_until(said.exists)
-        raise KeyboardInterrupt
-    wait_until(lambda: set(threading.enumerate()) <= before, seconds=20)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    began = time.monotonic()
+    watcher = threading.Thread(target=interrupt)
+    watcher.start()
+    with pytest.raises(KeyboardInterrupt):
+        list(outcomes(jobs.half_a_result, [said], 1))
+    watcher.join()
+    assert time.monotonic() - began < 50
+    wait_until(lambda: not multiprocessing.active_children(), seconds=20)
 
 
 def _finished(path):

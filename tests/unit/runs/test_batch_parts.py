@@ -6,13 +6,11 @@ import threading
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs import batch
-from crs_lib.runs.ledger import Done, Key, Ledger
-from tests.helpers.jobs import Draws, keys
+from crs_lib.runs.jobs import PATIENCE, check, sessions
+from crs_lib.runs.ledger import Done, Ledger
+from tests.helpers.jobs import Draws, keys, run
 
 
 def test_threads_share_one_maker_and_give_the_same_sessions(tmp_path):
@@ -23,7 +21,7 @@ def test_threads_share_one_maker_and_give_the_same_sessions(tmp_path):
         return made[-1]
 
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert batch.run(ledger, keys(6), make, (5,), threads=4) == 12
+        assert run(ledger, keys(6), make, (5,), threads=4) == 12
         assert list(ledger.bodies(keys(6))) == [Draws(5)(key) for key in keys(6)]
     assert len(made) == 1
 
@@ -36,7 +34,7 @@ def test_threads_work_at_the_same_time(tmp_path):
         return "{}"
 
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        assert batch.run(ledger, keys(4), lambda: maker, (), threads=4) == 8
+        assert run(ledger, keys(4), lambda: maker, (), threads=4) == 8
 
 
 @pytest.mark.parametrize("failing", [False, True])
@@ -51,7 +49,7 @@ def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_after
         return "{}"
 
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        batch.work(ledger, keys(4), lambda: maker, (), threads=2)
+        sessions(ledger, keys(4), lambda: maker, (), threads=2)
     assert len(seen) == 8
     assert min(seen) > 1_000
     assert gc.get_freeze_count() == 0
@@ -59,21 +57,21 @@ def test_what_was_there_before_is_no_garbage_while_threads_work_and_may_be_after
 
 def test_sessions_that_failed_before_do_not_make_the_batch_give_up(tmp_path):
     def maker(key):
-        if key.session < 2 * batch.PATIENCE:
+        if key.session < 2 * PATIENCE:
             raise ValueError("no")
         return "{}"
 
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        every = keys(2 * batch.PATIENCE + 1)
-        bad = [key for key in every if key.session < 2 * batch.PATIENCE]
+        every = keys(2 * PATIENCE + 1)
+        bad = [key for key in every if key.session < 2 * PATIENCE]
         ledger.record([Done(key, None, "ValueError: no") for key in bad])
-        batch.work(ledger, every, lambda: maker, (), threads=1)
+        sessions(ledger, every, lambda: maker, (), threads=1)
         assert ledger.finished() == set(every) - set(bad)
         with pytest.raises(
             RunError, match=rf"{len(bad)} of {len(every)} sessions failed; .* failed ones, or so"
         ):
-            batch.check(ledger, every, len(bad) - 1, ", or so")
-        batch.check(ledger, every, len(bad))
+            check(ledger, every, len(bad) - 1, ", or so")
+        check(ledger, every, len(bad))
 
 
 def test_when_everything_fails_the_batch_gives_up(tmp_path):
@@ -81,15 +79,15 @@ def test_when_everything_fails_the_batch_gives_up(tmp_path):
         with pytest.raises(
             RunError, match="sessions failed one after the other, the last with ValueError: no"
         ):
-            batch.run(ledger, keys(200), Draws, (5, 0, keys(200)), threads=2)
-        assert batch.PATIENCE <= ledger.counts()["failed"] < 2 * batch.PATIENCE
+            run(ledger, keys(200), Draws, (5, 0, keys(200)), threads=2)
+        assert PATIENCE <= ledger.counts()["failed"] < 2 * PATIENCE
 
 
 def test_a_success_in_between_is_hope(tmp_path):
     bad = [key for key in keys(40) if key.session % 5]
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         with pytest.raises(RunError, match=f"{len(bad)} of 80 sessions failed"):
-            batch.run(ledger, keys(40), Draws, (5, 0, bad), threads=2)
+            run(ledger, keys(40), Draws, (5, 0, bad), threads=2)
         assert ledger.counts() == {"done": 80 - len(bad), "failed": len(bad)}
 
 
@@ -98,7 +96,7 @@ def test_left_early_the_sessions_under_way_are_halted(tmp_path):
         """A session that ends only when it is told to."""
 
         def __init__(self):
-            self.stop = threading.Event()
+            self.stop, self.models = threading.Event(), self
 
         def halt(self):
             self.stop.set()
@@ -115,35 +113,9 @@ def test_left_early_the_sessions_under_way_are_halted(tmp_path):
 
     maker, started = Waits(), time.monotonic()
     with Full(tmp_path / "ledger.sqlite") as ledger, pytest.raises(RunError, match="disk is full"):
-        batch.run(ledger, keys(5), lambda: maker, (), threads=3)
+        run(ledger, keys(5), lambda: maker, (), threads=3)
     assert maker.stop.is_set()
     assert time.monotonic() - started < 50
-
-
-@given(st.integers(1, 9), st.integers(0, 60))
-def test_shards_take_every_session_once(of, n):
-    every = [Key(system, session) for system in ("a", "ollama:b:1") for session in range(n)]
-    parts = [batch.shard(every, f"{k}/{of}") for k in range(1, of + 1)]
-    assert sorted(key for part in parts for key in part) == sorted(every)
-    for part in parts:
-        assert part == [key for key in every if key in set(part)]  # in the order of the batch
-
-
-def test_all_systems_of_a_scenario_are_in_one_shard():
-    part = batch.shard(keys(10), "2/3")
-    assert [key.session for key in part] == [1, 4, 7] * 2
-
-
-def test_a_sessions_shard_does_not_depend_on_the_others():
-    few, many = batch.shard(keys(5), "1/3"), batch.shard(keys(50), "1/3")
-    assert [key for key in many if key.session < 5] == few
-    assert batch.shard(keys(5), "") == keys(5)
-
-
-@pytest.mark.parametrize("part", ["0/3", "4/3", "1", "a/b", "1/0", "-1/3", "1/3/4"])
-def test_a_shard_is_k_of_n(part):
-    with pytest.raises(InputError, match="is not k/N"):
-        batch.shard([], part)
 
 
 def test_a_scheduler_is_an_address(tmp_path):
@@ -152,10 +124,10 @@ def test_a_scheduler_is_an_address(tmp_path):
         Ledger(tmp_path / "ledger.sqlite") as ledger,
         pytest.raises(InputError, match="give 'local', tcp://"),
     ):
-        batch.run(ledger, keys(1), Draws, (5,), scheduler="gpu1")
+        run(ledger, keys(1), Draws, (5,), scheduler="gpu1")
 
 
 def test_bodies_are_what_makers_say(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        batch.run(ledger, keys(1), lambda: lambda key: json.dumps({"text": "\ud800 \x00 é"}), (), threads=1)
+        run(ledger, keys(1), lambda: lambda key: json.dumps({"text": "\ud800 \x00 é"}), (), threads=1)
         assert [json.loads(body)["text"] for body in ledger.bodies(keys(1))] == ["\ud800 \x00 é"] * 2

@@ -92,15 +92,17 @@ def test_mixed_forms_become_one_run_that_is_scored(place, capsys):
 def test_strict_stops_at_the_first_conversation_that_cannot_be_read(place):
     lines(place / "a.jsonl", thesis(0), "{broken")
     with pytest.raises(InputError, match=r"a\.jsonl, line 2: not JSON"):
-        simulate.import_logs(simulate.ImportConfig(str(place), "strict", strict=True))
-    found = simulate.import_logs(simulate.ImportConfig(str(place), "strict"))  # the failed one is in no way
+        simulate.import_logs(simulate.ImportConfig(logs=str(place), run="strict", strict=True))
+    found = simulate.import_logs(
+        simulate.ImportConfig(logs=str(place), run="strict")
+    )  # the failed one is in no way
     assert len(found.skipped) == 1
 
 
 def test_two_models_of_one_name_are_two_systems(place):
     lines(place / "first.jsonl", thesis(0), thesis(1))
     lines(place / "second.jsonl", thesis(0), thesis(1), thesis(1))
-    found = simulate.import_logs(simulate.ImportConfig(str(place), "twice"))
+    found = simulate.import_logs(simulate.ImportConfig(logs=str(place), run="twice"))
     assert list(found.systems["system"]) == ["alpha", "alpha (second)"]
     assert list(found.systems["sessions"]) == [2, 2]
     assert "was already read" in found.skipped["reason"].iloc[0]
@@ -108,7 +110,7 @@ def test_two_models_of_one_name_are_two_systems(place):
 
 def test_systems_come_in_the_order_asked_for(place):
     lines(place / "all.jsonl", thesis(0), "{broken", thesis(0, "beta"), thesis(1), thesis(0, "gamma:2b"))
-    config = simulate.ImportConfig(str(place), "ordered", order="gamma:2b, beta")
+    config = simulate.ImportConfig(logs=str(place), run="ordered", order="gamma:2b, beta")
     found = simulate.import_logs(config)
     assert [d.model_name for d in simulate.iter_dialogues("ordered")] == [
         "gamma:2b",
@@ -118,7 +120,7 @@ def test_systems_come_in_the_order_asked_for(place):
     ]
     assert len(found.skipped) == 1
     with pytest.raises(InputError, match=r"order names 'betta'.*did you mean 'beta'"):
-        simulate.import_logs(simulate.ImportConfig(str(place), "misspelt", order="betta"))
+        simulate.import_logs(simulate.ImportConfig(logs=str(place), run="misspelt", order="betta"))
 
 
 def test_a_model_without_a_usable_session_is_said_and_the_rest_is_read(place, capsys):
@@ -136,13 +138,13 @@ def test_a_model_without_a_usable_session_is_said_and_the_rest_is_read(place, ca
 def test_nothing_usable_is_an_error_and_other_logs_need_another_run(place):
     lines(place / "a.jsonl", "{broken")
     with pytest.raises(InputError, match=r"no conversation of .* can be read; the first: a\.jsonl, line 1"):
-        simulate.import_logs(simulate.ImportConfig(str(place), "r"))
+        simulate.import_logs(simulate.ImportConfig(logs=str(place), run="r"))
     lines(place / "a.jsonl", thesis(0))
-    simulate.import_logs(simulate.ImportConfig(str(place), "r"))
-    simulate.import_logs(simulate.ImportConfig(str(place), "r"))
+    simulate.import_logs(simulate.ImportConfig(logs=str(place), run="r"))
+    simulate.import_logs(simulate.ImportConfig(logs=str(place), run="r"))
     lines(place / "a.jsonl", thesis(1))
     with pytest.raises(RunError, match="made with other parameters"):
-        simulate.import_logs(simulate.ImportConfig(str(place), "r"))
+        simulate.import_logs(simulate.ImportConfig(logs=str(place), run="r"))
 
 
 def test_a_catalogue_that_lacks_most_titles_is_said(place, capsys):
@@ -157,6 +159,6 @@ def test_a_catalogue_that_lacks_most_titles_is_said(place, capsys):
 def test_a_session_without_a_number_takes_its_place_and_a_name_is_given(place):
     bare = {"conversation": thesis(0)["conversation"]}
     lines(place / "a.jsonl", bare, bare)
-    simulate.import_logs(simulate.ImportConfig(str(place), "bare", system="mine"))
+    simulate.import_logs(simulate.ImportConfig(logs=str(place), run="bare", system="mine"))
     found = [(d.model_name, d.session_id) for d in simulate.iter_dialogues("bare")]
     assert found == [("mine", "00000"), ("mine", "00001")]

@@ -13,7 +13,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import hashes
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.runs import batch, dask
+from crs_lib.runs import dask, jobs
 from crs_lib.runs.ledger import pack
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
@@ -324,10 +324,10 @@ def test_a_cluster_that_is_gone_is_told_and_not_that_its_logs_are(results, monke
     def unreachable(*_):
         raise OSError("no logs to be had")
 
-    monkeypatch.setattr(batch, "work", gone)
+    monkeypatch.setattr(jobs, "sessions", gone)
     monkeypatch.setattr(dask, "on_every_machine", unreachable)
     config = SimulateConfig(
-        "far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1"
+        run="far", systems=["template"], n_sessions=1, n_turns=2, scheduler="tcp://127.0.0.1:1"
     )
     with pytest.raises(RunError, match="the scheduler went away") as caught:
         simulate.simulate(config, progress=False)

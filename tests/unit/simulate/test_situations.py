@@ -15,7 +15,7 @@ from crs_lib.simulate import scenarios, situations, user_llm, users
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.users import SITUATION
 from crs_lib.systems.base import World
-from crs_lib.validity import checks
+from crs_lib.validity import realism
 
 SAMPLE = sources.load()
 WORLD = World(SAMPLE, Grounder(SAMPLE))
@@ -87,7 +87,7 @@ def test_sessions_with_implicit_shifts_run_are_logged_and_scored(templates):
                 assert event["situation"] in pair.user.text
                 ((field, value),) = event["implied"].items()
                 assert SAMPLE.code(field, value) not in WORLD.grounder.concepts(pair.user.text)
-    assert checks.voiced(talks, WORLD.grounder)["voiced"].all()
+    assert realism.voiced(talks, WORLD.grounder)["voiced"].all()
 
 
 def test_words_without_the_situation_are_an_error():

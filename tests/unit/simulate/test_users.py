@@ -15,7 +15,7 @@ from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.users import User
 from crs_lib.systems.base import World
-from crs_lib.validity import checks
+from crs_lib.validity import realism
 
 SAMPLE = sources.load()
 CALM = Rates(hesitation=0, contradiction=0, question=0.5)
@@ -100,7 +100,7 @@ def test_a_user_who_hears_no_title_asks_for_one_and_one_who_is_not_served_insist
 
 
 def test_questions_are_about_films_just_recommended_each_once():
-    scenario = plan(3, arm="none", rates=Rates(0, 0, 1))
+    scenario = plan(3, arm="none", rates=Rates(hesitation=0, contradiction=0, question=1))
     user, asked = User(SAMPLE, scenario), []
     films = good(scenario.steps[2])
     for step in scenario.steps:
@@ -283,9 +283,9 @@ def test_casual_users_voice_every_shift_and_leak_none():
     config = SimulateConfig(systems=["tracker"], templates="C")
     world = World(SAMPLE, GROUNDER)
     talks = [simulate.session(world, "tracker", number, config) for number in range(8)]
-    assert len(checks.voiced(talks, GROUNDER)) > 20
-    assert checks.voiced(talks, GROUNDER)["voiced"].all()
-    assert not checks.leaks(talks, GROUNDER)["leaked"].any()
+    assert len(realism.voiced(talks, GROUNDER)) > 20
+    assert realism.voiced(talks, GROUNDER)["voiced"].all()
+    assert not realism.leaks(talks, GROUNDER)["leaked"].any()
 
 
 def test_a_fresh_casual_user_states_everything_at_once_and_greets_nobody():

@@ -7,7 +7,7 @@ import pytest
 from crs_lib import simulate
 from crs_lib.catalog import fields, sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 from crs_lib.simulate import scenarios, users
 from crs_lib.simulate.config import SimulateConfig
@@ -78,9 +78,9 @@ def test_a_field_whose_phrases_hide_its_value_stops_the_session(monkeypatch):
 
 
 def test_a_shift_type_whose_templates_forget_a_value_stops_the_session(monkeypatch):
-    found = dict(wording.sections("user"))
-    found["shift_replace"] = wording.compiled(("Let's have $wish instead.",))
-    monkeypatch.setattr(wording, "sections", lambda name: found)
+    found = dict(prompts.sections("user"))
+    found["shift_replace"] = prompts.compiled(("Let's have $wish instead.",))
+    monkeypatch.setattr(prompts, "sections", lambda name: found)
     config = SimulateConfig(systems=["silent"], n_turns=20, shift_types=["replace"])
     with pytest.raises(
         RunError, match=r"shift 'replace' at turn \d+ does not voice .*\[shift_replace\] in user.wording"

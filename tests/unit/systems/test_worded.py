@@ -5,7 +5,7 @@ import json
 import pytest
 
 from crs_lib import simulate
-from crs_lib.catalog import sources, unknown_titles
+from crs_lib.catalog import sources, titles
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
@@ -79,28 +79,24 @@ def structured(text, pick=1, known=None):
     ],
 )
 def test_titles_are_found_by_how_they_are_written(world, text, found):
-    named = [(m.start, m.end) for m in world.grounder.titles(text)]
-    assert [one.title for one in unknown_titles.find(world.grounder, text, named)] == found
-    for one in unknown_titles.find(world.grounder, text, named):
+    unknown = world.grounder.unknown_titles(text, world.grounder.titles(text))
+    assert [one.title for one in unknown] == found
+    for one in unknown:
         assert text[one.start : one.end] == one.title
 
 
 def test_the_users_own_words_are_no_hallucination(world):
     text = 'You asked about "Lamps of Nowhere".'
-    assert unknown_titles.find(world.grounder, text, [], "Do you know Lamps of Nowhere?") == []
-    assert len(unknown_titles.find(world.grounder, text, [], "Hello")) == 1
+    assert world.grounder.unknown_titles(text, [], "Do you know Lamps of Nowhere?") == []
+    assert len(world.grounder.unknown_titles(text, [], "Hello")) == 1
 
 
 def test_cutting_takes_whole_sentences(world):
     text = 'Metropolis (1927) fits. Or take "Lamps of Nowhere"! It is long. See Ape Days (1990).'
-    found = unknown_titles.find(world.grounder, text, [(m.start, m.end) for m in world.grounder.titles(text)])
-    assert unknown_titles.cut(text, found) == "Metropolis (1927) fits. It is long."
-    assert (
-        unknown_titles.cut(
-            '"Lamps of Nowhere".', unknown_titles.find(world.grounder, '"Lamps of Nowhere".', [])
-        )
-        == ""
-    )
+    found = world.grounder.unknown_titles(text, world.grounder.titles(text))
+    assert titles.cut(text, found) == "Metropolis (1927) fits. It is long."
+    alone = '"Lamps of Nowhere".'
+    assert titles.cut(alone, world.grounder.unknown_titles(alone, [])) == ""
 
 
 # ── the recommender ────────────────────────────────────────────────────────────────────────────
@@ -388,7 +384,7 @@ def test_work_goes_model_by_model():
         ({"user_llm": "olama:x"}, "did you mean 'ollama'"),
         ({"user_llm": "ollama"}, "write it like ollama:"),
         ({"systems": ["ollama"]}, "needs a model"),
-        ({"shard": "5/4"}, "is not k/N"),
+        ({"shard": "1/4"}, "unknown setting 'shard'"),
     ],
 )
 def test_bad_settings_say_what_to_do(settings, message):

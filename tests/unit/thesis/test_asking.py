@@ -22,7 +22,7 @@ def log(tmp_path_factory):
     folder = tmp_path_factory.mktemp("asked")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
-        config = SimulateConfig("asked", systems=["tracker", "popular"], n_sessions=2, n_turns=3)
+        config = SimulateConfig(run="asked", systems=["tracker", "popular"], n_sessions=2, n_turns=3)
         return simulate.simulate(config, progress=False) / "dialogues.jsonl"
 
 

@@ -12,8 +12,7 @@ from crs_lib.core.dialogue import Turn
 from crs_lib.core.errors import InputError
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib.validity import arms
-from crs_lib.validity import checks as simulator_checks
+from crs_lib.validity import arms, realism
 
 M = "satisfaction_corrected"
 
@@ -70,7 +69,7 @@ def talks():
 
 def test_the_simulator_passes_its_checks(talks):
     world, dialogues = talks
-    table = simulator_checks.summary(dialogues, world.grounder)
+    table = realism.checks(dialogues, world.grounder)
     assert table["holds"].tolist() == [True] * 4
 
 
@@ -81,11 +80,11 @@ def test_a_leak_and_an_unvoiced_shift_are_found(talks):
     said = one.turns[2 * place - 2]
     spoilt = list(one.turns)
     spoilt[0] = replace(spoilt[0], text=f"{spoilt[0].text} {said.text}")
-    leaked = simulator_checks.leaks([replace(one, turns=tuple(spoilt))], world.grounder)
+    leaked = realism.leaks([replace(one, turns=tuple(spoilt))], world.grounder)
     assert leaked.set_index("turn").loc[place, "leaked"]
     silent = list(one.turns)
     silent[2 * place - 2] = Turn("USER", "Something else, please.", said.meta)
-    found = simulator_checks.voiced([replace(one, turns=tuple(silent))], world.grounder)
+    found = realism.voiced([replace(one, turns=tuple(silent))], world.grounder)
     assert not found.set_index("turn").loc[place, "voiced"]
 
 
@@ -94,5 +93,5 @@ def test_variety_counts_words_and_repetitions(talks):
     one = replace(dialogues[0], model_name="echo", turns=tuple(
         Turn("USER" if i % 2 == 0 else "SYSTEM", text) for i, text in enumerate(("a b", "x", "A b!", "x"))
     ))  # fmt: skip
-    row = simulator_checks.variety([one]).iloc[0]
+    row = realism.variety([one]).iloc[0]
     assert row[["utterances", "words", "type_token_ratio", "repeated"]].tolist() == [2, 2.0, 0.5, 0.5]

@@ -11,7 +11,7 @@ from crs_lib import data as logs
 from crs_lib import simulate, stats
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.validity import agreement, raters, simulators, success, two_views
+from crs_lib.validity import agreement, raters
 from tests.helpers.films import grounder
 
 TEN = grounder()
@@ -77,8 +77,8 @@ def test_an_item_is_the_film_that_replies_name_while_it_ranks_first():
     ranked = [[7, 8], [7, 9], [7], [8], [8], [8], [9, 7]]
     named = [(1,), (1,), (2,), (3,), (4,), (5,), (6,)]
     texts = list("abcdefg")
-    assert success.resolved(ranked, named, texts) == {7: 1}  # 2 of 3; 8 is split, 9 was seen once
-    assert success.resolved(ranked, named, ["a"] * 7) == {}  # one reply said three times is one
+    assert raters.resolved(ranked, named, texts) == {7: 1}  # 2 of 3; 8 is split, 9 was seen once
+    assert raters.resolved(ranked, named, ["a"] * 7) == {}  # one reply said three times is one
 
 
 def concept(system, file, hits):
@@ -102,17 +102,17 @@ def test_success_is_predicted_from_words_and_from_ranked_items(tmp_path):
     ]
     path = tmp_path / "talks.jsonl"
     path.write_text("\n".join(map(json.dumps, talks)))
-    frame = success.replies(logs.read(path), TEN)
+    frame = raters.success(logs.read(path), TEN)
     assert len(frame) == 12 and frame["found"].tolist() == [1.0] * 12
     assert frame["ranked_satisfaction"].tolist() == frame["in_list"].astype(float).tolist()
-    found = success.prediction(frame, resamples=20).set_index(["criterion", "level", "predictor"])
+    found = raters.prediction(frame, resamples=20).set_index(["criterion", "level", "predictor"])
     assert found.loc[("in_text", "reply", "satisfaction"), "within"] == 1.0
     assert found.loc[("in_list", "reply", "ranked_satisfaction"), "within"] == 1.0
-    assert success.systems(frame)["in_list"].tolist() == pytest.approx([2 / 3, 2 / 3])
-    missed = success.missed(frame, 1)
+    assert raters.systems(frame)["in_list"].tolist() == pytest.approx([2 / 3, 2 / 3])
+    missed = raters.missed(frame, 1)
     assert missed["in_text"].tolist() == [True, False]
     with pytest.raises(InputError, match="no reply logs success"):
-        success.replies([], TEN)
+        raters.success([], TEN)
 
 
 def judged_talk(system, simulator, index, good, score):
@@ -138,14 +138,14 @@ def test_a_judge_is_met_simulator_by_simulator(tmp_path):
     ]
     path = tmp_path / "talks.jsonl"
     path.write_text("\n".join(map(json.dumps, talks)))
-    rows = simulators.judged(logs.read(path), TEN)
+    rows = raters.judged(logs.read(path), TEN)
     assert rows["simulator"].value_counts().to_dict() == {"ABUS": 12, "Dual_LLM": 12}
-    found = simulators.with_judge(rows, resamples=20).set_index(["simulator", "judge", "score"])
+    found = raters.with_judge(rows, resamples=20).set_index(["simulator", "judge", "score"])
     assert found.loc[("ABUS", "OVERALL_SAT", "dialogue_adaptation"), "spearman"] == pytest.approx(1.0)
-    assert simulators.survival(rows)["tau"].tolist() == pytest.approx([1.0] * 3)
-    assert simulators.rankings(rows)["system"].tolist() == ["a", "b", "c"]
+    assert raters.survival(rows)["tau"].tolist() == pytest.approx([1.0] * 3)
+    assert raters.rankings(rows)["system"].tolist() == ["a", "b", "c"]
     with pytest.raises(InputError, match="no conversation carries a judge's scores"):
-        simulators.judged([], TEN)
+        raters.judged([], TEN)
 
 
 @pytest.mark.slow
@@ -160,12 +160,12 @@ def test_the_two_views_of_a_run_differ_only_in_the_state():
     from crs_lib.catalog.grounder import Grounder
 
     films = Grounder(evaluate.catalog_of("bridge"))
-    rows = two_views.turns(simulate.iter_dialogues("bridge"), films)
+    rows = raters.views(simulate.iter_dialogues("bridge"), films)
     exact = rows[(rows["joint"] == 1) & (rows["turn"] == 1)]
     pd.testing.assert_series_equal(
         exact["logged"], exact["heard"], check_names=False
     )  # the same state, the same score
-    found = two_views.bridge(rows, resamples=20).set_index("system")
+    found = raters.bridge(rows, resamples=20).set_index("system")
     assert found.loc["all", "joint"] > 0.5
     assert found.loc["all", "spearman, turns"] > 0.7
     assert found.loc["oracle", "logged"] == pytest.approx(1.0)

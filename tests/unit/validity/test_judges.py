@@ -7,7 +7,7 @@ import pytest
 
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.validity import judges
+from crs_lib.validity import raters
 
 
 def talk(number, overall, reply):
@@ -30,7 +30,7 @@ def honest(request):
 
 
 def test_agreement_and_biases_of_a_judge(tmp_path):
-    (row,) = judges.ask(TALKS, "scripted", tmp_path, {"answers": honest}).to_dict("records")
+    (row,) = raters.ask(TALKS, "scripted", tmp_path, {"answers": honest}).to_dict("records")
     assert (row["n"], row["unusable"]) == (10, 0)
     assert row["spearman"] == pytest.approx(1.0)
     assert row["verbosity"] == pytest.approx(0.0)  # it likes words as little as people do
@@ -38,14 +38,14 @@ def test_agreement_and_biases_of_a_judge(tmp_path):
 
 
 def test_answers_that_cannot_be_read_are_missing(tmp_path):
-    (row,) = judges.ask(TALKS[:4], "scripted", tmp_path, {"answers": lambda request: "well"}).to_dict(
+    (row,) = raters.ask(TALKS[:4], "scripted", tmp_path, {"answers": lambda request: "well"}).to_dict(
         "records"
     )
     assert row["n"] == 0 and row["unusable"] == 8 and np.isnan(row["spearman"]) and np.isnan(row["position"])
 
 
 def test_only_rated_conversations_are_drawn():
-    assert len(judges.chosen([*TALKS, talk(99, None, "no")], 100)) == 10
-    assert judges.chosen(TALKS, 4) == judges.chosen(TALKS, 4)
+    assert len(raters.chosen([*TALKS, talk(99, None, "no")], 100)) == 10
+    assert raters.chosen(TALKS, 4) == raters.chosen(TALKS, 4)
     with pytest.raises(InputError, match="no conversation carries a rating"):
-        judges.chosen([talk(1, None, "no")], 3)
+        raters.chosen([talk(1, None, "no")], 3)

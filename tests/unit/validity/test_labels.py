@@ -11,14 +11,14 @@ from crs_lib import evaluate, simulate
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.report import annotate
-from crs_lib.validity import labels, questions
+from crs_lib.validity import labels
 
 SYSTEMS = ("oracle", "tracker", "sticky", "random")
 KINDS = ("single", "pairs")
 
 
 def ask(run, n, kind="single", seed=0):
-    return questions.sample(questions.AskConfig(run, n, kind, seed))
+    return labels.sample(labels.AskConfig(run=run, n=n, kind=kind, seed=seed))
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_the_page_allows_its_own_script_and_nothing_else(run):
     page = annotate.page(ask(run, 3), "single")
     policy = page.partition('Content-Security-Policy" content="')[2].partition('"')[0]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "connect-src 'none'" in policy
-    hostile = questions.Question(
+    hostile = labels.Question(
         "x", (), (({"user": "</script><b>", "system": "s", "shift": True},),), ("a",), "1", 1, (1,)
     )
     assert "</script><b>" not in annotate.page([hostile], "single")
@@ -79,7 +79,7 @@ def test_labels_are_imported_and_held_against_every_metric(run, tmp_path, capsys
     gain = found.correlations.set_index("metric").loc["normalised_gain"]
     assert gain["spearman"] > 0.6  # the raters are made of it
     for name in ("labels", "agreement", "power", "correlations"):
-        assert (questions.folder(run) / f"{name}.csv").is_file()
+        assert (labels.folder(run) / f"{name}.csv").is_file()
 
 
 def test_raters_without_noise_agree_and_their_labels_follow_the_gain(run, tmp_path):
@@ -102,12 +102,12 @@ def test_raters_without_noise_agree_and_their_labels_follow_the_gain(run, tmp_pa
 )
 def test_what_is_no_label_of_this_page_is_refused(run, tmp_path, change, message):
     main(["annotate", "--run", run, "--n", "4"])
-    _, page, asked = questions.read_key(run)
-    label = {"item": asked["id"][0], "rater": "ab", "value": 3, "page": page, "seconds": 1.5}
+    key = labels.read_key(run)
+    label = {"item": key.questions["id"][0], "rater": "ab", "value": 3, "page": key.page, "seconds": 1.5}
     path = tmp_path / "labels.jsonl"
     path.write_text(json.dumps(label) + "\n" + json.dumps({**label, **change}) + "\n")
     with pytest.raises(InputError, match=rf"labels.jsonl, line 2.*{message}"):
-        labels.read([path], page, asked["id"])
+        labels.read([path], key.page, key.questions["id"])
 
 
 def test_the_last_label_of_a_rater_counts(tmp_path):
@@ -119,7 +119,7 @@ def test_the_last_label_of_a_rater_counts(tmp_path):
 
 def test_an_import_without_a_page_says_how_to_make_one():
     with pytest.raises(RunError, match="annotate --run nowhere"):
-        questions.read_key("nowhere")
+        labels.read_key("nowhere")
 
 
 def test_power_falls_with_fewer_questions_and_noisier_labels():

@@ -16,9 +16,9 @@ from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.run import score_all
 from crs_lib.metrics import conventions
-from crs_lib.validity import agreement, heard, scores
-from crs_lib.validity.reactions import reaction
-from crs_lib.validity.scores import ReplyFeatures, adaptation
+from crs_lib.validity import agreement, heard
+from crs_lib.validity.agreement import ReplyFeatures, adaptation
+from crs_lib.validity.heard import reaction
 from tests.helpers.films import grounder
 
 TEN = grounder()
@@ -161,15 +161,15 @@ def test_a_reply_is_judged_on_paper(change, known, expected):
 
 
 def test_a_reaction_counts_half_and_only_where_films_are_named():
-    assert scores.received(0.5, 1.0, 2) == 0.75
-    assert scores.received(0.5, 1.0, 0) == 0.5
-    assert scores.received(0.5, math.nan, 2) == 0.5
+    assert agreement.received(0.5, 1.0, 2) == 0.75
+    assert agreement.received(0.5, 1.0, 0) == 0.5
+    assert agreement.received(0.5, math.nan, 2) == 0.5
 
 
 def test_a_dialogue_is_its_replies_on_paper_and_how_they_were_taken():
     # paper: sqrt((1 + 0)/2) = 0.7071; reactions: (1 + ½)/2 = 0.75
-    assert scores.of_dialogue([1.0, 0.0], [1.0, math.nan]) == pytest.approx((0.5**0.5 + 0.75) / 2)
-    assert math.isnan(scores.of_dialogue([], []))
+    assert agreement.of_dialogue([1.0, 0.0], [1.0, math.nan]) == pytest.approx((0.5**0.5 + 0.75) / 2)
+    assert math.isnan(agreement.of_dialogue([], []))
 
 
 def talk(number, *said, relevance=(), overall=None, system="alpha"):
@@ -199,11 +199,11 @@ def frame(found):
 
 def test_a_conversation_is_scored_reply_by_reply(tmp_path):
     good, bad = read(tmp_path, talk(1, *GOOD), talk(2, *BAD))
-    rows = frame(scores.score([good, bad], TEN))
+    rows = frame(agreement.score([good, bad], TEN))
     # met and new: 1, 1; asks for what was said: 0; a comedy for a drama wish: (1 + 0)/2 · 1
     assert rows["heard_adaptation"].tolist() == [1.0, 1.0, 0.0, 0.5]
     assert rows["satisfaction"].tolist() == [1.0, 1.0, 0.0, 0.0]
-    (short,) = scores.score([good.head(1)], TEN)
+    (short,) = agreement.score([good.head(1)], TEN)
     later = ("reaction", "received_adaptation")  # only these look at what is said next
     assert {k: v for k, v in short.rows[0].items() if k not in later} == {
         k: v for k, v in rows.iloc[0].to_dict().items() if k not in later
@@ -212,9 +212,9 @@ def test_a_conversation_is_scored_reply_by_reply(tmp_path):
 
 def test_the_film_part_is_the_gain_that_ranks_simulated_systems(tmp_path):
     (dialogue,) = read(tmp_path, talk(1, *GOOD))
-    log = scores.logged(dialogue, TEN)
+    log = agreement.logged(dialogue, TEN)
     (with_log,) = score_all([log], TEN, conventions.get("default"))
-    (heard_rows,) = scores.score([dialogue], TEN)
+    (heard_rows,) = agreement.score([dialogue], TEN)
     assert [row["normalised_gain"] for row in with_log.turns] == [
         row["normalised_gain"] for row in heard_rows.rows
     ]
@@ -226,7 +226,7 @@ def test_what_the_person_says_next_moves_the_score_received(tmp_path):
         talk(1, *GOOD[:2], "Great, thanks, I will watch it", "Enjoy!"),
         talk(2, *GOOD[:2], "No, that is boring", "Enjoy!"),
     )
-    rows = frame(scores.score([liked, hated], TEN))
+    rows = frame(agreement.score([liked, hated], TEN))
     assert rows["heard_adaptation"].tolist() == [1.0, 0.5, 1.0, 0.0]  # "Enjoy!" returns the thanks
     assert rows["received_adaptation"].tolist() == [1.0, 0.5, 0.5, 0.0]
 
@@ -237,8 +237,8 @@ def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tm
     record["dialogue"].append({"turn_ind": 5, "role": "ASST", "utterance": "Enjoy!"})
     for place, turn in enumerate(record["dialogue"]):
         turn["turn_ind"] = place
-    (scored,) = scores.score(read(tmp_path, record), TEN)
-    entry = agreement.entry(scored)
+    (scored,) = agreement.score(read(tmp_path, record), TEN)
+    entry = scored.entry
     assert [turn["turn_ind"] for turn in entry["turns"]] == [0, 2, 4, 5]
     values = [turn["turn_level_pred"]["relevance"] for turn in entry["turns"]]
     assert values == [0.75, 1.0, 1.0, 1.0]

@@ -1,15 +1,17 @@
-"""Titles that a reply names and the catalogue lacks: found by how titles are written.
+"""Titles in text: those of the catalogue by their words, others by how titles are written.
 
-A stretch counts as a title when it is written like one and stands in quotation or emphasis marks, or right
-before a year in brackets. A bare name in running text is not found, so counts are lower bounds.
+A stretch counts as a title that the catalogue lacks when it is written like one and stands in quotation or
+emphasis marks, or right before a year in brackets. A bare name in running text is not found, so counts are
+lower bounds.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
-from crs_lib.catalog import lexicon
-from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog import lexicon, rules
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.rules import Context, Matcher
 from crs_lib.core.text import fold
 
 _MARKED = re.compile(
@@ -30,6 +32,54 @@ _LONGEST = 12  # words; a longer stretch is a sentence
 _LOOKED_AT = 50_000  # characters of a reply
 
 
+class Mention(NamedTuple):
+    """A title found in a text: half-open character range, the item, and how many items bear the title."""
+
+    start: int
+    end: int
+    item: int
+    n_same_title: int
+
+
+class Titles:
+    """Finds a catalogue's titles in text; those of ``everyday`` words count under ``rules.title_rule``."""
+
+    def __init__(self, catalog: Catalog, everyday: frozenset[str]) -> None:
+        self.catalog = catalog
+        forms = list(catalog.title_index)
+        self._items = [catalog.title_index[form] for form in forms]
+        titles = (catalog.items[found[0]].title for found in self._items)
+        self._rules = [rules.title_rule(title, everyday) for title in titles]
+        self._matcher = Matcher(forms, everyday)
+
+    def find(self, text: str, prefer: Iterable[int] = ()) -> list[Mention]:
+        """The titles that a text names, in text order; of two that overlap the longer.
+
+        Among films of one title the year in brackets after it decides, then ``prefer`` (the candidates
+        that a system was given), then the order of the catalogue.
+        """
+        near = Context(text)
+        hits = [
+            (start - end, start, end, form)
+            for start, end, form in self._matcher.find(near.tokens)
+            if not self._rules[form](near, start, end)
+        ]
+        wanted, taken, found = frozenset(prefer), [False] * len(near.tokens), []
+        for _, start, end, form in sorted(hits):
+            if any(taken[start:end]):
+                continue
+            taken[start:end] = [True] * (end - start)
+            begin, stop = near.span(start, end)
+            item = self._resolve(self._items[form], rules.year_after(text, stop), wanted)
+            found.append(Mention(begin, stop, item, len(self._items[form])))
+        return sorted(found)
+
+    def _resolve(self, same: Sequence[int], year: int | None, wanted: Set[int]) -> int:
+        by_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
+        preferred = [i for i in same if i in wanted]
+        return (by_year or preferred or list(same))[0]
+
+
 class Foreign(NamedTuple):
     """A title outside the catalogue, as a half-open character range and as it is written."""
 
@@ -38,21 +88,10 @@ class Foreign(NamedTuple):
     title: str
 
 
-def find(grounder: Grounder, text: str, named: Sequence[tuple[int, int]], said: str = "") -> list[Foreign]:
-    """The titles outside the catalogue that a text names, in order, each stretch once.
-
-    ``named`` are the character ranges of the catalogue titles in the text. These do not count, nor do
-    catalogue values (a genre, a person) and the user's own words (``said``). Only the first 50,000 characters
-    are read.
-    """
-    found: list[Foreign] = []
-    heard = f" {fold(said)} "
+def written_as_titles(text: str) -> list[Foreign]:
+    """The stretches of a text's first 50,000 characters that are written like titles; some may overlap."""
     text = text[:_LOOKED_AT]
-    for one in [*_marked(text), *_before_year(text)]:
-        overlaps = any(other.start < one.end and one.start < other.end for other in found)
-        if not overlaps and f" {fold(one.title)} " not in heard and not _known(grounder, one, named):
-            found.append(one)
-    return sorted(found)
+    return [*_marked(text), *_before_year(text)]
 
 
 def _marked(text: str) -> list[Foreign]:
@@ -83,17 +122,6 @@ def _before_year(text: str) -> list[Foreign]:
             run = run.split(maxsplit=1)[1]
         out.append(Foreign(end - len(run), end, run))
     return out
-
-
-def _known(grounder: Grounder, one: Foreign, named: Sequence[tuple[int, int]]) -> bool:
-    """Whether a stretch is a catalogue title or value, or ends as one that was found there."""
-    folded = fold(one.title)
-    if not folded or folded in grounder.catalog.title_index:
-        return True
-    if any(one.start < end and abs(end - one.end) <= 1 for _, end in named):
-        return True
-    values = [match.end - match.start for match in grounder.audit(one.title) if not match.rejected]
-    return max(values, default=0) >= len(one.title) - 2
 
 
 def cut(text: str, foreign: Sequence[Foreign]) -> str:

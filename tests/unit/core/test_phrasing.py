@@ -6,20 +6,20 @@ import pytest
 
 from crs_lib.catalog import fields, phrases, sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import wording
+from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
 from crs_lib.simulate import scenarios
 from tests.helpers.films import grounder
 from tests.helpers.wordings import every_text, expansions
 
-FILES = (*wording.USER_SETS.values(), "system", "fields")
+FILES = (*prompts.USER_SETS.values(), "system", "fields")
 
 
 def test_a_line_is_compiled_into_text_choices_and_slots():
-    line = wording.compile_line("{Hi|Hello}, I want $wish.")
+    line = prompts.compile_line("{Hi|Hello}, I want $wish.")
     assert expansions(line, "X") == ["Hi, I want X.", "Hello, I want X."]
-    assert [type(part) for part in line] == [tuple, str, wording.Slot, str]
+    assert [type(part) for part in line] == [tuple, str, prompts.Slot, str]
 
 
 @pytest.mark.parametrize("where", ["sample", "ten"])
@@ -29,7 +29,7 @@ def test_the_words_around_the_slots_name_no_concept_and_no_title(name, where):
     grounder_ = grounder() if where == "ten" else Grounder(sources.load())
     texts = [text for found in every_text(name).values() for text in found]
     assert len(texts) > 60
-    named = [text for text, codes in zip(texts, grounder_.ground(texts).sets(), strict=True) if codes]
+    named = [text for text, codes in zip(texts, grounder_.ground(texts), strict=True) if codes]
     assert named == []
     assert [text for text in texts if grounder_.titles(text)] == []
 
@@ -47,7 +47,7 @@ def test_no_line_is_broken_or_written_twice(name):
 
 def test_every_act_and_shift_of_a_scenario_has_words():
     acts = {"initial", "refine", "hesitate", "aside", "contradiction", "follow_up", "insist", "nothing_named"}
-    assert acts <= set(wording.sections("user"))
+    assert acts <= set(prompts.sections("user"))
     assert all(fields.QUESTION_ACTS[act].asks for act in scenarios.QUESTIONS)
 
 
@@ -87,13 +87,13 @@ def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
 
 
 def test_small_letters_leave_values_as_they_are():
-    said = {wording.say_small("user_c", "refine", stream(i, "small"), wish="W", one="X") for i in range(80)}
+    said = {prompts.say_small("user_c", "refine", stream(i, "small"), wish="W", one="X") for i in range(80)}
     assert all(set(re.findall("[A-Z]", text)) <= {"W", "X"} for text in said)
     assert any("i like W" in text for text in said)
 
 
 def test_openings_are_many():
-    said = {wording.say("user", "initial", stream(i, "opening"), wish="drama films") for i in range(300)}
+    said = {prompts.say("user", "initial", stream(i, "opening"), wish="drama films") for i in range(300)}
     assert len(said) >= 50
     assert all(text[0].isupper() and "  " not in text for text in said)
 
@@ -105,8 +105,8 @@ def test_slots_are_filled_in_as_they_are(value):
 
 def test_unknown_sections_and_missing_slots_are_errors():
     with pytest.raises(InputError, match=r"user.wording has no templates under \[greeting\]"):
-        wording.phrase("user", "greeting", stream(1, "x"))
+        prompts.phrase("user", "greeting", stream(1, "x"))
     with pytest.raises(InputError, match=r"user.wording, \[initial\]: a template needs \$wish"):
-        wording.phrase("user", "initial", stream(1, "x"))
+        prompts.phrase("user", "initial", stream(1, "x"))
     with pytest.raises(InputError, match=r"field 'actor', phrases: a template needs \$valeu"):
-        wording.fill(wording.compiled(("with $valeu",)), stream(1, "x"), "field 'actor', phrases", value="A")
+        prompts.fill(prompts.compiled(("with $valeu",)), stream(1, "x"), "field 'actor', phrases", value="A")

@@ -1,0 +1,404 @@
+"""The sessions of a stage, made in one process, several processes, threads or a cluster, with their models.
+
+A worker receives keys and returns bodies; one process writes the bodies to the ledger. The body of a session
+depends on its key alone, so the number and kind of workers never change a result. A stopped job continues.
+"""
+
+import gc
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+from crs_lib.core import safety
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.progress import bar as progress_bar
+from crs_lib.runs.folder import Stage
+from crs_lib.runs.ledger import Done, Key, Ledger, pack
+from crs_lib.runs.processes import outcomes
+
+if TYPE_CHECKING:
+    from crs_lib.llm.pool import Pool
+    from crs_lib.llm.preflight import Need
+    from crs_lib.llm.settings import Service
+
+PATIENCE = 20  # sessions that may fail one after the other before threads or a cluster give up
+_WEIGHTS = "weights of "
+
+
+class SessionMaker(Protocol):
+    """Makes the body (a line of JSON) of a session; the same key must give the same body."""
+
+    def __call__(self, key: Key) -> str: ...
+
+
+class Models(Protocol):
+    """The models (or other servers) that a maker's sessions wait for."""
+
+    def width(self, specs: Sequence[str]) -> int:
+        """How many sessions at once keep these models busy."""
+        ...
+
+    def release(self, spec: str) -> None:
+        """Free the memory of a model that is not needed any more."""
+        ...
+
+    def halt(self) -> None:
+        """Let sessions that wait end at their next call."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections and files."""
+        ...
+
+
+@runtime_checkable
+class ModelMaker(Protocol):
+    """A session maker whose sessions wait for models; threads share it."""
+
+    @property
+    def models(self) -> Models | None: ...
+
+
+class Part(NamedTuple):
+    """Sessions that are made together, and the models that they wait for."""
+
+    keys: Sequence[Key]
+    models: tuple[str, ...] = ()
+    label: str = "sessions"
+
+
+class Start(NamedTuple):
+    """One start of a job, as its makers are told it.
+
+    Cache and log of model calls lie in ``folder``; without one, where other runs of this machine find them
+    (by the name ``run``). At the nth of ``starts`` n times as many seeds are tried where a reply cannot be
+    used. ``weights`` are the digests of models that the run began with, by spec.
+    """
+
+    folder: str = ""
+    run: str = ""
+    starts: int = 1
+    weights: Mapping[str, str] = {}
+
+    @property
+    def place(self) -> Path:
+        """The folder of the call cache and the call log."""
+        from crs_lib.llm.pool import scratch
+
+        return Path(self.folder) if self.folder else scratch(self.run)
+
+    def pool(self, service: "Service") -> "Pool":
+        """The models of this start, with cache and log."""
+        from dataclasses import replace
+
+        from crs_lib.llm.pool import Pool
+
+        return Pool(self.place, replace(service, weights=self.weights))
+
+
+def weights(
+    before: Mapping[str, Any], specs: Sequence[str], needs: Callable[[], Sequence["Need"]]
+) -> dict[str, str]:
+    """The digests of models as inputs of a stage: a run is finished with the weights it began with.
+
+    ``before`` is the stage's entry in the manifest; where it is finished nobody needs a server any more, and
+    its digests are given back. Raises one RunError that lists all that is missing.
+    """
+    if before.get("status") == "finished":
+        kept = {name: str(d) for name, d in before["inputs"].items() if name.startswith(_WEIGHTS)}
+        if kept.keys() == {f"{_WEIGHTS}{spec}" for spec in specs}:
+            return kept
+    return weights_as_inputs(checked(needs())) if specs else {}
+
+
+def checked(needs: Sequence["Need"]) -> dict[str, str]:
+    """The digests of models, by spec, after the preflight; one RunError that lists all that is missing."""
+    from crs_lib.llm.preflight import preflight
+
+    return {str(row.model): str(row.digest) for row in preflight(needs).itertuples()}
+
+
+def weights_as_inputs(digests: Mapping[str, str]) -> dict[str, str]:
+    """Digests by spec as inputs of a stage."""
+    return {f"{_WEIGHTS}{spec}": digest for spec, digest in digests.items()}
+
+
+def weights_in(inputs: Mapping[str, str]) -> dict[str, str]:
+    """The digests of models, by spec, among the inputs of a stage."""
+    return {name.removeprefix(_WEIGHTS): d for name, d in inputs.items() if name.startswith(_WEIGHTS) and d}
+
+
+def job(
+    stage: Stage,
+    ledger: Ledger,
+    parts: Sequence[Part],
+    make: Callable[..., SessionMaker],
+    arguments: tuple[Any, ...],
+    *,
+    service: "Service | None" = None,
+    workers: int = 1,
+    scheduler: str = "",
+    chunk: int = 0,
+    logged: bool = False,
+    most_failed: int = 0,
+    hint: str = "",
+    progress: bool = True,
+) -> None:
+    """Make every session of ``parts`` that the ledger lacks, part by part.
+
+    ``make(*arguments, start)`` builds the session maker: once for all parts with models, which take threads
+    as their servers have room for; once in each process or worker of a cluster (``scheduler``) otherwise, and
+    then all of it must be picklable. ``service`` says how models are reached: before and after each part
+    their servers must hold the weights that the stage's inputs name. With ``logged`` makers log calls, which
+    end in the run's ``llm_calls.jsonl`` whatever happens.
+
+    Sessions that fail do not stop the next part. At the end a RunError names the first of more than
+    ``most_failed`` failures, and ends with ``hint``; the next start tries the failed sessions again.
+    """
+    start = Start(str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs))
+    far = start._replace(folder="") if scheduler else start
+    with _calls_exported(stage, ledger, scheduler, logged), _Shared(make, (*arguments, start)) as shared:
+        for place, part in enumerate(parts):
+            if ledger.finished().issuperset(part.keys):
+                continue
+            _same_weights(start, part, service)
+            told: dict[str, Any] = {"progress": progress, "label": part.label}
+            if part.models and not scheduler:
+                width = shared.models.width(part.models)
+                sessions(ledger, part.keys, shared.maker, (), threads=width, **told)
+                later = {spec for rest in parts[place + 1 :] for spec in rest.models}
+                shared.release([spec for spec in part.models if spec not in later])
+            else:
+                told |= {"chunk": chunk or (1 if part.models else part_size(len(part.keys)))}
+                told |= {"workers": workers, "scheduler": scheduler}
+                sessions(ledger, part.keys, make, (*arguments, far), **told)
+            _same_weights(start, part, service)
+    check(ledger, [key for part in parts for key in part.keys], most_failed, hint)
+
+
+class _Shared:
+    """The maker that all parts with models share, made when the first of them begins."""
+
+    def __init__(self, make: Callable[..., SessionMaker], arguments: tuple[Any, ...]) -> None:
+        self._make, self._arguments = make, arguments
+        self._made: SessionMaker | None = None
+
+    def __enter__(self) -> "_Shared":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._made is not None:
+            self.models.close()
+
+    def maker(self) -> SessionMaker:
+        """The maker."""
+        self._made = self._made or self._make(*self._arguments)
+        return self._made
+
+    @property
+    def models(self) -> Models:
+        """The models of the maker's sessions."""
+        maker = self.maker()
+        if not isinstance(maker, ModelMaker) or maker.models is None:
+            raise RunError("these sessions wait for models that nobody reaches; please report this defect")
+        return maker.models
+
+    def release(self, specs: Sequence[str]) -> None:
+        """Free the memory of models that no later part needs."""
+        for spec in specs:
+            self.models.release(spec)
+
+
+def _same_weights(start: Start, part: Part, service: "Service | None") -> None:
+    """RunError, which ends the run, where a server has other weights of a model than the run began with."""
+    began = {spec: start.weights[spec] for spec in part.models if spec in start.weights}
+    if began and service is not None:
+        from crs_lib.llm.preflight import unchanged
+
+        unchanged(began, service.settings_for)
+
+
+@contextmanager
+def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) -> Iterator[None]:
+    """Whatever happens within: the log of all calls is in the run's folder, and the stage is counted.
+
+    On a cluster each machine keeps its own log, which is fetched; a failure of that becomes a note on an
+    earlier error, which is the one to be told.
+    """
+    try:
+        try:
+            yield
+        except BaseException as error:
+            try:
+                _fetch_logs(stage, scheduler, logged)
+            except Exception as further:
+                error.add_note(f"after it: {type(further).__name__}: {further}")
+            raise
+        _fetch_logs(stage, scheduler, logged)
+    finally:
+        if logged:
+            from crs_lib.llm.calls import export_all
+
+            stage.counts["llm_calls"] = export_all(stage.folder)
+        stage.counts |= ledger.counts()
+
+
+def _fetch_logs(stage: Stage, scheduler: str, logged: bool) -> None:
+    """Bring the call logs of a cluster's workers into the run's folder."""
+    if scheduler and logged:
+        from crs_lib.llm.calls import Recorder
+        from crs_lib.llm.pool import LOG, drain_scratch
+        from crs_lib.runs import dask
+
+        recorder = Recorder(stage.folder / LOG)
+        try:
+            recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
+        finally:
+            recorder.close()
+
+
+def sessions(
+    ledger: Ledger,
+    keys: Sequence[Key],
+    make: Callable[..., SessionMaker],
+    arguments: tuple[Any, ...],
+    *,
+    workers: int = 1,
+    threads: int = 0,
+    scheduler: str = "",
+    chunk: int = 10,
+    progress: bool = True,
+    label: str = "sessions",
+) -> int:
+    """Make every session of ``keys`` that the ledger lacks; returns the number of sessions made now.
+
+    ``make(*arguments)`` builds the session maker, once in each process; with more than one worker both
+    must be picklable. With ``threads`` the sessions share one maker in this process (for work that waits for
+    a server); with ``scheduler`` they go to a Dask cluster (``crs_lib.runs.dask``). A session that raises is
+    recorded as failed and the others continue; :func:`check` says so. A batch of threads or of a cluster
+    stops with a RunError after ``PATIENCE`` failures in a row: its server is gone.
+    """
+    if workers < 1 or threads < 0:
+        raise InputError(f"workers is {workers}, threads {threads}; give whole numbers >= 1")
+    safety.check_limit("workers", max(workers, threads), "workers or threads at once are")
+    done = ledger.finished()
+    todo = [key for key in keys if key not in done]
+    failing, before = 0, {key for key, _ in ledger.failures()}
+    with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
+        results = _results(todo, make, arguments, min(workers, max(1, len(todo))), threads, scheduler, chunk)
+        try:
+            for batch in results:
+                ledger.record(batch)
+                bar.update(len(batch))
+                # A session that failed at an earlier start says nothing about the server now.
+                failing += sum(item.key not in before for item in batch)
+                failing = 0 if any(item.body is not None for item in batch) else failing
+                if failing >= PATIENCE and (threads or scheduler):
+                    results.close()
+                    raise RunError(
+                        f"{failing} sessions failed one after the other, the last with {batch[-1].error}. "
+                        "What was finished is stored; mend the cause and start the same command again"
+                    )
+        except KeyboardInterrupt as error:
+            results.throw(error)  # wherever it arrived: the sessions under way are not waited for
+    return len(todo)
+
+
+def part_size(sessions: int) -> int:
+    """Sessions of one task of a large batch without models: 10, and up to 100 where there are 1,000 tasks.
+
+    Handing out a task costs a cluster as much as ten sessions; a worker that is lost loses its tasks.
+    """
+    return max(10, min(100, sessions // 1000))
+
+
+def check(ledger: Ledger, keys: Sequence[Key], most: int = 0, hint: str = "") -> None:
+    """Raise RunError if more than ``most`` sessions failed; it names the first and ends with ``hint``."""
+    asked = set(keys)
+    failed = [(key, error) for key, error in ledger.failures() if key in asked]
+    if len(failed) > most:
+        (key, error), n = failed[0], len(failed)
+        raise RunError(
+            f"{n} of {len(keys)} sessions failed; the first is session {key.session} of {key.system!r}: "
+            f"{error}. The others are stored; start the same command again to retry the failed ones{hint}"
+        )
+
+
+def chunks(todo: Sequence[Key], size: int) -> Iterator[list[Key]]:
+    """The keys in order, in lists of ``size``."""
+    return (list(todo[i : i + size]) for i in range(0, len(todo), size))
+
+
+def attempt(maker: SessionMaker, key: Key) -> Done:
+    """The outcome of a session: its body, or its error; an error that ends the run is raised."""
+    try:
+        return Done(key, pack(maker(key)), "")
+    except Exception as error:
+        if isinstance(error, RunError) and error.ends_run:
+            raise
+        return Done(key, None, f"{type(error).__name__}: {error}")
+
+
+def attempts(maker: SessionMaker, keys: Sequence[Key]) -> list[Done]:
+    """The outcomes of several sessions."""
+    return [attempt(maker, key) for key in keys]
+
+
+def _results(
+    todo: Sequence[Key],
+    make: Callable[..., SessionMaker],
+    arguments: tuple[Any, ...],
+    workers: int,
+    threads: int,
+    scheduler: str,
+    chunk: int,
+) -> Generator[list[Done]]:
+    """Lists of outcomes, in the order in which the sessions finish."""
+    if not todo:
+        return
+    if scheduler:
+        from crs_lib.runs import dask
+
+        yield from dask.results(attempts, chunks(todo, chunk), make, arguments, scheduler, workers)
+    elif threads:
+        yield from _in_threads(todo, make(*arguments), threads)
+    elif workers == 1:
+        maker = make(*arguments)
+        for part in chunks(todo, chunk):
+            yield attempts(maker, part)
+    else:
+        for outcome in outcomes(attempts, chunks(todo, chunk), workers, make, arguments):
+            yield outcome.result()
+
+
+def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Iterator[list[Done]]:
+    """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
+
+    After an interrupt they are not waited for. Freezes existing objects (gc.freeze): collecting the catalogue
+    would pause every thread.
+    """
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="session")
+    waiting = iter(todo)
+    under_way: set[Future[Done]] = set()
+    ended, patient = False, True
+    gc.freeze()
+    try:
+        # Twice the threads: whoever ends a session finds the next one waiting, whatever this thread does.
+        under_way |= {pool.submit(attempt, maker, key) for key in islice(waiting, 2 * threads)}
+        while under_way:
+            ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            under_way |= {pool.submit(attempt, maker, key) for key in islice(waiting, len(ready))}
+            for future in ready:
+                yield [future.result()]
+        ended = True
+    except KeyboardInterrupt:
+        patient = False
+        raise
+    finally:
+        if not ended and isinstance(maker, ModelMaker) and maker.models is not None:
+            maker.models.halt()
+        pool.shutdown(wait=patient, cancel_futures=True)
+        gc.unfreeze()
