@@ -25,7 +25,7 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
-from crs_lib.systems.client import Programs
+from crs_lib.systems.programs import Programs
 
 SESSIONS, TURNS, SLOTS = 6, 20, 8
 ANSWER = {"reply": "How about Metropolis (1927)? It suits you.", "recommended": ["metropolis-1927"]}

@@ -138,6 +138,16 @@ class Catalog:
             fields.get(field)
             return None
 
+    def known_values(self, state: Mapping[str, str | Sequence[str]]) -> dict[str, str]:
+        """The part of a stated state that the catalogue has: one value a field, in its spelling."""
+        found: dict[str, str] = {}
+        for name, values in state.items():
+            for value in [values] if isinstance(values, str) else values:
+                code = self.known_code(name, value) if name in ALL_FIELDS else None
+                if code is not None:
+                    found.setdefault(name, self.vocabulary.value[code])
+        return found
+
     def _code(self, pair: tuple[str, str]) -> int | None:
         field, value = pair
         row = fields.get(field)

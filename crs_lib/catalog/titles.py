@@ -12,13 +12,14 @@ from typing import NamedTuple
 from crs_lib.catalog import lexicon, rules
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.rules import Context, Matcher
-from crs_lib.core.text import fold
+from crs_lib.core.text import fold, shorten
 
 _MARKED = re.compile(
     r"“([^“”\n]{1,120})”|\"([^\"\n]{1,120})\"|«([^«»\n]{1,120})»|‘([^‘’\n]{1,120})’(?!\w)"
     r"|\*{1,3}([^*\n]{1,120})\*{1,3}|(?<!\w)_{1,2}([^_\n]{1,120})_{1,2}(?!\w)"
 )
 _YEAR = re.compile(r"\s*[(\[](?:18|19|20)\d\d[)\]]")
+_LAST_YEAR = re.compile(r"\s*[(\[](\d{4})[)\]]\s*$")
 _SMALL = "of|the|and|a|an|in|on|at|to|for|from|with|by|or|as|de|la|le|les|du|des|el|los|y|und|der|die|das|di"
 _WORD = r"[A-Z0-9À-ÖØ-Þ][\w'’.&:!?-]{0,40}(?:,(?!\s{1,3}(?:and|or)\b))?"
 _BEFORE_YEAR = re.compile(
@@ -122,6 +123,36 @@ def _before_year(text: str) -> list[Foreign]:
             run = run.split(maxsplit=1)[1]
         out.append(Foreign(end - len(run), end, run))
     return out
+
+
+def films_named(catalog: Catalog, names: Sequence[str]) -> tuple[tuple[int, ...], list[str]]:
+    """The films that ids and titles name, each once, and the names that the catalogue lacks.
+
+    Among films of one title a year in brackets decides, then the order of the catalogue.
+    """
+    items: dict[int, None] = {}
+    unknown: list[str] = []
+    for name in names:
+        item = catalog.id_index.get(name.strip())
+        item = _by_title(catalog, name) if item is None else item
+        if item is None:
+            unknown.append(shorten(" ".join(name.split()), 200))
+        else:
+            items[item] = None
+    return tuple(items), unknown
+
+
+def _by_title(catalog: Catalog, title: str) -> int | None:
+    index = catalog.title_index
+    same = index.get(fold(title)) or index.get(fold(without_year(title)), ())
+    year = _LAST_YEAR.search(title)
+    of_year = (item for item in same if year and catalog.items[item].year == int(year[1]))
+    return next(of_year, same[0] if same else None)
+
+
+def without_year(title: str) -> str:
+    """A title without the year in brackets at its end."""
+    return _LAST_YEAR.sub("", title)
 
 
 def cut(text: str, foreign: Sequence[Foreign]) -> str:

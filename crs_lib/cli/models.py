@@ -17,7 +17,7 @@ from crs_lib.llm import estimate as costs
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.notebooks import parameters
 from crs_lib.systems.agent import most_calls
-from crs_lib.systems.client import width
+from crs_lib.systems.programs import width
 
 _NOTEBOOK = "04_evaluate"
 _TAKEN = ("judges", "samples", "llm")  # of its parameters, by a judgement

@@ -13,7 +13,7 @@ from crs_lib.judge.records import STAGE
 from crs_lib.llm.preflight import Need, preflight, refuse
 from crs_lib.simulate import roles
 from crs_lib.simulate.config import STUDY, SimulateConfig
-from crs_lib.systems import client
+from crs_lib.systems import programs
 
 
 def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
@@ -31,7 +31,7 @@ def check(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
             config = SimulateConfig(**values)
             found = _of_simulation(config, catalogs)
             if not _finished(config):
-                absent += client.missing(config.programs())
+                absent += programs.missing(config.programs())
         elif notebook == "04_evaluate":
             found = _of_judges({**values})
         else:

@@ -18,9 +18,8 @@ from crs_lib.simulate import roles as llm_roles
 from crs_lib.simulate import scenarios, situations
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
-from crs_lib.systems.base import SYSTEMS, model_of
+from crs_lib.systems.base import SYSTEMS, is_program, model_of
 from crs_lib.systems.base import check as check_systems
-from crs_lib.systems.client import is_program
 from crs_lib.systems.film_search import search_kind
 
 STUDY = "movies"

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
@@ -20,9 +20,10 @@ from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
 from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
-from crs_lib.systems import modes
-from crs_lib.systems.base import World
-from crs_lib.systems.client import Programs, is_program, width
+from crs_lib.systems.base import World, is_program
+
+if TYPE_CHECKING:
+    from crs_lib.systems.programs import Programs
 
 
 def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -> Scenario:
@@ -131,7 +132,7 @@ def shelf(world: World, plan: Scenario, config: SimulateConfig) -> tuple[int, ..
     states = {json.dumps([dict(s.state.constraints), dict(s.state.avoid)]): s.state for s in plan.steps}
     held = [draw.permutation(state.answers(catalog))[: rule.most].tolist() for state in states.values()]
     turns = [one[place] for place in range(rule.most) for one in held if place < len(one)]
-    return modes.drawn(catalog, rule.listed, config.seed, plan.session, turns)
+    return systems.drawn(catalog, rule.listed, config.seed, plan.session, turns)
 
 
 def _realiser(world: World, spec: str, number: int, config: SimulateConfig) -> ModelWording | None:
@@ -168,7 +169,9 @@ class Maker:
         self.llms = start.pool(rule.service(start.starts)) if config.roles() else None
         self.programs: Programs | None = None
         if config.programs():
-            self.programs = Programs(start.place, rule.service(), loaded, config.catalog_name)
+            from crs_lib.systems import programs
+
+            self.programs = programs.Programs(start.place, rule.service(), loaded, config.catalog_name)
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
         self.config, self.arm = config, arm or config.arm
         self._plan = lru_cache(maxsize=64)(lambda number, arm: scenario(self.world, number, config, arm))
@@ -188,6 +191,8 @@ class Maker:
 
     def width(self, specs: Sequence[str]) -> int:
         """How many sessions at once keep these models and programs busy; at least 1."""
+        from crs_lib.systems.programs import width
+
         service, workers = self.config.llm_settings.service(), self.config.workers
         widths = [width(spec, service, workers) for spec in specs if is_program(spec)]
         return max(widths, default=1) if widths or self.llms is None else self.llms.width(specs)

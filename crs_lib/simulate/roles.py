@@ -6,10 +6,9 @@ from typing import Any, NamedTuple
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.llm.preflight import Need, refuse
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.systems import client, worded
+from crs_lib.systems import worded
 from crs_lib.systems.base import SYSTEMS, model_of
 from crs_lib.systems.modes import ModelSystem
-from crs_lib.systems.programs import PROGRAMS
 
 
 class Role(NamedTuple):
@@ -27,7 +26,7 @@ def asks_model(spec: str) -> bool:
 
 def is_apart(spec: str) -> bool:
     """Whether the sessions of a system wait for another process: a model, an address or a command."""
-    return asks_model(spec) or (client.is_program(spec) and bool(PROGRAMS.get(spec).facts["apart"]))
+    return asks_model(spec) or bool(SYSTEMS.get(spec).facts.get("apart"))
 
 
 def roles(systems: Sequence[str], user_llm: str) -> list[Role]:
@@ -66,5 +65,7 @@ def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, st
     names = {spec: f"program {spec}" for spec in programs}
     if before.get("status") == "finished" and set(names.values()) <= set(before["inputs"]):
         return {name: before["inputs"][name] for name in names.values()}
-    refuse(client.missing(programs))
-    return {name: client.identity(spec) for spec, name in names.items()}
+    from crs_lib.systems.programs import identity, missing
+
+    refuse(missing(programs))
+    return {name: identity(spec) for spec, name in names.items()}

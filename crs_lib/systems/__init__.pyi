@@ -1,10 +1,8 @@
 from .base import SYSTEMS, System, SystemReply, World, check, create
-from .client import Programs
 from .contract import VERSION, Answer
-from .programs import PROGRAMS
+from .programs import Programs
 
 __all__ = [
-    "PROGRAMS",
     "SYSTEMS",
     "VERSION",
     "Answer",

@@ -7,7 +7,7 @@ recommended; control policies have a known order (docs/metrics.md, section 6).
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,28 @@ from numpy.typing import NDArray
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.index import Codes
+from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.llm.base import BACKENDS
-from crs_lib.llm.pool import Pool
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.systems.client import Programs
+
+if TYPE_CHECKING:
+    from crs_lib.llm.pool import Pool
+    from crs_lib.systems.contract import Answer
 
 N_ITEMS = 3
 _TIE = 0.25  # what chance adds at most: less than any difference between two films
+
+
+class Asked(Protocol):
+    """The programs of a run, as systems ask them (``programs.Programs``); ``name`` is the catalogue's."""
+
+    name: str
+
+    def ask(
+        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None
+    ) -> "Answer": ...
 
 
 @dataclass(frozen=True)
@@ -35,9 +48,9 @@ class World:
 
     catalog: Catalog
     grounder: Grounder
-    llms: Pool | None = None
+    llms: "Pool | None" = None
     wording: LLMSettings = field(default_factory=LLMSettings)
-    programs: Programs | None = None
+    programs: Asked | None = None
     conversation: str = ""
 
 
@@ -73,6 +86,11 @@ def create(spec: str, world: World, seed: int, session: int, shelf: Sequence[int
     """
     told = {"shelf": shelf} if SYSTEMS.get(spec).facts.get("shelf") else {}
     return SYSTEMS.create(spec, world=world, seed=seed, session=session, spec=spec, **told)
+
+
+def is_program(spec: str) -> bool:
+    """Whether a spec names a program behind the contract."""
+    return spec in SYSTEMS and bool(SYSTEMS.get(spec).facts.get("program"))
 
 
 def model_of(spec: str) -> str:
@@ -211,3 +229,18 @@ def _best(items: Codes, score: NDArray[np.float64], n: int) -> tuple[int, ...]:
     top = (-score).argpartition(n - 1)[:n]
     pairs = zip(score[top].tolist(), items[top].tolist(), strict=True)
     return tuple([item for _, item in sorted(pairs, key=itemgetter(0), reverse=True)])
+
+
+def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> tuple[int, ...]:
+    """``n`` films of a session in random order, those in ``held`` among them; all films for 0.
+
+    The draw depends on seed and session alone: every system meets the same films.
+    """
+    films_ = [int(item) for item in catalog.query({}).items]
+    if not n or n >= len(films_):
+        return tuple(films_)
+    draw = rng.stream(seed, "movies", session, "shelf")
+    chosen = list(dict.fromkeys(held))[:n]
+    others = [item for item in films_ if item not in set(chosen)]
+    chosen += [others[place] for place in draw.permutation(len(others))[: n - len(chosen)].tolist()]
+    return tuple(chosen[place] for place in draw.permutation(len(chosen)).tolist())

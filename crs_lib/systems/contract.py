@@ -5,7 +5,7 @@ simulator's log. Of the answer only ``reply`` is required. Described in docs/you
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +14,26 @@ from crs_lib.core.dialogue import USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
-from crs_lib.systems.failures import WrongAnswer
+from crs_lib.llm.errors import LLMError
 
 VERSION = 1
-FIELDS = ("reply", "recommended", "state", "version")
-LONGEST = 1_000_000  # bytes of an answer
+_FIELDS = ("reply", "recommended", "state", "version")
+_LONGEST = 1_000_000  # bytes of an answer
 _KINDS = (
     (bool, "true or false"), (str, "a text"), (int, "a number"), (float, "a number"),
     (Mapping, "an object"), (list, "a list"), (type(None), "null"),
 )  # fmt: skip
+
+
+def failure(kind: str, message: str, text: str = "") -> LLMError:
+    """The failure of a program, which is not tried again; ``kind`` is its word in the call log.
+
+    ``not started``: no such command, module or class. ``crashed``: it ended, or raised, before it answered.
+    ``too slow``: no answer within the time-out. ``wrong answer``: the answer breaks the contract.
+    """
+    error = LLMError(message, text=text)
+    error.kind = kind
+    return error
 
 
 @dataclass(frozen=True)
@@ -55,34 +66,42 @@ def request(
     }
 
 
+def check_length(answer: Sized) -> None:
+    """Raise LLMError where the bytes of an answer are too many."""
+    if len(answer) > _LONGEST:
+        raise failure("wrong answer", f"the answer is longer than {_LONGEST:,} bytes; send the reply only")
+
+
 def parse(text: str) -> object:
-    """The JSON value of an answer; WrongAnswer where the text is none."""
+    """The JSON value of an answer; LLMError where the text is none."""
     try:
         found: object = outside.loads(text, "the answer")
         return found
     except InputError as error:
-        raise WrongAnswer(
-            f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}', text=text
-        ) from error
+        fault = f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}'
+        raise failure("wrong answer", fault, text) from error
 
 
 def read(answer: object) -> Answer:
-    """The answer, checked field by field; WrongAnswer names the field that is wrong and what it should be.
+    """The answer, checked field by field; LLMError names the field that is wrong and what it should be.
 
     Further fields are passed over, unless their name looks like a slip of a known one.
     """
     if not isinstance(answer, Mapping):
         raise _wrong("the answer", answer, 'an object like {"reply": "…"}')
     for name in answer:
-        hint = did_you_mean(str(name), FIELDS) if name not in FIELDS else ""
+        hint = did_you_mean(str(name), _FIELDS) if name not in _FIELDS else ""
         if hint and str(name)[:1].lower() == hint.partition("'")[2][:1]:
-            raise WrongAnswer(f"{str(name)!r} is no field of an answer{hint} (known: {', '.join(FIELDS)})")
+            known = ", ".join(_FIELDS)
+            raise failure("wrong answer", f"{str(name)!r} is no field of an answer{hint} (known: {known})")
     if "reply" not in answer:
-        raise WrongAnswer(f"'reply' is missing, expected a text; the answer has {_names(answer)}")
+        names = ", ".join(repr(str(name)) for name in list(answer)[:10]) or "no field"
+        raise failure("wrong answer", f"'reply' is missing, expected a text; the answer has {names}")
     if not isinstance(answer["reply"], str):
         raise _wrong("'reply'", answer["reply"], "a text")
     if answer.get("version", VERSION) != VERSION:
-        raise WrongAnswer(f"'version' is {_quoted(answer['version'])}, expected {VERSION} or no such field")
+        given = _quoted(answer["version"])
+        raise failure("wrong answer", f"'version' is {given}, expected {VERSION} or no such field")
     return Answer(
         outside.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
     )
@@ -117,17 +136,13 @@ def _state(given: object) -> Mapping[str, str | list[str]] | None:
     return state
 
 
-def _wrong(name: str, value: object, expected: str) -> WrongAnswer:
+def _wrong(name: str, value: object, expected: str) -> LLMError:
     kind = next((word for type_, word in _KINDS if isinstance(value, type_)), type(value).__name__)
     shown = "" if value is None else f" ({_quoted(value)})"
-    return WrongAnswer(f"{name} is {kind}{shown}, expected {expected}")
+    return failure("wrong answer", f"{name} is {kind}{shown}, expected {expected}")
 
 
 def _quoted(value: object) -> str:
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False, default=str)
     return repr(shorten(" ".join(value.split()), 120))
-
-
-def _names(answer: Mapping[Any, Any]) -> str:
-    return ", ".join(repr(str(name)) for name in list(answer)[:10]) or "no field"

@@ -21,8 +21,7 @@ from crs_lib.llm.base import Message, Reply, Request
 from crs_lib.llm.limits import room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import film_search
-from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model
-from crs_lib.systems.program import films, known
+from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model, drawn
 from crs_lib.systems.worded import TURN_LIMIT, ask_again
 
 REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a constraint, in JSON
@@ -124,7 +123,7 @@ def understand(
     cut = grounder.unknown_titles(text, mentions, utterance)
     foreign = [one.title for one in cut]
     if rule.structured and offer.open:
-        items, others = films(grounder.catalog, record["recommended"])
+        items, others = titles.films_named(grounder.catalog, record["recommended"])
         foreign = list(dict.fromkeys([*others, *foreign]))
     elif rule.structured:
         items = tuple(dict.fromkeys(offer.items[int(number) - 1] for number in record["recommended"]))
@@ -261,7 +260,7 @@ class ModelSystem:
             log["mentioned_ids"] = self.ids(read.mentioned)
         if read.state is not None:
             log["state"] = dict(read.state)
-        held = known(self.world.catalog, read.state or {})
+        held = self.world.catalog.known_values(read.state or {})
         return SystemReply(read.text, read.items, held, read.foreign, log | dict(extra))
 
     def ids(self, items: Sequence[int]) -> list[str]:
@@ -336,18 +335,3 @@ class Free(ModelSystem):
     def offer(self) -> Offer:
         """Any film: titles are looked up in the catalogue afterwards."""
         return Offer((), open=True, fields=tuple(self.world.catalog.fields))
-
-
-def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> tuple[int, ...]:
-    """``n`` films of a session in random order, those in ``held`` among them; all films for 0.
-
-    The draw depends on seed and session alone: every system meets the same films.
-    """
-    films_ = [int(item) for item in catalog.query({}).items]
-    if not n or n >= len(films_):
-        return tuple(films_)
-    draw = rng.stream(seed, "movies", session, "shelf")
-    chosen = list(dict.fromkeys(held))[:n]
-    others = [item for item in films_ if item not in set(chosen)]
-    chosen += [others[place] for place in draw.permutation(len(others))[: n - len(chosen)].tolist()]
-    return tuple(chosen[place] for place in draw.permutation(len(chosen)).tolist())

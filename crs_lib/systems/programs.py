@@ -1,32 +1,234 @@
-"""The ways to reach a program, by name: one registered class each, made for one program."""
+"""Systems that are programs of others behind the contract: ``http:URL``, ``exec:COMMAND``, ``python:Class``.
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+The program gets the conversation and nothing else. Films are read from ids or titles in its answer, or from
+the titles in its reply; titles that the catalogue lacks are counted.
+"""
 
-from crs_lib.core.registry import Registry
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from crs_lib.catalog.titles import films_named, without_year
+from crs_lib.core.dialogue import SYSTEM, USER
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import fold
+from crs_lib.llm import calls
+from crs_lib.llm.base import Message, Reply, Request
+from crs_lib.llm.errors import LLMError
+from crs_lib.llm.pool import LOG
+from crs_lib.llm.retry import Attempts, persist
+from crs_lib.llm.settings import Service
+from crs_lib.systems import contract
+from crs_lib.systems.base import SYSTEMS, SystemReply, World
+from crs_lib.systems.channels import CHANNELS, Channel
+from crs_lib.systems.contract import Answer
 
 
-class Channel(Protocol):
-    """A line to a program: one request at a time, or many at once where the way's fact ``shared`` says so."""
+def _channel(spec: str) -> tuple[type[Channel], str]:
+    """The way to a program, and the rest of its spec."""
+    name, _, argument = spec.partition(":")
+    return CHANNELS[name], argument
 
-    def ask(self, request: Mapping[str, Any]) -> object:
-        """The program's answer as a JSON value; raises LLMError. After a failure the channel is given up."""
-        ...
 
-    def usable(self) -> bool:
-        """Whether the channel can take another request."""
-        ...
+def identity(spec: str) -> str:
+    """The version of a program as far as it can be known: an address, or a digest of its files."""
+    channel, argument = _channel(spec)
+    return channel.identity(argument)
+
+
+def missing(specs: Sequence[str]) -> list[str]:
+    """The reasons why programs cannot be reached or started, one for each such program; often none."""
+    found = []
+    for channel, argument in map(_channel, specs):
+        try:
+            channel.check_ready(argument)
+        except LLMError as error:
+            found.append(f"crs: {error}")
+    return found
+
+
+def width(spec: str, service: Service, workers: int) -> int:
+    """How many sessions at once: as many as a server gets calls, or one for each of ``workers``."""
+    return service.at_once if _channel(spec)[0].shared else workers
+
+
+class Programs:
+    """The programs that a process talks to, shared by threads; the call log lies in ``folder``.
+
+    A channel that is not shared (a process, an object) serves one request at a time: each thread takes an
+    idle one, or starts one. With ``folder`` None nothing is logged. ``catalog`` is what ``python:`` classes
+    are made with, ``name`` the catalogue's name in requests.
+    """
+
+    def __init__(
+        self, folder: Path | None, service: Service | None = None, catalog: Any = None, name: str = "sample"
+    ) -> None:
+        self.service, self.catalog, self.name = service or Service(), catalog, name
+        self.recorder = calls.Recorder(folder / LOG) if folder else None
+        self._idle: dict[str, list[Channel]] = {}
+        self._busy: list[Channel] = []
+        self._identity: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._halted = threading.Event()
+
+    def __enter__(self) -> "Programs":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ask(
+        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None = None
+    ) -> Answer:
+        """The checked answer of a program; every outcome is a row of the call log.
+
+        Raises LLMError with the reason, after further attempts where a connection failed or a server
+        answered with status 5xx; RunError after :meth:`halt`.
+        """
+        started, attempts = time.perf_counter(), Attempts(Request((), "crs"), self.service.retry)
+        try:
+            given, answer = persist(attempts, lambda: self._attempt(spec, request), self._halted)
+        except LLMError as error:
+            self._log(spec, request, tags, None, error, time.perf_counter() - started)
+            raise
+        text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
+        spent, tried = time.perf_counter() - started, tuple(attempts.tried)
+        reply = Reply(
+            text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=self._version(spec)
+        )  # fmt: skip
+        self._log(spec, request, tags, reply, None, spent)
+        return answer
+
+    def _log(
+        self, spec: str, request: Mapping[str, Any], tags: Mapping[str, str | int] | None,
+        reply: Reply | None, error: LLMError | None, seconds: float,
+    ) -> None:  # fmt: skip
+        """A row of the call log: the conversation as messages, without options."""
+        if self.recorder is None:
+            return
+        talk = tuple(Message(one["role"], one["content"]) for one in request["conversation"])
+        asked = Request(talk, "crs", tags=tags or {})
+        self.recorder.add(calls.row(spec, asked, reply, error, seconds, self._version(spec)), asked.tags)
+
+    def _version(self, spec: str) -> str:
+        if spec not in self._identity:
+            self._identity[spec] = identity(spec) if self.recorder else ""
+        return self._identity[spec]
+
+    def _attempt(self, spec: str, request: Mapping[str, Any]) -> tuple[object, Answer]:
+        """One request over a channel; one that is not shared is closed by a failure."""
+        if self._halted.is_set():
+            raise RunError("the run was stopped before this call; started again, it continues")
+        shared = _channel(spec)[0].shared
+        channel = self._taken(spec, keep=shared)
+        answered = shared
+        try:
+            given = channel.ask(request)
+            answer = contract.read(given)
+            answered = True
+            return given, answer
+        finally:
+            if not shared:
+                with self._lock:
+                    self._busy.remove(channel)
+                    if answered:
+                        self._idle.setdefault(spec, []).append(channel)
+            if not answered:
+                channel.close()
+
+    def _taken(self, spec: str, *, keep: bool) -> Channel:
+        """A channel to a program: the one that all share, or an idle one, which is busy now; or a new one.
+
+        Idle ones that ended or wrote something unasked are closed.
+        """
+        kind, argument = _channel(spec)
+        with self._lock:
+            idle = self._idle.setdefault(spec, [])
+            while idle and not idle[-1].usable():
+                idle.pop().close()
+            if keep and not idle:
+                idle.append(kind(argument, self.service.timeout, self.catalog))
+            if keep:
+                return idle[-1]
+            channel = idle.pop() if idle else None
+        channel = channel or kind(argument, self.service.timeout, self.catalog)
+        with self._lock:
+            self._busy.append(channel)
+        return channel
 
     def halt(self) -> None:
-        """Let a request under way, of another thread, come to an end at once where that is possible."""
-        ...
+        """Refuse all further calls and end the programs under way, so that threads come to an end."""
+        self._halted.set()
+        with self._lock:
+            for channel in self._busy:
+                channel.halt()
 
-    def close(self) -> None:
-        """End the program, or give back connections."""
-        ...
+    def close(self, spec: str = "") -> None:
+        """End the idle programs of a spec, or all of them and the log; the next request starts new ones."""
+        with self._lock:
+            specs = [spec] if spec else list(self._idle)
+            idle = [channel for one in specs for channel in self._idle.pop(one, [])]
+        for channel in idle:
+            channel.close()
+        if not spec and self.recorder is not None:
+            self.recorder.close()
 
 
-# Facts of a row: ``check`` reads the argument (InputError), ``ready`` says whether the program can be reached
-# (raises LLMError), ``identity`` names the program's version, ``shared`` is true where one channel serves all
-# threads, and ``apart`` where sessions wait for another process.
-PROGRAMS: Registry[Channel] = Registry("program")
+class Program:
+    """One conversation of a program, which is sent all of it at every turn.
+
+    Raises LLMError where the program gives no usable answer: there is never a stand-in text.
+    """
+
+    sees_state = False
+
+    def __init__(self, world: World, seed: int, session: int, spec: str, argument: Any = None) -> None:
+        if world.programs is None:
+            raise InputError(f"system {spec!r} is a program; give the World a Programs as programs")
+        self.world, self.spec, self.session = world, spec, session
+        self.programs, self.want = world.programs, world.wording.most
+        self.conversation: list[tuple[str, str]] = []
+
+    def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
+        """Ask the program for the reply; ``user_meta`` is not looked at."""
+        self.conversation.append((USER, text))
+        name, place = self.world.conversation or f"{self.session:05d}", (len(self.conversation) + 1) // 2
+        request = contract.request(name, place, self.want, self.programs.name, self.conversation)
+        tags: dict[str, str | int] = {"session": self.session, "system": self.spec, "turn": turn}
+        answer = self.programs.ask(self.spec, request, tags)
+        self.conversation.append((SYSTEM, answer.reply))
+        return self._understood(answer, text)
+
+    def _understood(self, answer: Answer, utterance: str) -> SystemReply:
+        """The answer in terms of the catalogue; at most as many films as were wanted count."""
+        grounder, catalog = self.world.grounder, self.world.catalog
+        mentions = grounder.titles(answer.reply)
+        named = tuple(dict.fromkeys(mention.item for mention in mentions))
+        foreign: list[str] = []
+        if answer.recommended is None:
+            about = {mention.item for mention in grounder.titles(utterance)}
+            found = tuple(item for item in named if item not in about)
+        else:
+            found, foreign = films_named(catalog, answer.recommended)
+        foreign += [one.title for one in grounder.unknown_titles(answer.reply, mentions, utterance)]
+        items = found[: self.want]
+        extra: dict[str, Any] = {}
+        if beyond := len(found) - len(items):
+            extra["films_beyond"] = beyond
+        if mentioned := [catalog.items[item].item_id for item in named if item not in items]:
+            extra["mentioned_ids"] = mentioned
+        if answer.state is not None:
+            extra["state"] = dict(answer.state)
+        once = {fold(without_year(title)): title for title in reversed(foreign)}
+        hallucinated = tuple(title for title in dict.fromkeys(foreign) if title in once.values())
+        return SystemReply(answer.reply, items, catalog.known_values(answer.state or {}), hallucinated, extra)
+
+
+for _name, _way in CHANNELS.items():
+    _system: Any = type(f"{_way.__name__}Program", (Program,), {"__doc__": _way.__doc__})
+    SYSTEMS.register(
+        _name, program=True, apart=_way.apart, argument=_way.argument, example=_way.example, parse=_way.parsed
+    )(_system)

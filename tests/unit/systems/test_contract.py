@@ -2,9 +2,9 @@
 
 import pytest
 
+from crs_lib.llm.errors import LLMError
 from crs_lib.systems import contract
 from crs_lib.systems.contract import Answer
-from crs_lib.systems.failures import WrongAnswer
 
 
 def test_a_request_is_the_documented_object():
@@ -69,11 +69,12 @@ def test_an_answer_is_read(given, read):
     ],
 )
 def test_a_wrong_field_is_named(given, message):
-    with pytest.raises(WrongAnswer, match=message):
+    with pytest.raises(LLMError, match=message) as raised:
         contract.read(given)
+    assert raised.value.kind == "wrong answer"
 
 
 @pytest.mark.parametrize("text", ["", "Hello", '{"reply": ', "[" * 100_000])
 def test_what_is_not_json_is_said_with_its_beginning(text):
-    with pytest.raises(WrongAnswer, match=r"the answer is not JSON: '.*'; expected one object like"):
+    with pytest.raises(LLMError, match=r"the answer is not JSON: '.*'; expected one object like"):
         contract.parse(text)

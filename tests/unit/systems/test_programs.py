@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -19,11 +20,20 @@ from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems import contract
 from crs_lib.systems.base import World
-from crs_lib.systems.client import Programs
-from crs_lib.systems.failures import Crashed, NotStarted, TooSlow, WrongAnswer
+from crs_lib.systems.programs import Programs
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
 
 FAST = Service(timeout=2.0, retry=Retry(waits=2, first=0.01))
+
+
+@contextmanager
+def fails(kind, match=None):
+    """The block raises the failure of this kind, and says so."""
+    with pytest.raises(LLMError, match=match) as raised:
+        yield
+    assert raised.value.kind == kind
+
+
 ASK = contract.request("00000", 2, 3, "sample", [("USER", "A drama, please.")])
 ALLOWED = {"version", "session", "turn", "want", "catalog", "conversation", "role", "content"}
 
@@ -103,15 +113,15 @@ def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_
                 programs.ask(server.url, ASK)
             assert len(server.requests) == before + 1
         plan[:] = [(200, "<html>"), (200, {"reply": 3})]
-        with pytest.raises(WrongAnswer, match="not JSON: '<html>'"):
+        with fails("wrong answer", match="not JSON: '<html>'"):
             programs.ask(server.url, ASK)
-        with pytest.raises(WrongAnswer, match="'reply' is a number"):
+        with fails("wrong answer", match="'reply' is a number"):
             programs.ask(server.url, ASK)
         plan[:] = [(200, "x" * 1_100_000)]
-        with pytest.raises(WrongAnswer, match="longer than 1,000,000 bytes"):
+        with fails("wrong answer", match="longer than 1,000,000 bytes"):
             programs.ask(server.url, ASK)
     with ProgramServer(lambda _: (200, {"reply": "Hi"}), delay=0.6) as server:
-        with Programs(None, Service(timeout=0.2, retry=FAST.retry)) as programs, pytest.raises(TooSlow):
+        with Programs(None, Service(timeout=0.2, retry=FAST.retry)) as programs, fails("too slow"):
             programs.ask(server.url, ASK)
         assert len(server.requests) == 1
 
@@ -231,11 +241,11 @@ def test_a_run_may_do_without_a_few_sessions(tmp_path, results):
 def test_a_program_that_reads_nothing_is_too_slow_and_one_that_is_not_there_is_named(tmp_path):
     long = contract.request("00000", 1, 3, "sample", [("USER", "x" * 300_000)])
     with Programs(None, Service(timeout=0.3)) as programs:
-        with pytest.raises(TooSlow):
+        with fails("too slow"):
             programs.ask("exec:sleep 30", long)
-        with pytest.raises(Crashed, match=r"ended with exit code 0 .*; it wrote nothing to standard error"):
+        with fails("crashed", match=r"ended with exit code 0 .*; it wrote nothing to standard error"):
             programs.ask("exec:true", ASK)
-        with pytest.raises(NotStarted, match="No such file"):
+        with fails("not started", match="No such file"):
             programs.ask("exec:./nothing-here", ASK)
     with pytest.raises(RunError, match="nothing-here is not there"):
         simulate.simulate(config("exec:./nothing-here"), progress=False)

@@ -1,0 +1,398 @@
+"""The ways to reach a program: a class of the user's own, a command that is started here, or an address."""
+
+import importlib
+import inspect
+import json
+import os
+import select
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import httpx
+
+from crs_lib.core import hashes, paths
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
+from crs_lib.llm import http
+from crs_lib.llm.errors import Busy, LLMError, Refused, TimedOut, Unreachable
+from crs_lib.systems import contract
+from crs_lib.systems.contract import failure
+
+_LAST_LINES = 8  # of standard error that a failure quotes
+_PIECE = 65_536
+_HEADERS = {"content-type": "application/json", "accept": "application/json"}
+_READ: dict[str, str] = {}  # the digest of each module's file when it was read
+
+
+class Channel:
+    """A line to a program: one request at a time, or many at once where it is ``shared``.
+
+    ``argument`` and ``example`` say what follows the colon of a spec; the sessions of a program that is
+    ``apart`` wait for another process.
+    """
+
+    argument: ClassVar[str]
+    example: ClassVar[str]
+    shared: ClassVar[bool] = False
+    apart: ClassVar[bool] = True
+
+    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def parsed(argument: str) -> Any:
+        """The argument, read; InputError where it cannot be."""
+        raise NotImplementedError
+
+    @classmethod
+    def check_ready(cls, argument: str) -> None:
+        """Raise LLMError where the program cannot be reached; nothing is asked of it."""
+
+    @classmethod
+    def identity(cls, argument: str) -> str:
+        """The version of the program, as far as it can be known."""
+        raise NotImplementedError
+
+    def ask(self, request: Mapping[str, Any]) -> object:
+        """The program's answer as a JSON value; raises LLMError. After a failure the channel is given up."""
+        raise NotImplementedError
+
+    def usable(self) -> bool:
+        """Whether the channel can take another request."""
+        return True
+
+    def halt(self) -> None:
+        """Let a request under way, of another thread, come to an end at once where that is possible."""
+
+    def close(self) -> None:
+        """End the program, or give back connections."""
+
+
+class Instance(Channel):
+    """An object of the user's class, as docs/your-system.md describes; one for each worker."""
+
+    argument, example, apart = "a module and a class", "my_system:MySystem", False
+
+    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+        made = self._load(argument)
+        try:
+            self._object = made(catalog)
+        except Exception as error:
+            raise failure("crashed", f"{made.__name__}(catalog) raised {_located(error)}") from error
+
+    @staticmethod
+    def parsed(argument: str) -> tuple[str, str]:
+        """Module and class of ``package.module:Class``; InputError where it is not written so."""
+        module, colon, name = argument.partition(":")
+        if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
+            raise InputError("no class; write python:package.module:Class")
+        return module, name
+
+    @classmethod
+    def _load(cls, argument: str) -> type[Any]:
+        """The class, imported from the current folder, from notebooks/ or any other place of Python's path.
+
+        A module whose file was changed is read again. Raises LLMError where it cannot be imported.
+        """
+        module, name = cls.parsed(argument)
+        for place in (Path.cwd(), paths.notebooks()):
+            if str(place) not in sys.path:
+                sys.path.append(str(place))
+        try:
+            importlib.invalidate_caches()
+            found = importlib.import_module(module)
+            digest = _digest(found.__file__)
+            if _READ.setdefault(module, digest) != digest:
+                found, _READ[module] = importlib.reload(found), digest
+        except Exception as error:
+            raise failure(
+                "not started",
+                f"python:{argument}: {module} cannot be imported ({_located(error)}); it is looked for in "
+                f"{Path.cwd().name}/, in notebooks/ and in Python's path",
+            ) from error
+        made = getattr(found, name, None)
+        if not isinstance(made, type):
+            known = ", ".join(other for other, value in vars(found).items() if isinstance(value, type))
+            raise failure("not started", f"python:{argument}: {module} has no class {name} (it has: {known})")
+        if not callable(getattr(made, "reply", None)):
+            raise failure("not started", f"python:{argument}: {name} has no method reply(request)")
+        return made
+
+    @classmethod
+    def check_ready(cls, argument: str) -> None:
+        """Raise LLMError where the class cannot be imported or has no ``reply``."""
+        cls._load(argument)
+
+    @classmethod
+    def identity(cls, argument: str) -> str:
+        """The digest of the file that holds the class."""
+        try:
+            return _digest(inspect.getsourcefile(cls._load(argument)))
+        except TypeError:
+            return _digest(None)
+
+    def ask(self, request: Mapping[str, Any]) -> object:
+        """The value that ``reply`` returns."""
+        try:
+            answer: object = self._object.reply(dict(request))
+        except Exception as error:
+            raise failure("crashed", f"reply raised {_located(error)}") from error
+        return answer
+
+    def close(self) -> None:
+        """Call the object's own ``close``, if it has one."""
+        ending = getattr(self._object, "close", None)
+        if callable(ending):
+            ending()
+
+
+def _digest(path: str | None) -> str:
+    return hashes.sha256(Path(path)) if path and Path(path).is_file() else "no file"
+
+
+def _located(error: BaseException) -> str:
+    """An error with the line of the user's file where it came up."""
+    places = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    where = f" ({Path(places[-1].filename).name}, line {places[-1].lineno})" if places else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
+class Process(Channel):
+    """A running program: one JSON line in, one JSON line out, as docs/your-system.md describes.
+
+    A failure ends the process; the next request starts a new one.
+    """
+
+    argument, example = "a command", "node adapter.js"
+
+    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+        self.timeout = timeout
+        self._last_lines: deque[str] = deque(maxlen=_LAST_LINES)
+        self._buffer = bytearray()
+        try:
+            self._process = subprocess.Popen(
+                self.parsed(argument), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                bufsize=0, start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            raise failure(
+                "not started",
+                f"exec:{argument} cannot be started ({error.strerror or error}); relative paths begin in "
+                f"{Path.cwd().name}/",
+            ) from error
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._pipes = (self._process.stdin, self._process.stdout, self._process.stderr)
+        self._in, self._out, self._errors = (pipe.fileno() for pipe in self._pipes)
+        os.set_blocking(self._in, False)
+        self._reader = threading.Thread(target=self._read_errors, name="stderr", daemon=True)
+        self._reader.start()
+
+    @staticmethod
+    def parsed(argument: str) -> list[str]:
+        """The words of a command line, read as a shell reads them; InputError where there is none."""
+        try:
+            found = shlex.split(argument)
+        except ValueError as error:
+            raise InputError(f"not a command line ({error}); quote it as for a shell") from error
+        if not found:
+            raise InputError("no command; give one")
+        return found
+
+    @classmethod
+    def check_ready(cls, argument: str) -> None:
+        """Raise LLMError where the command is not there or may not be executed."""
+        name = cls.parsed(argument)[0]
+        if shutil.which(name) is None:
+            reason = "is not executable (chmod +x)" if Path(name).is_file() else "is not there"
+            where = f"relative paths begin in {Path.cwd().name}/"
+            raise failure("not started", f"exec:{argument}: {name} {reason}; {where}")
+
+    @classmethod
+    def identity(cls, argument: str) -> str:
+        """A digest of the words and of the program: a script, or the first file after its interpreter.
+
+        Files behind it are the program's data, which it may write.
+        """
+        words = cls.parsed(argument)
+        found = shutil.which(words[0])
+        script = bool(found) and Path(str(found)).read_bytes()[:2] == b"#!"
+        named = [str(found)] if script else [word for word in words[1:] if Path(word).is_file()]
+        return hashes.fingerprint([words, *(hashes.sha256(Path(name)) for name in named[:1])])
+
+    def ask(self, request: Mapping[str, Any]) -> object:
+        """Write the request as a line and read the line that answers it."""
+        line = json.dumps(request, ensure_ascii=True).encode() + b"\n"
+        text = self._exchange(line).decode("utf-8", "replace")
+        answer = contract.parse(text)
+        if self._buffer.strip():
+            fault = "more than one line answers a request; print one line, all else to standard error"
+            raise failure("wrong answer", fault, text)
+        return answer
+
+    def usable(self) -> bool:
+        """Whether the program runs and has written nothing unasked."""
+        return self._process.poll() is None and not _ready(0.0, self._out)
+
+    def halt(self) -> None:
+        """End the program and what it started."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the program and what it started, and close its pipes."""
+        self.halt()
+        self._process.wait()
+        self._reader.join(1.0)
+        for pipe in self._pipes:
+            with suppress(OSError):
+                pipe.close()
+
+    def _exchange(self, line: bytes) -> bytes:
+        """Write all of ``line`` while reading, until a line has come back."""
+        deadline, left = time.monotonic() + self.timeout, memoryview(line)
+        while b"\n" not in self._buffer:
+            pause = deadline - time.monotonic()
+            able = _ready(max(0.0, pause), self._out, self._in if left else None)
+            if self._out in able:
+                piece = os.read(self._out, _PIECE)
+                if not piece:
+                    raise self._ended()
+                self._buffer += piece
+                contract.check_length(self._buffer)
+            elif self._in in able:
+                try:
+                    left = left[os.write(self._in, left[:_PIECE]) :]
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    raise self._ended() from error
+            elif pause <= 0:
+                raise failure("too slow", f"the program did not answer within {self.timeout:g} seconds")
+        found, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer = bytearray(rest)
+        return found
+
+    def _ended(self) -> LLMError:
+        """The failure of a program that is gone, with its exit and its last words."""
+        how = "closed its output"
+        with suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(1.0)
+            self._reader.join(1.0)
+            how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        said = shorten(" | ".join(self._last_lines), 1000)
+        last = f"its last words: {said}" if said else "it wrote nothing to standard error"
+        return failure("crashed", f"the program {how} before it answered; {last}")
+
+    def _read_errors(self) -> None:
+        """Keep the last lines of standard error, so that the program never waits for a reader."""
+        with suppress(OSError, ValueError):
+            rest = b""
+            while piece := os.read(self._errors, _PIECE):
+                *lines, rest = (rest + piece)[-_PIECE:].split(b"\n")
+                self._keep(lines)
+            self._keep([rest])
+
+    def _keep(self, lines: list[bytes]) -> None:
+        texts = (line.decode("utf-8", "replace").strip() for line in lines)
+        self._last_lines.extend(shorten(text, 300) for text in texts if text.strip("~^ "))
+
+
+def _ready(seconds: float, reads: int, writes: int | None = None) -> set[int]:
+    """The file descriptors that can be read, or written, or whose other end is gone, after a wait."""
+    poll = select.poll()
+    poll.register(reads, select.POLLIN)
+    if writes is not None:
+        poll.register(writes, select.POLLOUT)
+    return {found for found, _ in poll.poll(seconds * 1000)}
+
+
+class Server(Channel):
+    """A program behind an HTTP address, as docs/your-system.md describes.
+
+    Connection faults and answers of status 5xx are worth another attempt, those of 4xx are not, and a request
+    that was not answered in time is not sent again.
+    """
+
+    argument, example, shared = "a URL", "//127.0.0.1:8000/reply", True
+
+    def __init__(self, argument: str, timeout: float = 300.0, catalog: Any = None) -> None:
+        self.url, self.timeout = self.parsed(argument), timeout
+        self._clients = http.Clients(_client, [self.url], timeout, None)
+
+    @staticmethod
+    def parsed(argument: str) -> str:
+        """The URL of an argument: ``http:localhost:8000/reply``, ``http://…`` and ``http:https://…``.
+
+        InputError for what is no address, and for one that holds a name and password or a query.
+        """
+        text = f"http:{argument}" if argument.startswith("//") else argument
+        found = http.parse(text, port=80, variable="http:URL")
+        if len(found) > 1:
+            raise InputError("several addresses; give each a system of its own")
+        return found[0]
+
+    @classmethod
+    def check_ready(cls, argument: str) -> None:
+        """Raise LLMError where nothing listens at the address; nothing is sent."""
+        url = urlsplit(cls.parsed(argument))
+        place = (url.hostname or "", url.port or (443 if url.scheme == "https" else 80))
+        try:
+            socket.create_connection(place, timeout=10).close()
+        except OSError as error:
+            raise Unreachable(
+                f"no server answers at {url.geturl()} ({error}); is it running, and is the address right?"
+            ) from error
+
+    @classmethod
+    def identity(cls, argument: str) -> str:
+        """The address: a server does not say which version of a program it runs."""
+        return f"address:{cls.parsed(argument)}"
+
+    def ask(self, request: Mapping[str, Any]) -> object:
+        """Post the request and read the answer."""
+        body = json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")
+        client, found = self._clients.at(self.url), bytearray()
+        try:
+            with client.stream("POST", self.url, content=body, headers=_HEADERS) as answer:
+                for piece in answer.iter_bytes():
+                    found += piece
+                    contract.check_length(found)
+        except httpx.HTTPError as error:
+            fault = http.from_transport(error, self.url, self.timeout)
+            raise (failure("too slow", str(fault)) if isinstance(fault, TimedOut) else fault) from error
+        text = found.decode("utf-8", "replace")
+        if answer.status_code != 200:
+            raise self._refused(answer, text)
+        return contract.parse(text)
+
+    def _refused(self, answer: httpx.Response, text: str) -> LLMError:
+        status = answer.status_code
+        said = f"{self.url} said: {shorten(' '.join(text.split()) or 'nothing', 300)} (HTTP {status})"
+        if status < 500:
+            return Refused(said)
+        wait = answer.headers.get("retry-after", "")
+        return Busy(said, pause=float(wait) if wait.isdigit() else 0.0)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._clients.close()
+
+
+def _client(url: str, settings: dict[str, Any]) -> httpx.Client:
+    return httpx.Client(**settings)
+
+
+CHANNELS: Mapping[str, type[Channel]] = {"python": Instance, "exec": Process, "http": Server}
