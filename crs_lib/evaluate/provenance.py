@@ -37,7 +37,7 @@ def of(
     ``embedder`` names the concept embedding, the sentence space or the topic model.
     ``weights`` holds the weights of the composites and the other settings (``chosen``) as JSON.
     """
-    weights = {name: asdict(getattr(convention, name)) for name in ("tas", "items", "cas")}
+    weights = {name: getattr(convention, name)._asdict() for name in ("tas", "items", "cas")}
     return Provenance(
         convention=convention.name,
         extractor=extractor,

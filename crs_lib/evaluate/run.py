@@ -82,7 +82,7 @@ class EvaluateConfig(Settings):
             ("tas_weights", conventions.TasWeights),
             ("cas_weights", conventions.CasWeights),
         ):
-            known = list(config.__annotations__)
+            known = config._fields
             for key in getattr(self, name):
                 if key not in known:
                     hint = f"{did_you_mean(key, known)} (known: {', '.join(known)})"

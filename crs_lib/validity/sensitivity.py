@@ -5,7 +5,6 @@ Rank stability is Kendall's tau to the ranking of the default. Source: docs/vali
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +96,7 @@ def choices() -> list[Choice]:
     }
     default = conventions.get("default")
     return [
-        Choice(choice, setting, replace(default, **knobs))
+        Choice(choice, setting, default.changed(**knobs))
         for choice, settings in grid.items()
         for setting, knobs in settings.items()
     ]
