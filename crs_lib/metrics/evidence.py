@@ -85,16 +85,18 @@ def reciprocal_rank(ranked: Sequence[int], gold: Collection[int]) -> float:
     return next((1 / rank for rank, place in enumerate(ranked, start=1) if place in wanted), 0.0)
 
 
-def ndcg_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
-    """Sum of 1/log2(rank + 1) over gold in the first ``k``, over the best possible sum, in [0, 1].
+def dcg(gains: Sequence[float], k: int | None) -> float:
+    """Sum of gain/log2(rank + 1) over the first ``k`` gains of a ranking, at least 0.
 
-    NaN without gold. Source: Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation.
+    Source: Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation.
     """
-    if not gold:
-        return math.nan
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1) if gain)
+
+
+def ndcg_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
+    """:func:`dcg` of gold in the first ``k``, over the best possible one, in [0, 1]; NaN without gold."""
     wanted = set(gold)
-    gained = sum(1 / math.log2(i + 1) for i, p in enumerate(ranked[:k], start=1) if p in wanted)
-    return gained / sum(1 / math.log2(i + 1) for i in range(1, min(k, len(wanted)) + 1))
+    return dcg([place in wanted for place in ranked], k) / dcg([True] * len(wanted), k) if gold else math.nan
 
 
 def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float]:

@@ -8,7 +8,6 @@ judgment has grade 0. Ties are no concern here: a ranking is a total order befor
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from math import log2
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.rng import stream
+from crs_lib.metrics.evidence import dcg
 from crs_lib.retrieval.runs import Ranking
 
 Grades = Sequence[int | None]
@@ -42,14 +42,10 @@ Score = Callable[[Judged, int | None, int], float]
 _SPEC = re.compile(r"(\w+)(?:\(rel=(\d+)\))?(?:@(\d+))?")
 
 
-def _dcg(gains: Sequence[float], cutoff: int | None) -> float:
-    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains[:cutoff], start=1) if gain)
-
-
 @lru_cache(maxsize=1024)  # of a pool that is ranked many times
 def _ideal(pool: tuple[int, ...], cutoff: int | None) -> float:
     """The discounted gain of the best order of a pool."""
-    return _dcg(sorted((max(0, grade) for grade in pool), reverse=True), cutoff)
+    return dcg(sorted((max(0, grade) for grade in pool), reverse=True), cutoff)
 
 
 @lru_cache(maxsize=1024)
@@ -61,14 +57,14 @@ def _relevant(pool: tuple[int, ...], rel: int) -> int:
 def ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain over the best possible one, in [0, 1]; the gain is the grade (as trec_eval)."""
     ideal = _ideal(judged.pool, cutoff)
-    return _dcg(judged.gains, cutoff) / ideal if ideal else 0.0
+    return dcg(judged.gains, cutoff) / ideal if ideal else 0.0
 
 
 def exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain with gains 2^grade - 1 over the best possible one, in [0, 1] (Burges et al. 2005)."""
     gains = [2.0**gain - 1 for gain in judged.gains]
-    ideal = _dcg(sorted((2.0 ** max(0, grade) - 1 for grade in judged.pool), reverse=True), cutoff)
-    return _dcg(gains, cutoff) / ideal if ideal else 0.0
+    ideal = dcg(sorted((2.0 ** max(0, grade) - 1 for grade in judged.pool), reverse=True), cutoff)
+    return dcg(gains, cutoff) / ideal if ideal else 0.0
 
 
 def average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
