@@ -9,7 +9,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import ARMS, Scorer
 from crs_lib.metrics import gain
-from crs_lib.metrics.inputs import Text, TurnRecord
+from crs_lib.metrics.records import Text, TurnRecord
 from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT
 
 Place = tuple[str, str, int]  # model, session and turn of a shift

@@ -18,7 +18,7 @@ from crs_lib.evaluate import provenance
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
-from crs_lib.metrics.scores import BatchScorer
+from crs_lib.metrics.records import BatchScorer
 from crs_lib.thesis import extractors
 from crs_lib.thesis.concepts import ConceptSpace
 

@@ -37,7 +37,7 @@ from crs_lib.evaluate.choose import (
 )
 from crs_lib.evaluate.scorer import ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
-from crs_lib.metrics.scores import Scores, unscored
+from crs_lib.metrics.records import Scores, unscored
 
 _FILES = {
     "turns": ("turns.parquet", tables.TURNS),

@@ -17,7 +17,7 @@ from crs_lib.evaluate.choose import ScoringConfig
 from crs_lib.evaluate.provenance import Provenance
 from crs_lib.evaluate.scorer import shift_columns
 from crs_lib.metrics import base
-from crs_lib.metrics.scores import BatchScorer, Scores
+from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs.processes import outcomes
 
 CHUNK = 50  # dialogues scored at once

@@ -15,8 +15,8 @@ import numpy as np
 
 from crs_lib.core.text import words
 
-FUZZY_REACH = 3
-CUTOFFS = (1, 5, 10, 20, 50)
+_FUZZY_REACH = 3
+_CUTOFFS = (1, 5, 10, 20, 50)
 
 
 class SetScore(NamedTuple):
@@ -44,7 +44,7 @@ def set_score(selected: Collection[int], gold: Collection[int]) -> SetScore:
 
 
 def fuzzy_recall(
-    selected: Collection[int], gold: Collection[int], sessions: Sequence[int], reach: int = FUZZY_REACH
+    selected: Collection[int], gold: Collection[int], sessions: Sequence[int], reach: int = _FUZZY_REACH
 ) -> float:
     """Share of gold with a selected message at most ``reach`` away in the same session, in [0, 1].
 
@@ -102,7 +102,7 @@ def ndcg_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
 def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float]:
     """All rank measures of a question by column name: r@k, p@5, p@10, hit@10, all@10, mrr, ndcg@10."""
     return {
-        **{f"r@{k}": recall_at(ranked, gold, k) for k in CUTOFFS},
+        **{f"r@{k}": recall_at(ranked, gold, k) for k in _CUTOFFS},
         "p@5": precision_at(ranked, gold, 5),
         "p@10": precision_at(ranked, gold, 10),
         "hit@10": hit_at(ranked, gold, 10),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 
-MAX_FEATURES = 4096
+_MAX_FEATURES = 4096
 
 
 class SentenceSpace(Protocol):
@@ -36,7 +36,7 @@ class TfidfSpace:
         self,
         documents: Iterable[str],
         vocabulary: Sequence[str] | None = None,
-        max_features: int = MAX_FEATURES,
+        max_features: int = _MAX_FEATURES,
     ) -> None:
         from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 

@@ -96,7 +96,7 @@ def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     for d in design.differences(frame):
         both = wide.values[:, [wide.systems.index(d.a), wide.systems.index(d.b)]]
         x, y = both[~np.isnan(both).any(axis=1)].T
-        over, under = dominance(x, y), dominance(y, x)
+        over, under = _dominance(x, y), _dominance(y, x)
         delta, variance = float(over.mean()), float((over - under).var(ddof=1)) / len(x)
         z = float(scipy.stats.t.ppf((1 + design.confidence) / 2, len(x) - 1))
         low, high = _delta_interval(delta, variance, z)
@@ -115,7 +115,7 @@ def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
     return float((ranks[truth].sum() - n * (n + 1) / 2) / (n * m)) if n and m else math.nan
 
 
-def dominance(x: Floats, y: Floats) -> Floats:
+def _dominance(x: Floats, y: Floats) -> Floats:
     """For every x, the share of y below it minus the share above it, in [-1, 1]."""
     ordered = np.sort(y)
     below, upto = np.searchsorted(ordered, x, "left"), np.searchsorted(ordered, x, "right")

@@ -103,7 +103,7 @@ def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFram
     return table(rows)
 
 
-def signed_rank_sums(gaps: Floats) -> tuple[float, float]:
+def _signed_rank_sums(gaps: Floats) -> tuple[float, float]:
     """Pratt's rank sums of the positive and of the negative differences; zeros keep their ranks."""
     gaps = rankable(gaps)
     ranks = scipy.stats.rankdata(np.abs(gaps))
@@ -123,7 +123,7 @@ def wilcoxon_pairs(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     rows = []
     for d in design.differences(frame):
         gaps = rankable(d.values)
-        plus, minus = signed_rank_sums(d.values)
+        plus, minus = _signed_rank_sums(d.values)
         p = _wilcoxon(tuple(gaps.tolist())) if gaps.any() else 1.0
         median, zeros = float(np.median(d.values)), int((gaps == 0).sum())
         rows.append(d.row(median_diff=median, w_plus=plus, w_minus=minus, p=p, n_zero=zeros))

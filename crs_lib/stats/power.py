@@ -22,7 +22,7 @@ from crs_lib.stats.design import (
     table,
 )
 
-Facets = Mapping[str, Sequence[str]]
+_Facets = Mapping[str, Sequence[str]]
 _JOIN = " × "
 _WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
 
@@ -202,7 +202,7 @@ def _reach(power: float, alpha: float) -> float:
     return float(scipy.stats.norm.ppf(1 - alpha / 2) + scipy.stats.norm.ppf(power))
 
 
-def facet_variances(frame: pd.DataFrame, facets: Facets, design: Design = USUAL) -> pd.DataFrame:
+def facet_variances(frame: pd.DataFrame, facets: _Facets, design: Design = USUAL) -> pd.DataFrame:
     """The variance components of a balanced design of systems by random facets; a row an effect.
 
     ``facets`` names the columns beside the system, each with the facets that it is nested in: {"catalogue":
@@ -300,7 +300,7 @@ def scenarios_needed(
 ) -> pd.DataFrame:
     """How many scenarios a cell needs for a 95 % interval of ± ``precision`` of a difference; one row.
 
-    ``components`` are those of :func:`facet_variances`; the other facets keep their levels. Facets that are
+    ``components`` are those of :func:`facet_variances`; the other facets keep their levels. _Facets that are
     ``fixed`` are not generalised over: the statement holds for these catalogues, wordings or seeds.
     ``half_width`` is the present one, 1.96·√(2σ²), σ² the sum of all components of system by facet, each
     over the levels that it is averaged over; ``floor`` is what remains with endless scenarios, ``scenarios``

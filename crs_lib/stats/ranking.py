@@ -14,7 +14,7 @@ from crs_lib.stats.estimates import bootstrap_weights, cluster_bootstrap
 from crs_lib.stats.groups import adjust
 from crs_lib.stats.paired import wilcoxon_pairs
 
-Alternative = Literal["increasing", "decreasing", "two-sided"]
+_Alternative = Literal["increasing", "decreasing", "two-sided"]
 
 
 def leaderboard(
@@ -141,7 +141,7 @@ def jonckheere_trend(
     order: Sequence[Hashable],
     design: Design = USUAL,
     *,
-    alternative: Alternative = "increasing",
+    alternative: _Alternative = "increasing",
 ) -> pd.DataFrame:
     """Jonckheere-Terpstra J: pairs of sessions in ``order`` that rise (ties half), independent samples.
 

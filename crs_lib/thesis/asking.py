@@ -15,7 +15,7 @@ from crs_lib.llm.pool import CACHE, LOG
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import LLMSettings, role_settings
 from crs_lib.llm.text import fence
-from crs_lib.metrics.scores import BatchScorer, Scores, unscored
+from crs_lib.metrics.records import BatchScorer, Scores, unscored
 from crs_lib.thesis.concepts import ConceptSpace
 
 ROLE = "topics"
