@@ -1,9 +1,14 @@
-"""Second stage: candidates in a new order, by the first stage itself or as learnt on other chats."""
+"""Second stage: candidates in a new order, by the first stage itself or as learnt on other chats.
 
+Training questions are the candidates of chats with known evidence, cached by content.
+"""
+
+import contextlib
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,18 +16,24 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib import data as datasets
 from crs_lib.core import outside, paths, tables
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import one_thread
-from crs_lib.realtalk import kept
+from crs_lib.realtalk import channels, corpus, dates, features, levels, plan, wording
+from crs_lib.realtalk import index as indexes
+from crs_lib.realtalk.config import FOREIGN, OWN, TEACHERS
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.features import NAMES
+from crs_lib.realtalk.index import ChatIndex
 
 Floats = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
 VERSION = 5
 SEEDS = (0, 1, 2, 3)
 SHIPPED = Path(__file__).with_name("rankers.json.gz")
-ROUNDS, DEEPEST, FOREIGN = 120, 80, 0.5
+ROUNDS, DEEPEST, HALF = 120, 80, 0.5
+SHARE, LEAST, LAST_TRAIN = 0.25, 60, 7
 STRENGTH, FURTHEST = 0.1, 4.0  # of the linear model: inverse penalty; standard deviations a feature counts
 PARAMETERS = {
     "objective": "lambdarank", "num_leaves": 7, "learning_rate": 0.08, "min_data_in_leaf": 50,
@@ -90,8 +101,8 @@ class Learned:
 
     The two err differently: together they rank better than either. Without LightGBM the regression stands
     alone, and ``name`` says so. The trees' scores of the same candidates are kept on disk
-    (:mod:`crs_lib.realtalk.kept`), so that a second run does without LightGBM. Source: Burges (2010), From
-    RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
+    (:func:`crs_lib.realtalk.index.kept_arrays`), so that a second run does without LightGBM.
+    Source: Burges (2010), From RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
     """
 
     unit = 1.0
@@ -107,8 +118,8 @@ class Learned:
             return np.zeros(0, dtype=np.float32)
         scores = self._linear.score(features)
         if self._models:
-            name = kept.name("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
-            (found,) = kept.arrays([name], lambda _: [self._grown(features)])
+            name = indexes.kept_key("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
+            (found,) = indexes.kept_arrays([name], lambda _: [self._grown(features)])
             scores = (scores + found[:, 0]) / 2
         return scores.astype(np.float32)
 
@@ -120,7 +131,7 @@ class Learned:
 
     @cached_property
     def _trees(self) -> list[Any]:
-        return [_lightgbm().Booster(model_str=text) for text in self._models]
+        return [need_trees().Booster(model_str=text) for text in self._models]
 
     @cached_property
     def _digest(self) -> str:
@@ -167,12 +178,8 @@ def available() -> bool:
     return find_spec("lightgbm") is not None
 
 
-def need_trees() -> None:
-    """Raise InputError where LightGBM is not installed."""
-    _lightgbm()
-
-
-def _lightgbm() -> Any:
+def need_trees() -> Any:
+    """LightGBM; InputError where it is not installed."""
     try:
         import lightgbm
     except ImportError as error:
@@ -217,7 +224,7 @@ def fit(groups: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dic
     useful = [group for group in groups if group.gold.any()]
     found = _fit_linear(useful)
     linear = {"mean": found.mean.tolist(), "scale": found.scale.tolist(), "weights": found.weights.tolist()}
-    models = [_fit(useful, seed) for seed in seeds] if available() else []
+    models = [_fit_trees(useful, seed) for seed in seeds] if available() else []
     return {"linear": linear | {"bias": found.bias}, "models": models}
 
 
@@ -233,13 +240,19 @@ def key(groups: Sequence[TrainingQuestion]) -> str:
     return digest.hexdigest()[:32]
 
 
+def _stacked(groups: Sequence[TrainingQuestion]) -> tuple[Floats, NDArray[np.int8], Floats64, list[int]]:
+    """Features, marks and weights of the 80 best candidates of each question, and how many each has."""
+    sizes = [min(len(group.gold), DEEPEST) for group in groups]
+    weights = np.repeat([group.weight for group in groups], sizes)
+    features = np.concatenate([group.features[:DEEPEST] for group in groups])
+    return features, np.concatenate([group.gold[:DEEPEST] for group in groups]), weights, sizes
+
+
 def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
-    """The logistic regression on the 80 best candidates of each question, penalised, exactly solved."""
+    """The logistic regression, penalised, exactly solved."""
     from sklearn.linear_model import LogisticRegression
 
-    features = np.concatenate([group.features[:DEEPEST] for group in groups])
-    gold = np.concatenate([group.gold[:DEEPEST] for group in groups])
-    weights = np.repeat([g.weight for g in groups], [len(g.gold[:DEEPEST]) for g in groups])
+    features, gold, weights, _ = _stacked(groups)
     mean, scale = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
     scale[scale < 1e-6] = 1.0
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
@@ -248,15 +261,106 @@ def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
     return Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
 
 
-def _fit(groups: Sequence[TrainingQuestion], seed: int) -> str:
-    """One model's text; only the 80 best candidates of a question are shown to it."""
-    lightgbm = _lightgbm()
-    sizes = [min(len(group.gold), DEEPEST) for group in groups]
-    data = lightgbm.Dataset(
-        np.concatenate([group.features[:DEEPEST] for group in groups]),
-        np.concatenate([group.gold[:DEEPEST] for group in groups]),
-        group=sizes,
-        weight=np.repeat([group.weight for group in groups], sizes),
-    )
-    trees = lightgbm.train({**PARAMETERS, "seed": seed}, data, ROUNDS)
-    return str(trees.model_to_string())
+def _fit_trees(groups: Sequence[TrainingQuestion], seed: int) -> str:
+    """One model's text."""
+    lightgbm = need_trees()
+    features, gold, weights, sizes = _stacked(groups)
+    data = lightgbm.Dataset(features, gold, group=sizes, weight=weights)
+    return str(lightgbm.train({**PARAMETERS, "seed": seed}, data, ROUNDS).model_to_string())
+
+
+# ── training questions ───────────────────────────────────────────────────────────────────────────────
+
+
+def depth(messages: int, share: float = SHARE) -> int:
+    """How many candidates a chat of so many messages gives: a quarter of it, at least 60, at most all."""
+    return min(messages, max(LEAST, int(share * messages)))
+
+
+def groups(index: ChatIndex, weight: float = 1.0) -> list[TrainingQuestion]:
+    """The training questions of a chat, read with the ``valid`` reading; their features are kept on disk."""
+    gold = corpus.gold(index.chat)
+    asked = [question for question in index.chat.questions if question.index in gold]
+    plans = [plan.make(q.text, index.names, index.today) for q in asked]
+    code = indexes.source_digest(channels, dates, features, indexes, levels, plan, wording)
+    chat = (VERSION, code, index.chat.digest, index.encoder, index.tuned, SHARE)
+    names = [
+        indexes.kept_key("training", *chat, q.text, asdict(made), sorted(gold[q.index]))
+        for q, made in zip(asked, plans, strict=True)
+    ]
+    known = dict(zip(names, zip(asked, plans, strict=True), strict=True))
+
+    def make(missing: list[str]) -> list[Floats]:
+        wanted = [known[name] for name in missing]
+        with one_thread():
+            found = channels.scores(index, [q.text for q, _ in wanted], [made for _, made in wanted])
+            return [
+                _candidates(index, made, scores, sorted(gold[q.index]))
+                for (q, made), scores in zip(wanted, found, strict=True)
+            ]
+
+    return [
+        TrainingQuestion(rows[:, :-1], rows[:, -1].astype(np.int8), weight)
+        for rows in indexes.kept_arrays(names, make)
+    ]
+
+
+def _candidates(
+    index: ChatIndex, made: plan.QueryPlan, scores: Mapping[str, Floats], gold: Sequence[int]
+) -> Floats:
+    """The features of a question's candidates, and in the last column whether each is gold."""
+    fused = channels.fuse(index, made, scores)
+    best = channels.ranking(fused)[: depth(index.size)]
+    rows = features.matrix(index, made, scores, fused)[best]
+    return np.column_stack([rows, np.isin(best, gold)]).astype(np.float32)
+
+
+def train_chats(folder: Path | None = None, teachers: str = OWN) -> tuple[list[Chat], list[Chat]]:
+    """RealTalk's train chats and, where asked for, LoCoMo's 1 to 7; an empty list where one is not found.
+
+    ``folder`` holds ``realtalk/`` and ``locomo/``; without it they are where the registry of external
+    files finds them (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
+    """
+    if teachers not in TEACHERS:
+        raise InputError(f"teachers {teachers!r} are not known; expected one of {', '.join(TEACHERS)}")
+    found: dict[str, list[Chat]] = {OWN: [], FOREIGN: []}
+    for name in teachers.split("+"):
+        with contextlib.suppress(InputError, RunError):
+            found[name] = corpus.read_folder(folder / name if folder else datasets.locate(name))
+    own = [chat for chat in found[OWN] if corpus.split_of(chat) == corpus.TRAIN]
+    return own, [chat for chat in found[FOREIGN] if corpus.number(chat.name) <= LAST_TRAIN]
+
+
+def for_chat(
+    chat: Chat, own: Sequence[Chat], foreign: Sequence[Chat], build: Callable[[Chat], ChatIndex]
+) -> Ranker:
+    """The ranker for a chat, learnt on all train chats but this one; the hand order where there is none.
+
+    A chat is recognised by its messages, not by its file name or its annotations: nothing that is known
+    about its questions can reach its own ranking, also where a few messages were changed. LoCoMo
+    questions count half.
+    """
+    mine = [c for c in own if not same_talk(c, chat)]
+    other = [c for c in foreign if not same_talk(c, chat)]
+    if not mine and not other:
+        return Hand()
+    rows = [g for c in mine for g in groups(build(c))]
+    rows += [g for c in other for g in groups(build(c), HALF)]
+    origin = ", ".join([c.name for c in mine] + [f"LoCoMo {c.name}" for c in other])
+    return learn(rows, origin)
+
+
+def same_talk(one: Chat, two: Chat) -> bool:
+    """Whether two files hold the same conversation: equal messages, or a fifth of the longer ones shared.
+
+    Longer means more than 20 letters and digits; two conversations hardly share any of those by chance.
+    """
+    return one.digest == two.digest or corpus.resembles(one.sketch, two.sketch)
+
+
+def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, str], ChatIndex]) -> str:
+    """Make the rankers that come with the package, one an encoder, from these chats; returns their origin."""
+    made = {name: fit([q for chat in own for q in groups(build(chat, name))], SEEDS[:2]) for name in encoders}
+    origin = f"comes with the package; taught by {', '.join(chat.name for chat in own)}"
+    write_shipped(made, origin, [chat.sketch for chat in own])
+    return origin

@@ -32,7 +32,7 @@ def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
 
 def settings(convention: Any) -> pd.DataFrame:
     """The settings of a config or convention as a table, one row each."""
-    names = type(convention).model_fields
+    names = type(convention).__annotations__
     return pd.DataFrame([{"setting": name, "value": _shown(getattr(convention, name))} for name in names])
 
 

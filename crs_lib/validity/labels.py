@@ -198,6 +198,16 @@ class Findings(NamedTuple):
     power: pd.DataFrame
     correlations: pd.DataFrame
 
+    @property
+    def scripted(self) -> bool:
+        """Whether all raters are programs, whose labels say nothing about people."""
+        return all(name.startswith(SCRIPTED) for name in self.labels["rater"].astype(str))
+
+    @property
+    def who(self) -> str:
+        """The raters in words: "3 scripted raters"."""
+        return f"{self.labels['rater'].nunique()} {'scripted ' if self.scripted else ''}raters"
+
 
 def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.DataFrame:
     """The labels of exported files: item, rater, value (1 to 5), seconds; of an item a rater's last counts.

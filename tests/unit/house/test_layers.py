@@ -158,14 +158,6 @@ def test_what_a_front_door_may_load_when_everything_behind_it_is_used(front, loa
         assert loaded[front] & backends == set()
 
 
-def test_the_commands_of_the_table_are_importable_by_name():
-    from crs_lib.__main__ import COMMANDS, load
-
-    assert len({command.name for command in COMMANDS}) == len(COMMANDS)
-    for command in COMMANDS:
-        assert callable(load(command)), command.name
-
-
 def test_a_file_says_what_it_is():
     """A module says in its first line what it is."""
     silent = [
