@@ -174,7 +174,7 @@ class ScoringConfig(Settings):
 
         Its ``weights`` hold those of the composites, and the settings of a model that is asked, as JSON.
         """
-        weights = {name: dict(vars(getattr(self.rule, name))) for name in ("tas", "items", "cas")}
+        weights = {name: getattr(self.rule, name)._asdict() for name in ("tas", "items", "cas")}
         if self.asks:
             from crs_lib.thesis import asking
 
