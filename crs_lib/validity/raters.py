@@ -31,7 +31,7 @@ from crs_lib.core.text import shorten, words
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.evaluate.run import score_all
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, calls
-from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.llm.client import CACHE, LOG
 from crs_lib.llm.text import fence
 from crs_lib.metrics import conventions
 from crs_lib.validity import agreement, heard
