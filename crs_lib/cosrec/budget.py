@@ -1,6 +1,6 @@
 """Prompts that fit: three context sizes, and a declared order in which material is left out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from crs_lib.core.errors import InputError
@@ -10,7 +10,7 @@ CONTEXTS = (4096, 8192, 16384)
 
 
 class PromptMaterial(NamedTuple):
-    """What goes into a conversation prompt; the target is one of the products."""
+    """The material of a conversation prompt; the target is one of the products."""
 
     products: tuple[CatalogueProduct, ...]
     passages: tuple[Passage, ...]
@@ -35,40 +35,58 @@ class Fitted(NamedTuple):
 
     prompt: str
     context: int
-    material: PromptMaterial
     left_out: tuple[str, ...]
 
 
+Version = tuple[str, tuple[str, ...]]  # a prompt, and what it leaves out
+
+
 def fit(
-    material: PromptMaterial,
-    target: str,
-    render: Callable[[PromptMaterial], str],
+    versions: Iterable[Version],
+    about: str,
     count: Callable[[str], int],
     answer: int,
     contexts: Sequence[int] = CONTEXTS,
 ) -> Fitted:
-    """The prompt in the smallest context that holds it and an answer of ``answer`` tokens.
+    """The first version that a context holds with ``answer`` tokens of answer, in the smallest one.
 
-    Where the largest is too small, material goes in this order: reviews, the last passages (two stay),
-    descriptions of the last products, the last products. The target and its description stay. At most
-    three context sizes are used, since a server reloads the model for each change. Raises InputError
-    where even the rest does not fit.
+    At most three context sizes are used, since a server reloads the model for each change. Raises InputError
+    where no version fits.
     """
     if not contexts or len(contexts) > 3 or list(contexts) != sorted(set(contexts)):
         raise InputError(f"context sizes {list(contexts)}: give one to three, growing")
-    left: list[str] = []
-    while True:
-        prompt = render(material)
+    needs = 0
+    for prompt, left in versions:
         needs = count(prompt) + answer
         for size in contexts:
             if needs <= size:
-                return Fitted(prompt, size, material, tuple(left))
-        material, what = _less(material, target, needs)
-        left.append(what)
+                return Fitted(prompt, size, left)
+    raise InputError(
+        f"the prompt about {about!r} may take {needs} tokens even without all that can be left out; "
+        "use larger context sizes"
+    )
 
 
-def _less(material: PromptMaterial, target: str, needs: int) -> tuple[PromptMaterial, str]:
-    """The material without its least important part."""
+def shrinking(
+    material: PromptMaterial, target: str, render: Callable[[PromptMaterial], str]
+) -> Iterator[Version]:
+    """The prompt of all material, then without its parts one after the other.
+
+    Material goes in this order: reviews, the last passages (two stay), descriptions of the last products, the
+    last products. The target and its description stay.
+    """
+    left: list[str] = []
+    while True:
+        yield render(material), tuple(left)
+        less = _less(material, target)
+        if less is None:
+            return
+        material = less[0]
+        left.append(less[1])
+
+
+def _less(material: PromptMaterial, target: str) -> tuple[PromptMaterial, str] | None:
+    """The material without its least important part, and that part; None where nothing can go."""
     if material.reviews:
         return material._replace(reviews=material.reviews - 1), "a review of each product"
     if len(material.passages) > 2:
@@ -80,7 +98,4 @@ def _less(material: PromptMaterial, target: str, needs: int) -> tuple[PromptMate
     if others:
         kept = tuple(p for p in material.products if p is not others[-1])
         return material._replace(products=kept), f"product {others[-1].asin}"
-    raise InputError(
-        f"the prompt about {target!r} may take {needs} tokens even without all that can be left out; "
-        "use larger context sizes"
-    )
+    return None

@@ -60,15 +60,9 @@ class Encoders(NamedTuple):
 
 
 def encoders() -> Encoders:
-    """With msgspec or, ten times slower, with json: the same bytes for what is encoded here."""
-    try:
-        import msgspec
-    except ImportError:
-        encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-        return Encoders(
-            lambda value: encode(value).encode(),
-            lambda *values: encode(dict(zip(REVIEW_FIELDS, values, strict=True))).encode(),
-        )
+    """The encoders of msgspec, ten times as fast as json's."""
+    import msgspec
+
     names = [name.replace(" ", "_") for name in REVIEW_FIELDS]
     form = msgspec.defstruct(
         "Body", [(name, Any) for name in names], rename=dict(zip(names, REVIEW_FIELDS, strict=True)), gc=False

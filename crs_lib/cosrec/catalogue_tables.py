@@ -6,11 +6,13 @@ the rows writes the finished lines. DuckDB sorts on disk where a range exceeds i
 itself as done with a small JSON file that appears last; a killed task is done again.
 """
 
+import codecs
 import gc
 import hashlib
 import heapq
 import json
 import shutil
+import zlib
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -22,8 +24,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec.catalogue_files import DamagedError, Watched, decoder, read_records
+from crs_lib.core.errors import RunError
+from crs_lib.cosrec.catalogue_files import Watched, decoder, ending, unpacked
 from crs_lib.cosrec.catalogue_rules import Rules, encoders, product, review
 
 META_FIELDS = (
@@ -76,24 +78,11 @@ class Job(NamedTuple):
         return [(n, path) for kind in KINDS for n, name in places for path in self.tables(kind, name)]
 
 
-Row = tuple[str, int, int, int, bytes]  # a record as it is written: all of the following but its table
-JoinedRow = tuple[bytes, int, int, int, bytes, int]
-
-
-class Record(NamedTuple):
-    """A record as the join reads it: a product (time -1, rating 0) or one of its reviews.
-
-    ``rank`` orders what ``key`` and ``time`` leave equal: a product's number of ratings; with the legacy
-    rules the place in the file. ``body`` is JSON, empty for a review of which only the rating counts.
-    ``table`` is the place of the record's table among all tables.
-    """
-
-    key: bytes
-    time: int
-    rating: int
-    rank: int
-    body: bytes
-    table: int
+# A record as it is written: key, time (a product: -1), rating (a product: 0), rank, body. ``rank`` orders
+# what key and time leave equal: a product's number of ratings; with the legacy rules the place in the file.
+# The body is JSON, empty for a review of which only the rating counts.
+Row = tuple[str, int, int, int, bytes]
+JoinedRow = tuple[bytes, int, int, int, bytes, int]  # the same, and the place of its table among all tables
 
 
 def marked(folder: Path, name: str) -> dict[str, Any] | None:
@@ -120,10 +109,8 @@ def forget(work: Path, category: str, kinds: Iterable[str]) -> None:
 @contextmanager
 def database(spill: Path) -> Iterator[Any]:
     """A DuckDB connection of one thread and ``MEMORY``; what exceeds it goes into the folder ``spill``."""
-    try:
-        import duckdb
-    except ImportError as error:
-        raise InputError('the catalogue needs DuckDB: pip install "crs-lib[data]"') from error
+    import duckdb
+
     shutil.rmtree(spill, ignore_errors=True)
     config = {"threads": 1, "memory_limit": MEMORY, "temp_directory": str(spill)}
     connection = duckdb.connect(":memory:", config=config)
@@ -149,16 +136,29 @@ class _CategoryFile:
         self._unreadable.append({"file": self._path.name, "line": line, "why": why, "start": start})
 
     def lines(self, fields: tuple[str, ...], progress: Progress | None) -> Iterator[tuple[bytes, Any]]:
-        """The readable lines of the file and their objects; RunError where the file is damaged."""
-        raw = Watched(self._path, progress)
+        """The readable lines of the file and their objects; RunError where the file is damaged.
+
+        Blank lines are passed over, lines that cannot be read go to quarantine.
+        """
+        raw, decode, number = Watched(self._path, progress), decoder(fields), 0
         try:
-            yield from read_records(self._path, decoder(fields), raw, self._quarantine)
+            for number, line in enumerate(unpacked(raw, ending(self._path)), start=1):
+                try:
+                    record = decode(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
+                except RecursionError:
+                    self._quarantine(number, "nested too deeply", line)
+                except ValueError as error:  # also UnicodeDecodeError and json's
+                    if not line.isspace():
+                        encoding = isinstance(error, UnicodeDecodeError)
+                        self._quarantine(number, "not UTF-8" if encoding else "not a JSON object", line)
+                else:
+                    yield line, record
             self._sha256 = raw.digest.hexdigest()
-        except DamagedError as error:
-            self._quarantine(error.line, f"file damaged: {error.why}", b"")
+        except (EOFError, OSError, zlib.error) as error:
+            self._quarantine(number, f"file damaged: {error}", b"")
             raise RunError(
-                f"{self._path.name} breaks off after line {error.line} ({error.why}); replace the file and "
-                "start the same command again: what is finished is kept"
+                f"{self._path.name} breaks off after line {number} ({error}); replace the file and start "
+                "the same command again: what is finished is kept"
             ) from error
         finally:
             raw.close()
@@ -273,8 +273,11 @@ _EXACT = 500_000  # keys up to this many are kept as they are, more as sorted 64
 class _Digests:
     """Keys by their digests, 8 bytes each; two of 48 million keys share one with probability 1 in 16,000."""
 
-    def __init__(self, digests: "array[int]") -> None:
-        self._digests = digests
+    def __init__(self, keys: Iterable[str]) -> None:
+        import numpy as np
+
+        made = np.unique(np.fromiter(map(_digest, keys), dtype=np.uint64))
+        self._digests = array("Q", made.tobytes())
 
     def __contains__(self, key: object) -> bool:
         wanted = _digest(str(key))
@@ -284,23 +287,16 @@ class _Digests:
 
 def known_keys(products: Sequence[str]) -> Container[str]:
     """The keys of a category's kept products, in memory that stays bounded."""
-    import numpy as np
     import pyarrow.parquet as pq
 
-    keys: set[str] = set()
-    digests = array("Q")
-    batches = (
-        batch for path in products for batch in pq.ParquetFile(path).iter_batches(_ROWS, columns=["key"])
+    files = [pq.ParquetFile(path) for path in products]
+    keys = (
+        key
+        for file in files
+        for batch in file.iter_batches(_ROWS, columns=["key"])
+        for key in batch.column(0).to_pylist()
     )
-    for batch in batches:
-        keys.update(batch.column(0).to_pylist())
-        if len(keys) > _EXACT:
-            digests.extend(map(_digest, keys))
-            keys = set()
-    if not digests:
-        return keys
-    digests.extend(map(_digest, keys))
-    return _Digests(array("Q", np.unique(np.frombuffer(digests, dtype=np.uint64)).tobytes()))
+    return _Digests(keys) if sum(file.metadata.num_rows for file in files) > _EXACT else set(keys)
 
 
 def _digest(key: str) -> int:
@@ -377,21 +373,21 @@ def _values(column: Any) -> list[Any]:
     return list(column.to_numpy().tolist())
 
 
-def _products_and_reviews(group: Iterator[JoinedRow]) -> tuple[list[Record], Iterator[JoinedRow]]:
-    products: list[Record] = []
+def _products_and_reviews(group: Iterator[JoinedRow]) -> tuple[list[JoinedRow], Iterator[JoinedRow]]:
+    products: list[JoinedRow] = []
     for row in group:
         if row[1] >= 0:
             return products, chain((row,), group)
-        products.append(Record(*row))
+        products.append(row)
     return products, iter(())
 
 
-def _chosen(job: Job, same: list[Record], places: Sequence[int]) -> bytes:
+def _chosen(job: Job, same: list[JoinedRow], places: Sequence[int]) -> bytes:
     """The body of a product given several times: the last (legacy), or the first category's most rated."""
     if job.rules.legacy:
-        return same[-1].body
-    first = min(places[record.table] for record in same)
-    return max((record.rank, record.body) for record in same if places[record.table] == first)[1]
+        return same[-1][4]
+    first = min(places[table] for *_, table in same)
+    return max((rank, body) for _, _, _, rank, body, table in same if places[table] == first)[1]
 
 
 def _write_line(

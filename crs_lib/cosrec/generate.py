@@ -33,7 +33,7 @@ def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
     with runs.stage(NAME, config.run, STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
         runs.job(
             work, ledger, [runs.Part(keys, tuple(config.models()), label="conversations")],
-            Writer, (config, str(folder)), service=config.service(), workers=config.workers,
+            Writer, (config, str(folder)), llm=config.reached(), workers=config.workers,
             scheduler=config.scheduler, chunk=1, logged=bool(config.models()), progress=progress,
         )  # fmt: skip
         records = [outside.loads(body, "a body of the ledger") for body in ledger.bodies(keys)]

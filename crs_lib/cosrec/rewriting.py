@@ -11,7 +11,7 @@ from crs_lib.core.registry import Registry
 from crs_lib.core.text import words
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.metrics.rewriting import SENTENCE, bleu
-from crs_lib.stats import cluster_bootstrap
+from crs_lib.stats import Design, cluster_bootstrap
 
 Rewriter = Callable[[Sequence[str]], str]
 REWRITERS: Registry[str] = Registry("rewriter")
@@ -104,11 +104,7 @@ class _Pair(NamedTuple):
 
 
 def score_rewrites(
-    partition: Partition,
-    rewrites: Mapping[str, Mapping[str, str]],
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
+    partition: Partition, rewrites: Mapping[str, Mapping[str, str]], **draws: Any
 ) -> pd.DataFrame:
     """ROUGE-1/2/L, chrF and BLEU in [0, 1] of rewrites by system; one row a system and kind of reference.
 
@@ -122,12 +118,12 @@ def score_rewrites(
             _Pair(i.id.rsplit("_", 2)[0], found.get(i.id, ""), i.canonical, i.variants)
             for i in partition.all_intents()
         ]
-        rows += _scored(name, pairs, resamples, seed)
+        rows += _scored(name, pairs, draws)
     return pd.DataFrame(rows)
 
 
-def human_rewrites(partition: Partition, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
-    """What people reach: every variant that is not the canonical one, held against the others.
+def human_rewrites(partition: Partition, **draws: Any) -> pd.DataFrame:
+    """The level that people reach: every variant that is not the canonical one, held against the others.
 
     Against the canonical variant, and against all variants but itself; intents with one variant only,
     and exact copies of the canonical one, are left out. Columns as those of :func:`score_rewrites`.
@@ -138,10 +134,10 @@ def human_rewrites(partition: Partition, *, resamples: int = 1000, seed: int = 0
             rest = (*intent.variants[:i], *intent.variants[i + 1 :])
             if rest and variant != intent.canonical:
                 pairs.append(_Pair(intent.id.rsplit("_", 2)[0], variant, intent.canonical, rest))
-    return pd.DataFrame(_scored("one annotator", pairs, resamples, seed))
+    return pd.DataFrame(_scored("one annotator", pairs, draws))
 
 
-def _scored(name: str, pairs: Sequence[_Pair], resamples: int, seed: int) -> list[dict[str, Any]]:
+def _scored(name: str, pairs: Sequence[_Pair], draws: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = []
     for kind in ("canonical", "any variant"):
         allowed = [[p.canonical] if kind == "canonical" else list(p.variants) for p in pairs]
@@ -150,16 +146,14 @@ def _scored(name: str, pairs: Sequence[_Pair], resamples: int, seed: int) -> lis
             each = [function(p.candidate, references) for p, references in zip(pairs, allowed, strict=True)]
             row[measure] = float(np.mean(each)) if each else float("nan")
             if measure == "rougeL" and each:
-                row |= _interval(pairs, each, resamples, seed)
+                row |= _interval(pairs, each, draws)
         row["BLEU"] = bleu([p.candidate for p in pairs], allowed) if pairs else float("nan")
         rows.append(row | {"n": len(pairs)})
     return rows
 
 
-def _interval(pairs: Sequence[_Pair], each: Sequence[float], resamples: int, seed: int) -> dict[str, float]:
+def _interval(pairs: Sequence[_Pair], each: Sequence[float], draws: Mapping[str, Any]) -> dict[str, float]:
     """``low`` and ``high`` of a mean over pairs, conversations drawn."""
     frame = pd.DataFrame({"system": "one", "conversation": [p.conversation for p in pairs], "score": each})
-    found = cluster_bootstrap(
-        frame, scenario="conversation", value="score", resamples=resamples, seed=seed
-    ).iloc[0]
+    found = cluster_bootstrap(frame, Design(scenario="conversation", value="score", **draws)).iloc[0]
     return {"low": float(found["low"]), "high": float(found["high"])}

@@ -1,10 +1,10 @@
 """One conversation from its number: target, related products, query, profiles, draft, and the evidence."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError, RunError
@@ -12,13 +12,12 @@ from crs_lib.core.rng import address_seed, stream
 from crs_lib.cosrec import budget, drafts, index, template
 from crs_lib.cosrec.collections import CatalogueProduct
 from crs_lib.cosrec.settings import NAME, TEMPLATE, GenerateSettings
-from crs_lib.llm import Message, Pool, Request
-from crs_lib.llm.limits import tokens_at_most
+from crs_lib.llm import Message, Pool, Request, Retry
+from crs_lib.llm.base import tokens_at_most
 from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 
 T = TypeVar("T")
-_NOTHING = budget.PromptMaterial((), (), 0, 0)
 
 
 class Writer:
@@ -48,7 +47,7 @@ class Writer:
         order = stream(config.seed, NAME, "targets").permutation(len(asins))
         self.targets = [asins[i] for i in order[: config.conversations]]
         if pool is None and config.models():
-            pool = start.pool(config.service())
+            pool = start.pool(config.reached(), Retry(waits=config.retries))
         self.models = pool
 
     def __call__(self, key: Key) -> str:
@@ -105,19 +104,16 @@ class Writer:
         def render(kept: budget.PromptMaterial) -> str:
             return self._prompt("product_query", product=target.block(kept.reviews))
 
-        material = budget.PromptMaterial((target,), (), config.reviews, 1)
-        fitted = budget.fit(material, target.asin, render, _tokens, config.query_tokens, config.contexts)
-
         def read(text: str) -> str:
             query = " ".join(text.replace('"', " ").replace("?", " ").split()).lower().strip(" .")
             if not 0 < len(query.split()) <= config.query_words:
                 raise InputError(f"{len(query.split())} words, expected 1 to {config.query_words}")
             return query
 
-        query, facts = self._until(
-            "product_query", config.asked_for_queries, fitted, config.query_tokens, number, target.asin, read
-        )
-        return query, {**facts, "left_out": list(fitted.left_out)}
+        material = budget.PromptMaterial((target,), (), config.reviews, 1)
+        versions = budget.shrinking(material, target.asin, render)
+        question = self._question("product_query", config.asked_for_queries, versions, target.asin)
+        return self._until(question, number, target.asin, read)
 
     def _written(
         self, target: CatalogueProduct, material: budget.PromptMaterial, query: str, number: int
@@ -125,27 +121,6 @@ class Writer:
         """The first attempt that keeps the rules, with the prompt that led to it."""
         config = self.config
         judge = partial(drafts.judge, title=target.title, fewest=config.fewest_turns, most=config.most_turns)
-        problems: list[str] = []
-        fitted = self._fitted(target, material, query) if config.writer != TEMPLATE else None
-        for attempt in range(self.attempts):
-            facts: dict[str, Any] = {}
-            if fitted is None:
-                rng = stream(config.seed, NAME, number, "template", attempt)
-                others = [p for p in material.products if p is not target]
-                text = template.conversation(target, others, material.passages, query, rng)
-            else:
-                text, facts = self._ask(
-                    "conversation", config.writer, fitted, config.answer_tokens, number, attempt
-                )
-                facts["left_out"] = list(fitted.left_out)
-            draft = judge(text)
-            if not draft.problems:
-                return facts, draft, attempt + 1
-            problems.append("; ".join(draft.problems))
-        raise RunError(f"no attempt of {self.attempts} about {target.asin} keeps the rules: {problems[-1]}")
-
-    def _fitted(self, target: CatalogueProduct, material: budget.PromptMaterial, query: str) -> budget.Fitted:
-        config = self.config
 
         def render(kept: budget.PromptMaterial) -> str:
             return self._prompt(
@@ -158,7 +133,24 @@ class Writer:
                 most=config.most_turns,
             )
 
-        return budget.fit(material, target.asin, render, _tokens, config.answer_tokens, config.contexts)
+        problems: list[str] = []
+        question = None
+        if config.writer != TEMPLATE:
+            versions = budget.shrinking(material, target.asin, render)
+            question = self._question("conversation", config.writer, versions, target.asin)
+        for attempt in range(self.attempts):
+            facts: dict[str, Any] = {}
+            if question is None:
+                rng = stream(config.seed, NAME, number, "template", attempt)
+                others = [p for p in material.products if p is not target]
+                text = template.conversation(target, others, material.passages, query, rng)
+            else:
+                text, facts = self._ask(question, number, attempt)
+            draft = judge(text)
+            if not draft.problems:
+                return facts, draft, attempt + 1
+            problems.append("; ".join(draft.problems))
+        raise RunError(f"no attempt of {self.attempts} about {target.asin} keeps the rules: {problems[-1]}")
 
     def _profile(self, user: str, number: int) -> dict[str, Any]:
         """Summary and keywords of a buyer, by the model or by rule, with what was asked."""
@@ -167,20 +159,15 @@ class Writer:
         if config.writer == TEMPLATE:
             return drafts.profile_by_rule(user, texts) | {"prompts": {}}
 
-        def fitted(name: str) -> budget.Fitted:
-            for kept in range(len(texts), 0, -1):
-                prompt = self._prompt(name, reviews=drafts.numbered(texts[:kept]))
-                needs = _tokens(prompt) + config.query_tokens
-                size = next((size for size in config.contexts if needs <= size), None)
-                if size is not None:
-                    left = tuple(f"review {n}" for n in range(kept + 1, len(texts) + 1))
-                    return budget.Fitted(prompt, size, _NOTHING, left)
-            raise InputError(f"no review of user {user!r} fits the context sizes {list(config.contexts)}")
-
         def ask(name: str, read: Callable[[str], T]) -> tuple[T, dict[str, Any]]:
-            made = fitted(name)
-            value, facts = self._until(name, config.writer, made, config.query_tokens, number, user, read)
-            return value, {**facts, "left_out": list(made.left_out)}
+            versions = (
+                (
+                    self._prompt(name, reviews=drafts.numbered(texts[:kept])),
+                    tuple(f"review {n}" for n in range(kept + 1, len(texts) + 1)),
+                )
+                for kept in range(len(texts), 0, -1)
+            )
+            return self._until(self._question(name, config.writer, versions, user), number, user, read)
 
         summary, first = ask("user_summary", drafts.read_summary)
         keywords, second = ask("user_keywords", drafts.read_keywords)
@@ -189,37 +176,34 @@ class Writer:
             "writer": config.writer, "prompts": {"user_summary": first, "user_keywords": second},
         }  # fmt: skip
 
+    def _question(self, name: str, spec: str, versions: Iterable[budget.Version], about: str) -> "_Question":
+        config = self.config
+        answer = config.answer_tokens if name == "conversation" else config.query_tokens
+        return _Question(name, spec, answer, budget.fit(versions, about, _tokens, answer, config.contexts))
+
     def _until(
-        self,
-        name: str,
-        spec: str,
-        fitted: budget.Fitted,
-        answer: int,
-        number: int,
-        about: str,
-        read: Callable[[str], T],
+        self, question: "_Question", number: int, about: str, read: Callable[[str], T]
     ) -> tuple[T, dict[str, Any]]:
         """The first answer that can be read; RunError naming the last problem after all attempts."""
         problem = ""
         for attempt in range(self.attempts):
-            text, facts = self._ask(name, spec, fitted, answer, number, attempt, about)
+            text, facts = self._ask(question, number, attempt, about)
             try:
                 return read(text), facts
             except InputError as error:
                 problem = str(error)
-        raise RunError(f"no usable {name} for {about} in {self.attempts} attempts ({problem})")
+        raise RunError(f"no usable {question.name} for {about} in {self.attempts} attempts ({problem})")
 
     def _prompt(self, name: str, **values: str | int) -> str:
         return prompts.render(f"{NAME}/{name}", self.config.prompts, **values)
 
     def _ask(
-        self, name: str, spec: str, fitted: budget.Fitted, answer: int, number: int, attempt: int,
-        about: str = "",
-    ) -> tuple[str, dict[str, Any]]:  # fmt: skip
+        self, question: "_Question", number: int, attempt: int, about: str = ""
+    ) -> tuple[str, dict[str, Any]]:
         """A model's answer; the seed is the conversation's and the attempt's own."""
-        config = self.config
         if self.models is None:
             raise RunError("the writer was made without models; this is a defect, please report it")
+        config, (name, spec, answer, fitted) = self.config, question
         address: tuple[str | int, ...] = (number, name, *([about] if about else []), attempt)
         seed = address_seed(config.model_seed, NAME, *address)
         options = {
@@ -229,13 +213,20 @@ class Writer:
         request = Request.ask(f"cosrec {name}", fitted.prompt, seed=seed, options=options, tags=tags)
         reply = self.models.complete(spec, request)
         facts = {
-            "template": prompts.digest(f"{NAME}/{name}", config.prompts),
-            "prompt": fitted.prompt,
-            "seed": seed,
-            "num_ctx": fitted.context,
-            "model": reply.digest,
-        }
+            "template": prompts.digest(f"{NAME}/{name}", config.prompts), "prompt": fitted.prompt,
+            "seed": seed, "num_ctx": fitted.context, "model": reply.digest,
+            "left_out": list(fitted.left_out),
+        }  # fmt: skip
         return reply.text, facts
+
+
+class _Question(NamedTuple):
+    """The name of a prompt, the model that is asked, the longest answer, and the prompt itself."""
+
+    name: str
+    spec: str
+    answer: int
+    fitted: budget.Fitted
 
 
 def _tokens(prompt: str) -> int:
