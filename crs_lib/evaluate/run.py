@@ -157,11 +157,12 @@ def evaluate(config: EvaluateConfig) -> Path:
         def target(file: str) -> Path:
             return stage.path((out / file).relative_to(stage.folder).as_posix())
 
-        judged = judging.scores_of(config.run)  # empty where nobody judged
+        judged = judging.scores_of(config.run) if runs.entry(simulate.STUDY, config.run, "judge") else {}
         try:
             dialogues = simulate.iter_dialogues(config.run)
             scored = score_tables.stream(dialogues, ready.scorer, scoring, config.workers, gains)
-            scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
+            if judged:
+                scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
             lost = [
                 unscored(row["model"], row["session_id"], scoring.rule.name, ready.metrics, row["error"])
                 for row in simulate.failed_sessions(config.run)
