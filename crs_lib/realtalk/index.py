@@ -132,7 +132,7 @@ class ChatIndex:
     @cached_property
     def before(self) -> NDArray[np.intp]:
         """Position of the other speaker's last message before each message in its session; -1 for none."""
-        return np.array(remarks_before(self.chat), dtype=np.intp)
+        return np.array(_remarks_before(self.chat), dtype=np.intp)
 
     @cached_property
     def captions(self) -> encoding.Encoded:
@@ -241,7 +241,7 @@ def grams(stems: Sequence[str]) -> list[str]:
     return [f"^{s}$"[i : i + 4] for s in stems for i in range(max(1, len(s) - 1))]
 
 
-def remarks_before(chat: Chat) -> list[int]:
+def _remarks_before(chat: Chat) -> list[int]:
     """For each message the position of the other speaker's last one before it in the session, else -1."""
     out: list[int] = []
     last: dict[str, int] = {}
