@@ -95,7 +95,7 @@ class LLMForm:
         fused = channels.fuse(index, state["plan"], scores)
         size = len(ruled["candidates"])
         return {
-            "wordings": found, "channels": scores, "fused": fused,
+            "channels": scores, "fused": fused,
             "candidates": channels.ranking(fused)[:size].tolist(),
         }  # fmt: skip
 

@@ -33,13 +33,12 @@ _NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the 
 
 
 class Thread(NamedTuple):
-    """Segments (numbers, in time order) of at least two sessions, and how strongly they hang together.
+    """Segments (numbers, in time order) of at least two sessions that go on about the same thing.
 
     ``weak`` says that the weakest link that joined them lies under the chat's median link.
     """
 
     segments: tuple[int, ...]
-    strength: float
     weak: bool
 
 
@@ -282,7 +281,7 @@ def _threads(index: ChatIndex) -> list[Thread]:
         for i in members[one]:
             group[i] = one
     found = [
-        Thread(tuple(sorted(part)), round(weakest[key], 4), weakest[key] < median)
+        Thread(tuple(sorted(part)), weakest[key] < median)
         for key, part in members.items()
         if len({index.segments[i].session for i in part}) > 1
     ]

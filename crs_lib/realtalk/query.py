@@ -71,7 +71,6 @@ class AgentState(TypedDict, total=False):
 
     question: str
     plan: plan.QueryPlan
-    wordings: list[str]
     channels: dict[str, Floats]
     features: Floats
     fused: Floats
