@@ -3,6 +3,7 @@
 import datetime as dt
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -305,10 +306,7 @@ def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
 
 def _shared_rare_words(index: ChatIndex) -> NDArray[np.float64]:
     """0.1 for each shared rare label word (in at most three segments), at most 0.2."""
-    words: dict[str, int] = {}
-    for segment in index.segments:
-        for word in segment.label:
-            words[word] = words.get(word, 0) + 1
+    words = Counter(word for segment in index.segments for word in segment.label)
     rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
     has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
     has = has.reshape(len(index.segments), len(rare))
