@@ -143,7 +143,7 @@ def _ready(config: SimulateConfig) -> Iterator[Any]:
 @contextmanager
 def _told(spec: str) -> Iterator[None]:
     """Within, a failed call is told in one line."""
-    from crs_lib.llm.errors import LLMError
+    from crs_lib.llm.base import LLMError
 
     try:
         yield

@@ -9,7 +9,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import Intent, Partition, topic, user_of
 from crs_lib.metrics.ranking import random_floor, score_run
 from crs_lib.retrieval.runs import Hit, Qrels, Ranking, Run, ranked
-from crs_lib.stats import cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
+from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
 
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
 JUDGED_KINDS = ("search", "recommendation")
@@ -91,7 +91,7 @@ def means(
     keys = list(by)
     for group, part in scores.groupby(keys, dropna=False, sort=True) if keys else [((), scores)]:
         for measure in measures:
-            found = cluster_bootstrap(part, scenario="conversation", value=measure, **draws)
+            found = cluster_bootstrap(part, Design(scenario="conversation", value=measure, **draws))
             facts = dict(zip(keys, group, strict=True))
             rows.append(found.assign(measure=measure, **facts))
     frame = pd.concat(rows, ignore_index=True)
@@ -170,10 +170,12 @@ def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) ->
     """
     rows = []
     for kind, part in scores.groupby("kind", sort=True):
-        gaps = cluster_bootstrap_differences(part, scenario="conversation", value=measure, **draws)
+        gaps = cluster_bootstrap_differences(part, Design(scenario="conversation", value=measure, **draws))
         whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
         if len(set(part["conversation"])) > 1:
-            tests = sign_flip_pairs(whole, scenario="conversation", value=measure, seed=draws.get("seed", 0))
+            tests = sign_flip_pairs(
+                whole, Design(scenario="conversation", value=measure, seed=draws.get("seed", 0))
+            )
         else:
             tests = gaps[["a", "b"]].assign(p=float("nan"))
         merged = gaps.drop(columns=["error"]).merge(tests[["a", "b", "p"]], on=["a", "b"])
@@ -199,7 +201,7 @@ def personalisation(
         if plain not in wide or personal not in wide:
             continue
         gain = (wide[personal] - wide[plain]).dropna().rename("gain").reset_index().assign(system="gain")
-        found = cluster_bootstrap(gain, scenario="conversation", value="gain", **draws).iloc[0]
+        found = cluster_bootstrap(gain, Design(scenario="conversation", value="gain", **draws)).iloc[0]
         signs = [int((gain["gain"] > 0).sum()), int((gain["gain"] < 0).sum()), int((gain["gain"] == 0).sum())]
         rows.append([plain, *signs, *(float(found[name]) for name in ("mean", "low", "high")), len(gain)])
     columns = ["system", "helped", "hurt", "same", "mean gain", "low", "high", "n"]

@@ -16,8 +16,8 @@ from crs_lib.core.text import shorten
 from crs_lib.cosrec import corpus, drafts, index, template
 from crs_lib.cosrec.collections import CatalogueProduct
 from crs_lib.cosrec.settings import NAME, TEMPLATE, GenerateSettings
-from crs_lib.llm import Message, Pool, Request
-from crs_lib.llm.limits import tokens_at_most
+from crs_lib.llm import Message, Pool, Request, Retry
+from crs_lib.llm.base import tokens_at_most
 from crs_lib.runs import jobs
 from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
@@ -52,7 +52,7 @@ class Writer:
         order = stream(config.seed, NAME, "targets").permutation(len(asins))
         self.targets = [asins[i] for i in order[: config.conversations]]
         if pool is None and config.models():
-            pool = start.pool(config.service())
+            pool = start.pool(config.reached(), Retry(waits=config.retries))
         self.models = pool
 
     def __call__(self, key: Key) -> str:
@@ -256,7 +256,7 @@ def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
     with runs.stage(NAME, config.run, STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
         runs.job(
             work, ledger, [runs.Part(keys, tuple(config.models()), label="conversations")],
-            Writer, (config, str(folder)), service=config.service(), workers=config.workers,
+            Writer, (config, str(folder)), llm=config.reached(), workers=config.workers,
             scheduler=config.scheduler, chunk=1, logged=bool(config.models()), progress=progress,
         )  # fmt: skip
         records = [outside.loads(body, "a body of the ledger") for body in ledger.bodies(keys)]

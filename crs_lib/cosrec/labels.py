@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import ASPECTS, INTENTS, AnnotatedTurn, Partition
-from crs_lib.stats import bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
+from crs_lib.stats import Design, bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
 
 Floats = NDArray[np.float64]
 _COLUMNS = ["what", "measure", "value", "low", "high", "n"]
@@ -86,7 +86,7 @@ def f1_table(
         each = f1(drawn)
         return np.column_stack([each, f1(drawn.sum(axis=2)), each.mean(axis=1)])
 
-    found = bootstrap_estimates(statistic, len(names), seed=seed)
+    found = bootstrap_estimates(statistic, len(names), Design(seed=seed))
     kinds, positives = [*INTENTS, "micro", "macro"], truth.sum(axis=0).tolist()
     table = {"intent": kinds, "f1": found.estimate, "low": found.low, "high": found.high}
     return pd.DataFrame(table | {"n": [*positives, sum(positives), len(truth)]})
@@ -121,7 +121,9 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
 
 
 def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
-    one = krippendorff_alpha(views, value=column, level=level, **draws).iloc[0]
+    one = krippendorff_alpha(
+        views, Design(system="rater", scenario="item", value=column, **draws), level=level
+    ).iloc[0]
     return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
@@ -164,13 +166,13 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
         groups = views.groupby("item", sort=False)[aspect]
         sizes, sums = (groups.agg(f).to_numpy(dtype=float) for f in ("size", "sum"))
         squares = groups.agg(lambda g: float((g.astype(float) ** 2).sum())).to_numpy(dtype=float)
-        icc = bootstrap_estimates(partial(one_way_icc, sizes, sums, squares), len(sizes), **draws)
+        icc = bootstrap_estimates(partial(one_way_icc, sizes, sums, squares), len(sizes), Design(**draws))
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
             rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sizes)])
         size, total = groups.transform("size"), groups.transform("sum")
         kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
         one = cluster_bootstrap_correlation(
-            kept, aspect, "rest", scenario="item", kind="pearson", **draws
+            kept, aspect, "rest", Design(scenario="item", **draws), kind="pearson"
         ).iloc[0]
         others = [one["correlation"], one["low"], one["high"], int(one["n"])]
         rows.append([aspect, "one rater against the others", *others])

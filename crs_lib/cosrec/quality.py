@@ -14,7 +14,7 @@ from crs_lib.core.text import words
 from crs_lib.cosrec.labels import quality_agreement
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.cosrec.statistics import conversation_ratings
-from crs_lib.stats import cluster_bootstrap_correlation
+from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 
 def signals(conversation: Conversation) -> dict[str, float]:
@@ -148,7 +148,7 @@ def _correlation(
 ) -> tuple[float, float, float, int]:
     """Spearman correlation of a column with the mean rating, its interval, and how many conversations."""
     found = cluster_bootstrap_correlation(
-        table, column, "average", minus=minus, scenario="conversation", **draws
+        table, column, "average", Design(scenario="conversation", **draws), minus=minus
     ).iloc[0]
     return found["correlation"], found["low"], found["high"], int(found["n"])
 

@@ -23,7 +23,7 @@ from crs_lib.core.text import words
 from crs_lib.cosrec.labels import Floats, shares
 from crs_lib.cosrec.records import INTENTS, Conversation, Partition
 from crs_lib.metrics.rewriting import SENTENCE, bleu, rouge_l
-from crs_lib.stats import cluster_bootstrap
+from crs_lib.stats import Design, cluster_bootstrap
 
 Rewriter = Callable[[Sequence[str]], str]
 REWRITERS: Registry[str] = Registry("rewriter")
@@ -167,7 +167,7 @@ def _scored(name: str, pairs: Sequence[_Pair], draws: Mapping[str, Any]) -> list
 def _interval(pairs: Sequence[_Pair], each: Sequence[float], draws: Mapping[str, Any]) -> dict[str, float]:
     """``low`` and ``high`` of a mean over pairs, conversations drawn."""
     frame = pd.DataFrame({"system": "one", "conversation": [p.conversation for p in pairs], "score": each})
-    found = cluster_bootstrap(frame, scenario="conversation", value="score", **draws).iloc[0]
+    found = cluster_bootstrap(frame, Design(scenario="conversation", value="score", **draws)).iloc[0]
     return {"low": float(found["low"]), "high": float(found["high"])}
 
 

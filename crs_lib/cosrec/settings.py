@@ -1,7 +1,6 @@
 """The settings of the study's notebooks 11 to 14, checked before anything starts."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -16,10 +15,9 @@ from crs_lib.cosrec import drafts
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
 from crs_lib.cosrec.records import MAPPINGS
 from crs_lib.cosrec.rewriting import REWRITERS
-from crs_lib.llm import BACKENDS, LLMSettings, Retry
+from crs_lib.llm import BACKENDS, LLMSettings
 from crs_lib.llm.estimate import Work
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import Service
 from crs_lib.metrics import ranking
 from crs_lib.retrieval.fusion import FUSIONS
 
@@ -190,9 +188,9 @@ class GenerateSettings(Settings):
         """The specs of the models that take part, each once; empty where rules do everything."""
         return list(dict.fromkeys(s for s in (self.writer, self.asked_for_queries) if s != TEMPLATE))
 
-    def service(self) -> Service:
+    def reached(self) -> LLMSettings:
         """How the models are reached."""
-        return replace(LLMSettings(**self.llm).service(), retry=Retry(waits=self.retries))
+        return LLMSettings(**self.llm)
 
     def parameters(self) -> dict[str, Any]:
         """What the conversations depend on, as plain data for the manifest."""
@@ -203,18 +201,18 @@ class GenerateSettings(Settings):
 
     def needs(self) -> list[Need]:
         """What the preflight checks: each model in its roles, with the largest context it is asked for."""
-        service, size = self.service(), max(self.contexts)
+        reached, size = self.reached(), max(self.contexts)
         return [
             Need(
                 f"cosrec {name}", spec, {"num_ctx": size, "num_predict": answer}, 0,
-                service.settings_for(spec),
+                reached.settings_for(spec),
             )
             for name, spec, answer, _ in self._roles()
         ]  # fmt: skip
 
     def work(self) -> list[Work]:
         """What the run asks of each model: calls by role, repetitions left aside."""
-        at_once = self.service().at_once
+        at_once = self.reached().at_once
         return [
             Work(f"cosrec {name}", spec, calls * self.conversations, at_once)
             for name, spec, _, calls in self._roles()

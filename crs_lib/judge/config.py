@@ -11,11 +11,10 @@ from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt
 from crs_lib.judge.canaries import CANARIES
-from crs_lib.llm.base import BACKENDS, check_spec
+from crs_lib.llm.base import BACKENDS, check_spec, room
 from crs_lib.llm.client import giving_choices
-from crs_lib.llm.limits import room
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import AnswerLength, Context, Service, Temperature, Thinking, role_settings
+from crs_lib.llm.settings import AnswerLength, Context, LLMSettings, Temperature, Thinking, role_settings
 from crs_lib.metrics import constructs
 
 _OWN = ("seed", "together", "expected")  # settings of judges that no other role has
@@ -72,7 +71,7 @@ class JudgeSettings(Config):
 
 def judge_settings(
     given: Mapping[str, Any], base: JudgeSettings | None = None
-) -> tuple[JudgeSettings, Service]:
+) -> tuple[JudgeSettings, LLMSettings]:
     """How judges are asked and reached, from a notebook's ``llm``; what it leaves out is ``base``'s.
 
     Raises InputError for a setting that judges do not take.
@@ -81,7 +80,7 @@ def judge_settings(
     shared = role_settings(given, "a judge", _OWN, instead=_INSTEAD)
     names = asdict(before)
     asked = replace(before, **{name: value for name, value in given.items() if name in names})
-    return asked, replace(shared, think=asked.think).service()
+    return asked, shared.changed(think=asked.think)
 
 
 def _distinct(specs: Sequence[str]) -> Sequence[str]:
@@ -128,7 +127,7 @@ class JudgeConfig(Config):
                 )
 
     @cached_property
-    def _parsed(self) -> tuple[JudgeSettings, Service]:
+    def _parsed(self) -> tuple[JudgeSettings, LLMSettings]:
         return judge_settings(self.llm or {}, self.settings)
 
     @property
@@ -137,7 +136,7 @@ class JudgeConfig(Config):
         return self._parsed[0]
 
     @property
-    def service(self) -> Service:
+    def reached(self) -> LLMSettings:
         """How the judges' models are reached."""
         return self._parsed[1]
 
@@ -160,5 +159,5 @@ class JudgeConfig(Config):
         """The models that the preflight checks: each judge with its options and its shortest prompt."""
         asked, least = self.asked, prompt.least(self.asked.groups, self.asked.expected)
         return [
-            Need("judge", spec, asked.options, least, self.service.settings_for(spec)) for spec in self.judges
+            Need("judge", spec, asked.options, least, self.reached.settings_for(spec)) for spec in self.judges
         ]

@@ -13,9 +13,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeSettings
-from crs_lib.llm.base import Reply, Request
-from crs_lib.llm.errors import LLMError
-from crs_lib.llm.limits import room
+from crs_lib.llm.base import LLMError, Reply, Request, room
 from crs_lib.llm.text import likeliest
 from crs_lib.metrics import constructs
 
@@ -156,7 +154,7 @@ def _request(
 
 def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict[str, Any]]:
     """The rows of one call; an error that is no unusable reply is raised."""
-    if isinstance(answer, LLMError) and answer.remedy not in ("other seed", "more room"):
+    if isinstance(answer, LLMError) and not answer.unusable:
         raise answer
     rows = []
     for name, found in _read(answer, request).items():

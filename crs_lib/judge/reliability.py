@@ -37,12 +37,14 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
 
 
 def _alpha(frame: pd.DataFrame, rater: str, resamples: int, seed: int) -> dict[str, Any]:
-    from crs_lib.stats import krippendorff_alpha
+    from crs_lib.stats import Design, krippendorff_alpha
 
     if frame[rater].nunique() < 2:
         return {"value": float("nan"), "n": 0, "reason": f"fewer than two {rater}s"}
     try:
-        found = krippendorff_alpha(frame, rater=rater, value="score", resamples=resamples, seed=seed).iloc[0]
+        found = krippendorff_alpha(
+            frame, Design(system=rater, scenario="item", value="score", resamples=resamples, seed=seed)
+        ).iloc[0]
     except InputError as error:
         return {"value": float("nan"), "n": 0, "reason": str(error)}
     reason = "all scores are equal" if pd.isna(found["alpha"]) else None
@@ -51,12 +53,12 @@ def _alpha(frame: pd.DataFrame, rater: str, resamples: int, seed: int) -> dict[s
 
 
 def _icc(frame: pd.DataFrame) -> dict[str, Any]:
-    from crs_lib.stats import icc
+    from crs_lib.stats import Design, icc
 
     if frame["judge"].nunique() < 2:
         return {"value": float("nan"), "n": 0, "reason": "fewer than two judges"}
     try:
-        table = icc(frame, rater="judge", value="score").set_index("type")
+        table = icc(frame, Design(system="judge", scenario="item", value="score")).set_index("type")
     except InputError as error:
         return {"value": float("nan"), "n": 0, "reason": str(error)}
     found = table.loc["ICC(2,k)"]
@@ -73,7 +75,7 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
     preference; ``low`` and ``high`` from a bootstrap over sessions. A session counts only where all four
     means exist; ``value`` is NaN with a ``reason`` where none does. Canaries are left out.
     """
-    from crs_lib.stats import cluster_bootstrap
+    from crs_lib.stats import Design, cluster_bootstrap
 
     frame = _originals(scores)
     frame = frame.assign(by=frame["judge"].map(family), of=frame["model"].map(family))
@@ -91,7 +93,7 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
             else:
                 gap = wide[True, True] - wide[True, False] - (wide[False, True] - wide[False, False])
                 tidy = pd.DataFrame({"system": name, "scenario": wide.index, "value": gap.to_numpy()})
-                found = cluster_bootstrap(tidy, resamples=resamples, seed=seed).iloc[0]
+                found = cluster_bootstrap(tidy, Design(resamples=resamples, seed=seed)).iloc[0]
                 row |= {"value": found["mean"], "low": found["low"], "high": found["high"]}
             rows.append(row)
     return pd.DataFrame(rows, columns=["construct", "family", "value", "low", "high", "n", "reason"])
@@ -105,7 +107,7 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
     sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN with a ``reason``
     without a score.
     """
-    from crs_lib.stats import cluster_bootstrap
+    from crs_lib.stats import Design, cluster_bootstrap
 
     frame = _originals(scores)
     rows = []
@@ -119,7 +121,7 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
             by_judge = counted.groupby(["session_id", "judge"])["score"].mean()
             value = by_judge.groupby("session_id").mean().rename("value").reset_index()
             tidy = value.rename(columns={"session_id": "scenario"}).assign(system=model)
-            found = cluster_bootstrap(tidy, resamples=resamples, seed=seed).iloc[0]
+            found = cluster_bootstrap(tidy, Design(resamples=resamples, seed=seed)).iloc[0]
             row |= {"value": found["mean"], "low": found["low"], "high": found["high"], "n": int(found["n"])}
         else:
             row |= {"value": float("nan"), "n": 0, "reason": "every score is missing"}
@@ -162,7 +164,7 @@ def canary_report(scores: pd.DataFrame, confidence: float = 0.95) -> pd.DataFram
     """
     from scipy.stats import binomtest
 
-    from crs_lib.stats.frames import check_level
+    from crs_lib.stats.design import check_level
 
     check_level("confidence", confidence)
     _require(scores, ("model", "session_id", "canary", "judge", "construct", "score"))

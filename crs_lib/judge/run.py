@@ -67,7 +67,7 @@ def judge_run(
         every = {key: one for mine in wanted.values() for key, one in mine.items()}
         runs.job(
             stage, ledger, [runs.Part(list(mine), (spec,), spec) for spec, mine in wanted.items()],
-            JudgementMaker, (exhibits, every), service=config.service, logged=True, progress=progress,
+            JudgementMaker, (exhibits, every), llm=config.reached, logged=True, progress=progress,
         )  # fmt: skip
         keys = judging.keys(ledger, weights)
         records = list(combined(ledger, keys, judging))
@@ -238,7 +238,7 @@ class JudgementMaker:
 
     def __init__(self, exhibits: Exhibits, judgements: Mapping[Key, Judgement], start: runs.Start) -> None:
         self.exhibits, self.judgements = exhibits, judgements
-        self.models = start.pool(exhibits.config.service)
+        self.models = start.pool(exhibits.config.reached)
 
     def __call__(self, key: Key) -> str:
         """The record of one dialogue before one judge, as a line of JSON."""

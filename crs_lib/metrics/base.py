@@ -6,7 +6,7 @@ A metric is registered beside its formula in a file of this room::
     def novelty_of_turn(turn: TurnRecord) -> float:
         return novelty(turn.items, turn.seen)
 
-The function takes the prepared record of its level (:mod:`crs_lib.metrics.inputs`) and returns NaN where the
+The function takes the prepared record of its level (:mod:`crs_lib.metrics.records`) and returns NaN where the
 metric is undefined. The scorer computes the metric: ``turns.parquet`` or ``shifts.parquet`` gets a column,
 ``results.jsonl`` its mean over the session, and ``model_metrics.csv``, report, trace and gate get a row.
 """
@@ -21,7 +21,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.metrics import constructs
 
-LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
+_LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
 HIGHER, LOWER, NEITHER = "higher is better", "lower is better", "no better or worse"
 NOT_VALID, DESCRIPTIVE = "not valid for ranking", "no direction, not for ranking"
 DAGGER = "†"
@@ -101,7 +101,7 @@ def metric(
 
     Raises InputError for a name that is taken, or an unknown level or direction.
     """
-    for given, known in ((level, LEVELS), (direction, (HIGHER, LOWER, NEITHER))):
+    for given, known in ((level, _LEVELS), (direction, (HIGHER, LOWER, NEITHER))):
         if given not in known:
             raise InputError(f"metric {name!r}: {given!r} is none of {', '.join(known)}")
     made = Metric(name, short, level, low, high, direction, source, version, gate, averaged)
@@ -138,8 +138,8 @@ def scored(*levels: str) -> list[Metric]:
 
     Only those of the ``levels`` where any is named.
     """
-    known = [one for one in every() if one.compute and one.averaged and one.level in (levels or LEVELS)]
-    return sorted(known, key=lambda one: (LEVELS.index(one.level), _place(one.name)))
+    known = [one for one in every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]
+    return sorted(known, key=lambda one: (_LEVELS.index(one.level), _place(one.name)))
 
 
 def scored_names(*levels: str) -> list[str]:

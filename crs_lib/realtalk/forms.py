@@ -6,7 +6,7 @@ The selector shows the model every id of every candidate segment, in windows tha
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from crs_lib.core.text import shorten
 from crs_lib.realtalk import answers, channels, plan
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.query import AgentState
+
+if TYPE_CHECKING:
+    from crs_lib.llm import LLMError
 
 _LOG = logging.getLogger("crs_lib.realtalk")
 GRADED, MOST = 30, 15
@@ -261,11 +264,9 @@ def _texts(reply: Mapping[str, Any], key: str) -> list[str]:
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
 
 
-def _of_reply(error: Exception) -> bool:
+def _of_reply(error: "LLMError") -> bool:
     """Whether an error is about one reply (its form, its length), not about the server."""
-    from crs_lib.llm.errors import BadReply, CutReply, EmptyReply, Garbled, PromptCut, PromptTooLong
-
-    return isinstance(error, (BadReply, CutReply, EmptyReply, Garbled, PromptCut, PromptTooLong))
+    return error.kind in ("bad reply", "cut", "empty", "garbled", "prompt cut", "prompt too long")
 
 
 def _lines(index: ChatIndex, places: Sequence[int]) -> str:

@@ -147,7 +147,7 @@ class ChatIndex:
     @cached_property
     def owner(self) -> NDArray[np.intp]:
         """The segment of each message."""
-        return levels.of_message(self.segments, self.size)
+        return levels.of_message(self.segments)
 
     @cached_property
     def segment_vectors(self) -> Floats:

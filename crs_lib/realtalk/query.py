@@ -7,7 +7,7 @@ any other program can read.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -91,7 +91,7 @@ class AgentState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Result:
-    """What the pipeline found for one question; C1 ⊇ C2 ⊇ selected, all of them positions.
+    """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions.
 
     ``ranked`` goes on behind the candidates to 200 messages in first-stage order, ``kept`` are its
     first (checkpoint C2). ``trace`` has one entry a visited node: its form, and the state after it.
@@ -100,15 +100,15 @@ class Result:
 
     question: str
     plan: plan.QueryPlan
-    candidates: tuple[int, ...]
-    ranked: tuple[int, ...]
-    kept: tuple[int, ...]
-    selected: tuple[int, ...]
-    narrative: tuple[int, ...]
-    phases: tuple[answers.Phase, ...]
+    candidates: list[int]
+    ranked: list[int]
+    kept: list[int]
+    selected: list[int]
+    narrative: list[int]
+    phases: list[answers.Phase]
     answer: answers.ChatAnswer
     rounds: int
-    trace: tuple[dict[str, Any], ...]
+    trace: list[dict[str, Any]]
     seconds: dict[str, float]
 
 
@@ -280,20 +280,15 @@ class Pipeline:
         return lambda state: compiled.invoke(state)
 
     def _result(self, state: AgentState) -> Result:
-        ranked = list(state["ranked"])
-        inside = set(ranked)
-        for place in channels.ranking(state["fused"]).tolist():
-            if len(ranked) >= RANKED:
-                break
-            if place not in inside:
-                ranked.append(place)
-        kept = state["ranked"][: self.config.keep]
-        _check(state["candidates"], kept, state["selected"], state["narrative"])
-        return Result(
-            state["question"], state["plan"], tuple(state["candidates"]), tuple(ranked), tuple(kept),
-            tuple(state["selected"]), tuple(state["narrative"]), tuple(state["phases"]), state["answer"],
-            state["round"], tuple(state["trace"]), state["seconds"],
-        )  # fmt: skip
+        found: dict[str, Any] = dict(state)
+        known = set(state["ranked"])
+        rest = [place for place in channels.ranking(state["fused"]).tolist() if place not in known]
+        found["ranked"] = state["ranked"] + rest[: max(0, RANKED - len(known))]
+        found["kept"], found["rounds"] = state["ranked"][: self.config.keep], state["round"]
+        chosen = {*state["selected"], *state["narrative"]}
+        if not set(state["candidates"]) >= set(found["kept"]) >= chosen:  # C1 ⊇ C2 ⊇ S, or it means nothing
+            raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
+        return Result(**{field.name: found[field.name] for field in fields(Result)})
 
 
 def _after(node: str, index: ChatIndex, state: AgentState) -> dict[str, Any]:
@@ -318,14 +313,6 @@ _NEXT = {
     "planner": "retriever", "retriever": "grader", "explorer": "retriever", "selector": "generator",
     "generator": "",
 }  # fmt: skip
-
-
-def _check(
-    candidates: Sequence[int], kept: Sequence[int], selected: Sequence[int], told: Sequence[int]
-) -> None:
-    """C1 ⊇ C2 ⊇ S, or the trace means nothing."""
-    if not set(candidates) >= set(kept) >= set(selected) | set(told):
-        raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
 
 
 # ── predictions ──────────────────────────────────────────────────────────────────────────────────────
@@ -363,7 +350,7 @@ def predict(
             "narrative": ids(result.narrative),
             "phases": [asdict(phase) for phase in result.phases],
             "answer": asdict(result.answer),
-            "trace": list(result.trace),
+            "trace": result.trace,
             "timings": {"rounds": result.rounds, "seconds": seconds},
             "made_with": {
                 "encoder": index.encoder,

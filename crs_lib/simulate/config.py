@@ -115,7 +115,7 @@ class SimulateConfig(Settings):
     @cached_property
     def llm_settings(self) -> LLMSettings:
         """The settings of the language models, read from ``llm``."""
-        return LLMSettings.read(self.llm)
+        return LLMSettings(**self.llm)
 
     def keys(self) -> list[Key]:
         """Every session of the batch, system by system: the order of the exported file."""

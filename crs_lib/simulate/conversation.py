@@ -12,6 +12,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
+from crs_lib.llm.client import Retry
 from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users
@@ -166,12 +167,12 @@ class Maker:
     ) -> None:
         loaded = sources.load(catalog) if isinstance(catalog, str) else catalog
         rule, start = config.llm_settings, start or Start(run=config.run)
-        self.llms = start.pool(rule.service(start.starts)) if config.roles() else None
+        self.llms = start.pool(rule, Retry(seeds=start.starts * Retry().seeds)) if config.roles() else None
         self.programs: Programs | None = None
         if config.programs():
             from crs_lib.systems import programs
 
-            self.programs = programs.Programs(start.place, rule.service(), loaded, config.catalog_name)
+            self.programs = programs.Programs(start.place, rule, loaded, config.catalog_name)
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
         self.config, self.arm = config, arm or config.arm
         self._plan = lru_cache(maxsize=64)(lambda number, arm: scenario(self.world, number, config, arm))
@@ -193,8 +194,8 @@ class Maker:
         """How many sessions at once keep these models and programs busy; at least 1."""
         from crs_lib.systems.programs import width
 
-        service, workers = self.config.llm_settings.service(), self.config.workers
-        widths = [width(spec, service, workers) for spec in specs if is_program(spec)]
+        rule, workers = self.config.llm_settings, self.config.workers
+        widths = [width(spec, rule, workers) for spec in specs if is_program(spec)]
         return max(widths, default=1) if widths or self.llms is None else self.llms.width(specs)
 
     def release(self, spec: str) -> None:

@@ -15,6 +15,7 @@ from crs_lib.judge.rating import judge_session
 from crs_lib.judge.records import flag_counts, table_of
 from crs_lib.judge.reliability import agreement, canary_report, family, headline, self_preference, summary
 from crs_lib.llm import LLM, Request
+from tests.helpers import scripted as _scripted  # noqa: F401
 
 
 def scores(rows: list[tuple[Any, ...]], construct: str = "coherence") -> pd.DataFrame:
