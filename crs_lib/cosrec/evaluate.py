@@ -225,7 +225,7 @@ def linked_intents(partition: Partition) -> list[Intent]:
     return [i for i in partition.all_intents() if i.type == "product_details" and i.product]
 
 
-def link_qrels(partition: Partition) -> Qrels:
+def _link_qrels(partition: Partition) -> Qrels:
     """One topic an intent, its product of grade 1; ids in upper case, as they are joined."""
     return {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
 
@@ -254,7 +254,7 @@ def score_links(partition: Partition, runs: Mapping[str, Mapping[str, Ranking]])
     ``reachable`` is the share of intents whose product the run ranks at all. Ids are compared in upper
     case. A missing intent scores 0.
     """
-    qrels = link_qrels(partition)
+    qrels = _link_qrels(partition)
     rows = []
     for name, run in runs.items():
         upper = {key: [Hit(hit.id.upper(), hit.score) for hit in ranking] for key, ranking in run.items()}

@@ -11,7 +11,7 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
-from crs_lib.cosrec import budget
+from crs_lib.cosrec import drafts
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
 from crs_lib.cosrec.records import MAPPINGS
 from crs_lib.cosrec.rewriting import REWRITERS
@@ -149,7 +149,7 @@ class GenerateSettings(Settings):
     temperature: Annotated[float, Field(ge=0, le=2, description="of the models")] = 0.8
     answer_tokens: Annotated[int, Field(ge=1, description="longest conversation, in tokens")] = 1000
     query_tokens: Annotated[int, Field(ge=1, description="longest query or profile, in tokens")] = 200
-    contexts: Annotated[tuple[int, ...], Field(description="context sizes, one to three")] = budget.CONTEXTS
+    contexts: Annotated[tuple[int, ...], Field(description="context sizes, one to three")] = drafts.CONTEXTS
     prompts: Annotated[str, Field(description="folder of own prompts; empty: the shipped ones")] = ""
     seed: Annotated[Seed, Field(description="of targets, orders and, by default, of the models")] = 0
     writer_seed: Annotated[int | None, Field(description="of the models, where another one is wanted")] = None

@@ -1,16 +1,93 @@
-"""The reliability of judges: agreement, preference for the own family, canaries, and means without it."""
+"""The reliability of judges: agreement, preference for the own family, means without it, and canaries.
 
-from collections.abc import Mapping, Sequence
+Canaries are dialogues spoilt on purpose, which a usable judge must score below their originals.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from crs_lib.core import rng
+from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.judge import records
-from crs_lib.judge.canaries import CANARIES
-from crs_lib.judge.records import family
+from crs_lib.core.registry import Registry
 
 _NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
+CANARIES: Registry[list[str] | None] = Registry("canary")
+
+
+@CANARIES.register("shuffled", aimed_at="coherence")
+def shuffled(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
+    """Replies stand under other turns than their own; needs two different replies."""
+    texts = [reply.text for reply in replies]
+    if len(set(texts)) < 2:
+        return None
+    order = list(draw.permutation(len(texts)))
+    moved = [texts[order[(order.index(i) + 1) % len(order)]] for i in range(len(texts))]  # one cycle
+    return moved if moved != texts else None
+
+
+@CANARIES.register("wrong_movies", aimed_at="personalization")
+def wrong_movies(
+    replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator
+) -> list[str] | None:
+    """Every recommended title is another one, drawn from the catalogue; needs replies that name titles."""
+    named = {str(title) for reply in replies for title in reply.meta.get("rec_titles") or () if title}
+    others = [title for title in titles if title not in named]
+    if not named or not others:
+        return None
+    other = {title.lower(): others[int(draw.integers(len(others)))] for title in sorted(named)}
+    longest = sorted(named, key=lambda title: (-len(title), title))
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)", re.IGNORECASE)
+    spoilt = [pattern.sub(lambda m: other.get(m[0].lower(), m[0]), reply.text) for reply in replies]
+    return spoilt if spoilt != [reply.text for reply in replies] else None
+
+
+@CANARIES.register("sticky", aimed_at="personalization")
+def sticky(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
+    """The first reply is given at every turn, whatever was asked; needs two different replies."""
+    texts = [reply.text for reply in replies]
+    return [texts[0]] * len(texts) if len(set(texts)) > 1 else None
+
+
+def spoil(dialogue: Dialogue, name: str, titles: Sequence[str], seed: int) -> Dialogue | None:
+    """The dialogue as the canary ``name`` has it (key ``canary`` in its record); None where it cannot.
+
+    ``titles`` are the catalogue's. The same dialogue and seed give the same canary.
+    """
+    entry = CANARIES.get(name)
+    draw = rng.stream(seed, "canary", name, dialogue.session_id, dialogue.model_name)
+    replies = [turn for turn in dialogue.turns if turn.speaker == SYSTEM]
+    texts = entry.make(replies, titles, draw)
+    if texts is None:
+        return None
+    left = iter(texts)
+    turns = tuple(
+        replace(turn, text=next(left), marks=()) if turn.speaker == SYSTEM else turn
+        for turn in dialogue.turns
+    )
+    return replace(dialogue, turns=turns, extra={**dialogue.extra, "canary": name})
+
+
+def family(spec: str) -> str:
+    """The family of a model: the letters its name starts with, "llama" for ``ollama:llama3:instruct``.
+
+    An organisation before a slash is left out; a spec without a model (``template``) is its own family.
+    """
+    served = re.search(r"(?:^|:)(?:ollama|openai|local):(.+)$", spec)
+    model = (served[1] if served else spec).rsplit("/", 1)[-1]
+    found = re.match(r"[A-Za-z]+", model)
+    return found[0].lower() if found else model.lower()
+
+
+def counted(model: str, judges: Iterable[str]) -> frozenset[str]:
+    """The judges whose scores of a system count: those of other families, all of them where there is none."""
+    every = frozenset(map(str, judges))
+    return frozenset(judge for judge in every if family(judge) != family(model)) or every
 
 
 def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -112,13 +189,13 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
     frame = _originals(scores)
     rows = []
     for (model, construct), part in frame.groupby(["model", "construct"], sort=True):
-        counted = part[part["judge"].isin(records.counted(str(model), part["judge"].unique()))]
-        own = bool((counted["judge"].map(family) == family(str(model))).any())
+        mine = part[part["judge"].isin(counted(str(model), part["judge"].unique()))]
+        own = bool((mine["judge"].map(family) == family(str(model))).any())
         row: dict[str, Any] = {"model": model, "construct": construct, "own_family": own}
-        row["judges"] = ", ".join(sorted(counted["judge"].unique()))
-        sessions = counted["session_id"].nunique()
-        if counted["score"].notna().any():
-            by_judge = counted.groupby(["session_id", "judge"])["score"].mean()
+        row["judges"] = ", ".join(sorted(mine["judge"].unique()))
+        sessions = mine["session_id"].nunique()
+        if mine["score"].notna().any():
+            by_judge = mine.groupby(["session_id", "judge"])["score"].mean()
             value = by_judge.groupby("session_id").mean().rename("value").reset_index()
             tidy = value.rename(columns={"session_id": "scenario"}).assign(system=model)
             found = cluster_bootstrap(tidy, Design(resamples=resamples, seed=seed)).iloc[0]
@@ -160,7 +237,7 @@ def canary_report(scores: pd.DataFrame, confidence: float = 0.95) -> pd.DataFram
     one half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts dialogues
     of which one side has no score. Empty where there are no canaries.
 
-    ``scores`` is a :func:`crs_lib.judge.records.score_table` with originals and canaries.
+    ``scores`` is a :func:`crs_lib.judge.run.score_table` with originals and canaries.
     """
     from scipy.stats import binomtest
 
@@ -237,13 +314,3 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
     rows = [row for table in (agreed, own, spoilt) for row in table.to_dict("records")]
     table = pd.DataFrame([*rows, *missing], columns=_SUMMARY).astype({"n": "Int64"})
     return table.fillna(dict.fromkeys(("construct", "judge", "note"), ""))
-
-
-def reliability_of(run: str) -> pd.DataFrame:
-    """The :func:`summary` of a run's judge scores; a note where the run was not judged.
-
-    Raises RunError for scores of older dialogues.
-    """
-    if not records.is_judged(run):
-        return pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
-    return summary(records.score_table(run))
