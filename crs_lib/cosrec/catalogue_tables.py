@@ -57,7 +57,7 @@ class Source(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The settings that all tasks of a run share: the work folder, the filters, the categories in order of their names.
+    """The settings that all tasks of a run share: work folder, filters, categories in order of name.
 
     ``sorted_tables``: tables are sorted by key, so that each of several ranges reads its own rows only.
     """

@@ -113,7 +113,7 @@ _BRACKETS = re.compile(r"\[[^\]\n]{0,60}\]|\{[^}\n]{0,60}\}|<[a-z_ ]{2,40}>", re
 
 
 class Draft(NamedTuple):
-    """A read conversation, what was repaired in it, and what is wrong with it (nothing: it is kept)."""
+    """A read conversation, the repairs that it took, and the rules that it breaks (empty = accepted)."""
 
     lines: tuple[Utterance, ...]
     repairs: tuple[str, ...]

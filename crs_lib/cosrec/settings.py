@@ -200,7 +200,7 @@ class GenerateSettings(Settings):
         return kept
 
     def needs(self) -> list[Need]:
-        """The models that the preflight checks: each model in its roles, with the largest context it is asked for."""
+        """The models that the preflight checks: each in its roles, with its largest context."""
         reached, size = self.reached(), max(self.contexts)
         return [
             Need(
