@@ -125,7 +125,9 @@ class Stubborn:
 @pytest.mark.full
 def test_a_session_that_failed_is_tried_with_more_seeds_at_the_next_start(results):
     with OllamaServer(llm_job.models(1), answer=Stubborn(4)) as server:
-        with pytest.raises(RunError, match=r"1 of 2 sessions failed; .*session 1 of 'ollama:m0:1': bad reply"):
+        with pytest.raises(
+            RunError, match=r"1 of 2 sessions failed; .*session 1 of 'ollama:m0:1': bad reply"
+        ):
             llm_job.work(results, server.url, "some", 1, 2, 4)
         folder = llm_job.work(results, server.url, "some", 1, 2, 4)
     assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 2)
