@@ -57,7 +57,7 @@ class Source(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all tasks of a run share: the work folder, the filters, the categories in order of their names.
+    """The settings that all tasks of a run share: work folder, filters, categories in order of name.
 
     ``sorted_tables``: tables are sorted by key, so that each of several ranges reads its own rows only.
     """
@@ -86,7 +86,7 @@ JoinedRow = tuple[bytes, int, int, int, bytes, int]  # the same, and the place o
 
 
 def marked(folder: Path, name: str) -> dict[str, Any] | None:
-    """What a finished task found, or None where the task is not finished."""
+    """The facts that a finished task recorded, or None where the task is not finished."""
     place = folder / f"{name}.done.json"
     if not place.exists():
         return None
@@ -439,7 +439,7 @@ def _before_votes(body: bytes) -> bytes:
 
 
 def _votes(body: bytes) -> int:
-    """How many found a review helpful: the last field of its JSON."""
+    """The number of people who found a review helpful: the last field of its JSON."""
     return int(body[body.rindex(b":") + 1 : -1])
 
 

@@ -113,7 +113,7 @@ _BRACKETS = re.compile(r"\[[^\]\n]{0,60}\]|\{[^}\n]{0,60}\}|<[a-z_ ]{2,40}>", re
 
 
 class Draft(NamedTuple):
-    """A read conversation, what was repaired in it, and what is wrong with it (nothing: it is kept)."""
+    """A read conversation, the repairs that it took, and the rules that it breaks (empty = accepted)."""
 
     lines: tuple[Utterance, ...]
     repairs: tuple[str, ...]
@@ -153,7 +153,7 @@ def names(text: str, title: str) -> bool:
 
 
 def check(lines: Sequence[Utterance], title: str, fewest: int, most: int) -> list[str]:
-    """What is wrong with a conversation, in words; nothing for a good one.
+    """The rules that a conversation breaks, in words; empty for a good one.
 
     It must start with the user, alternate, have ``fewest`` to ``most`` user turns, have no empty or repeated
     line and no placeholder, be English, and name the target first by the system and in the second half.

@@ -20,12 +20,10 @@ Routes = Mapping[tuple[str, int], Sequence[str]]
 
 def topics(partition: Partition) -> pd.DataFrame:
     """One row a judged topic: topic, intent, conversation, kind, turn, user_index (missing for search)."""
-    rows = []
-    for name in partition.qrels:
-        t = topic(name)
-        row = {"topic": name, "intent": t.intent, "conversation": t.conversation, "kind": t.kind}
-        rows.append(row | {"turn": t.turn, "user_index": t.user_index})
-    return pd.DataFrame(rows).astype({"user_index": "Int64"})
+    judged = [topic(name) for name in partition.qrels]
+    rows = [(t.id, t.intent, t.conversation, t.kind, t.turn, t.user_index) for t in judged]
+    columns = ["topic", "intent", "conversation", "kind", "turn", "user_index"]
+    return pd.DataFrame(rows, columns=columns).astype({"user_index": "Int64"})
 
 
 def score(

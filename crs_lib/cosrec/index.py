@@ -185,7 +185,7 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
 
 @dataclass(frozen=True)
 class IndexReport:
-    """What an index holds, and the files that it was made of with their SHA-256."""
+    """The contents of an index, and the files that it was made of with their SHA-256."""
 
     products: int
     passages: int

@@ -1,4 +1,4 @@
-"""What annotators gave: intents by majority and by the curated list, F1, and how far people agree.
+"""The annotators' labels: intents by majority and by the curated list, F1, and how far people agree.
 
 Annotators see one conversation each and carry no name.
 """

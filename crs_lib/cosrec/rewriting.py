@@ -40,7 +40,7 @@ FILLER = frozenset(
 
 
 def said_by_user(conversation: Conversation, turn: int) -> list[str]:
-    """What the user said up to and including a turn, in order."""
+    """The user's turns up to and including a turn, in order."""
     return [conversation.utterances[i].text for i in conversation.turns[: turn + 1]]
 
 

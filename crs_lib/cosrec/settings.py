@@ -193,14 +193,14 @@ class GenerateSettings(Settings):
         return LLMSettings(**self.llm)
 
     def parameters(self) -> dict[str, Any]:
-        """What the conversations depend on, as plain data for the manifest."""
+        """The settings that conversations depend on, as plain data for the manifest."""
         kept = {name: value for name, value in self.values().items() if name not in _FREE}
         if self.prompts:
             kept["prompts"] = {name: prompts.digest(f"{NAME}/{name}", self.prompts) for name in PROMPTS}
         return kept
 
     def needs(self) -> list[Need]:
-        """What the preflight checks: each model in its roles, with the largest context it is asked for."""
+        """The models that the preflight checks: each in its roles, with its largest context."""
         reached, size = self.reached(), max(self.contexts)
         return [
             Need(
@@ -211,7 +211,7 @@ class GenerateSettings(Settings):
         ]  # fmt: skip
 
     def work(self) -> list[Work]:
-        """What the run asks of each model: calls by role, repetitions left aside."""
+        """The requests of a run to each model: calls by role, repetitions left aside."""
         at_once = self.reached().at_once
         return [
             Work(f"cosrec {name}", spec, calls * self.conversations, at_once)

@@ -223,7 +223,7 @@ def figure_table(run: str, table: str) -> pd.DataFrame:
 
 
 def limits(source: str, *further: str) -> stats.Sentences:
-    """What a run on this corpus does not show: the sample is made up; then further sentences."""
+    """The limits of a run on this corpus: the sample is made up; then further sentences."""
     made_up = (
         "The corpus is made up: its numbers compare settings of this code and say nothing about shops or "
         "shoppers."
