@@ -294,7 +294,7 @@ def _models_of_judges(given: Mapping[str, Any]) -> Iterator[Any]:
     from crs_lib import judge as judging
     from crs_lib import runs
     from crs_lib.judge.config import JudgeConfig
-    from crs_lib.judge.records import STAGE
+    from crs_lib.judge.run import STAGE
     from crs_lib.simulate.config import STUDY
 
     config = JudgeConfig(**{name: given[name] for name in ("run", *_TAKEN) if name in given})

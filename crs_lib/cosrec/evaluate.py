@@ -9,7 +9,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import Intent, Partition, topic, user_of
 from crs_lib.metrics.ranking import random_floor, score_run
 from crs_lib.retrieval.runs import Hit, Qrels, Ranking, Run, ranked
-from crs_lib.stats import cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
+from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
 
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
 JUDGED_KINDS = ("search", "recommendation")
@@ -20,12 +20,10 @@ Routes = Mapping[tuple[str, int], Sequence[str]]
 
 def topics(partition: Partition) -> pd.DataFrame:
     """One row a judged topic: topic, intent, conversation, kind, turn, user_index (missing for search)."""
-    rows = []
-    for name in partition.qrels:
-        t = topic(name)
-        row = {"topic": name, "intent": t.intent, "conversation": t.conversation, "kind": t.kind}
-        rows.append(row | {"turn": t.turn, "user_index": t.user_index})
-    return pd.DataFrame(rows).astype({"user_index": "Int64"})
+    judged = [topic(name) for name in partition.qrels]
+    rows = [(t.id, t.intent, t.conversation, t.kind, t.turn, t.user_index) for t in judged]
+    columns = ["topic", "intent", "conversation", "kind", "turn", "user_index"]
+    return pd.DataFrame(rows, columns=columns).astype({"user_index": "Int64"})
 
 
 def score(
@@ -91,7 +89,7 @@ def means(
     keys = list(by)
     for group, part in scores.groupby(keys, dropna=False, sort=True) if keys else [((), scores)]:
         for measure in measures:
-            found = cluster_bootstrap(part, scenario="conversation", value=measure, **draws)
+            found = cluster_bootstrap(part, Design(scenario="conversation", value=measure, **draws))
             facts = dict(zip(keys, group, strict=True))
             rows.append(found.assign(measure=measure, **facts))
     frame = pd.concat(rows, ignore_index=True)
@@ -170,10 +168,12 @@ def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) ->
     """
     rows = []
     for kind, part in scores.groupby("kind", sort=True):
-        gaps = cluster_bootstrap_differences(part, scenario="conversation", value=measure, **draws)
+        gaps = cluster_bootstrap_differences(part, Design(scenario="conversation", value=measure, **draws))
         whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
         if len(set(part["conversation"])) > 1:
-            tests = sign_flip_pairs(whole, scenario="conversation", value=measure, seed=draws.get("seed", 0))
+            tests = sign_flip_pairs(
+                whole, Design(scenario="conversation", value=measure, seed=draws.get("seed", 0))
+            )
         else:
             tests = gaps[["a", "b"]].assign(p=float("nan"))
         merged = gaps.drop(columns=["error"]).merge(tests[["a", "b", "p"]], on=["a", "b"])
@@ -199,7 +199,7 @@ def personalisation(
         if plain not in wide or personal not in wide:
             continue
         gain = (wide[personal] - wide[plain]).dropna().rename("gain").reset_index().assign(system="gain")
-        found = cluster_bootstrap(gain, scenario="conversation", value="gain", **draws).iloc[0]
+        found = cluster_bootstrap(gain, Design(scenario="conversation", value="gain", **draws)).iloc[0]
         signs = [int((gain["gain"] > 0).sum()), int((gain["gain"] < 0).sum()), int((gain["gain"] == 0).sum())]
         rows.append([plain, *signs, *(float(found[name]) for name in ("mean", "low", "high")), len(gain)])
     columns = ["system", "helped", "hurt", "same", "mean gain", "low", "high", "n"]
@@ -223,7 +223,7 @@ def linked_intents(partition: Partition) -> list[Intent]:
     return [i for i in partition.all_intents() if i.type == "product_details" and i.product]
 
 
-def link_qrels(partition: Partition) -> Qrels:
+def _link_qrels(partition: Partition) -> Qrels:
     """One topic an intent, its product of grade 1; ids in upper case, as they are joined."""
     return {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
 
@@ -252,7 +252,7 @@ def score_links(partition: Partition, runs: Mapping[str, Mapping[str, Ranking]])
     ``reachable`` is the share of intents whose product the run ranks at all. Ids are compared in upper
     case. A missing intent scores 0.
     """
-    qrels = link_qrels(partition)
+    qrels = _link_qrels(partition)
     rows = []
     for name, run in runs.items():
         upper = {key: [Hit(hit.id.upper(), hit.score) for hit in ranking] for key, ranking in run.items()}

@@ -1,4 +1,4 @@
-"""What annotators gave: intents by majority and by the curated list, F1, and how far people agree.
+"""The annotators' labels: intents by majority and by the curated list, F1, and how far people agree.
 
 Annotators see one conversation each and carry no name.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import ASPECTS, INTENTS, AnnotatedTurn, Partition
-from crs_lib.stats import bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
+from crs_lib.stats import Design, bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
 
 Floats = NDArray[np.float64]
 _COLUMNS = ["what", "measure", "value", "low", "high", "n"]
@@ -86,13 +86,13 @@ def f1_table(
         each = f1(drawn)
         return np.column_stack([each, f1(drawn.sum(axis=2)), each.mean(axis=1)])
 
-    found = bootstrap_estimates(statistic, len(names), seed=seed)
+    found = bootstrap_estimates(statistic, len(names), Design(seed=seed))
     kinds, positives = [*INTENTS, "micro", "macro"], truth.sum(axis=0).tolist()
     table = {"intent": kinds, "f1": found.estimate, "low": found.low, "high": found.high}
     return pd.DataFrame(table | {"n": [*positives, sum(positives), len(truth)]})
 
 
-def intent_views(crowd: Partition) -> pd.DataFrame:
+def _intent_views(crowd: Partition) -> pd.DataFrame:
     """One row a view of a recorded turn: conversation, item, rater, a 0/1 column an intent, the label set.
 
     ``rater`` is a position within the conversation: annotators are anonymous. Turns without record are
@@ -115,13 +115,15 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
     At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
     ``draws`` are ``resamples`` and ``seed``, here and below.
     """
-    views = intent_views(crowd)
+    views = _intent_views(crowd)
     rows = [_alpha(views, kind, kind, "nominal", draws) for kind in INTENTS]
     return pd.DataFrame([*rows, _alpha(views, "set of intents", "labels", "masi", draws)], columns=_COLUMNS)
 
 
 def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
-    one = krippendorff_alpha(views, value=column, level=level, **draws).iloc[0]
+    one = krippendorff_alpha(
+        views, Design(system="rater", scenario="item", value=column, **draws), level=level
+    ).iloc[0]
     return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
@@ -142,7 +144,7 @@ def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | 
         return np.column_stack([(msb - msw) / (msb + (size - 1) * msw), (msb - msw) / msb])
 
 
-def quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
+def _quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     """One row a rater's view of a conversation: partition, item, rater, the four aspects, their mean."""
     rows = [
         {"partition": name, "item": key, "rater": i, **rating._asdict(), "average": float(np.mean(rating))}
@@ -157,20 +159,20 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
     """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
     rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
     """
-    views = quality_views(corpus)
+    views = _quality_views(corpus)
     rows: list[list[Any]] = []
     for aspect in (*ASPECTS, "average"):
         rows.append(_alpha(views, aspect, aspect, "interval" if aspect == "average" else "ordinal", draws))
         groups = views.groupby("item", sort=False)[aspect]
         sizes, sums = (groups.agg(f).to_numpy(dtype=float) for f in ("size", "sum"))
         squares = groups.agg(lambda g: float((g.astype(float) ** 2).sum())).to_numpy(dtype=float)
-        icc = bootstrap_estimates(partial(one_way_icc, sizes, sums, squares), len(sizes), **draws)
+        icc = bootstrap_estimates(partial(one_way_icc, sizes, sums, squares), len(sizes), Design(**draws))
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
             rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sizes)])
         size, total = groups.transform("size"), groups.transform("sum")
         kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
         one = cluster_bootstrap_correlation(
-            kept, aspect, "rest", scenario="item", kind="pearson", **draws
+            kept, aspect, "rest", Design(scenario="item", **draws), kind="pearson"
         ).iloc[0]
         others = [one["correlation"], one["low"], one["high"], int(one["n"])]
         rows.append([aspect, "one rater against the others", *others])

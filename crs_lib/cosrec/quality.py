@@ -14,7 +14,7 @@ from crs_lib.core.text import words
 from crs_lib.cosrec.labels import quality_agreement
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.cosrec.statistics import conversation_ratings
-from crs_lib.stats import cluster_bootstrap_correlation
+from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 
 def signals(conversation: Conversation) -> dict[str, float]:
@@ -36,7 +36,7 @@ def signals(conversation: Conversation) -> dict[str, float]:
     }
 
 
-def further_signals(conversation: Conversation) -> dict[str, float]:
+def _further_signals(conversation: Conversation) -> dict[str, float]:
     """Signals that only the prediction uses: lengths, variety by length, shares of each speaker, marks."""
     said = [u.text for u in conversation.utterances]
     user = [u.text for u in conversation.utterances if u.speaker == "U"]
@@ -94,7 +94,7 @@ class QualityModel:
 
 
 def _signal_rows(conversations: Sequence[Conversation]) -> NDArray[np.float64]:
-    rows = [list((signals(talk) | further_signals(talk)).values()) for talk in conversations]
+    rows = [list((signals(talk) | _further_signals(talk)).values()) for talk in conversations]
     return np.array(rows, dtype=float)
 
 
@@ -148,7 +148,7 @@ def _correlation(
 ) -> tuple[float, float, float, int]:
     """Spearman correlation of a column with the mean rating, its interval, and how many conversations."""
     found = cluster_bootstrap_correlation(
-        table, column, "average", minus=minus, scenario="conversation", **draws
+        table, column, "average", Design(scenario="conversation", **draws), minus=minus
     ).iloc[0]
     return found["correlation"], found["low"], found["high"], int(found["n"])
 

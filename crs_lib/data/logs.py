@@ -3,7 +3,7 @@
 A path is a file or a folder of files: ``.json`` (one session, or a list), ``.jsonl``, either also ``.gz``.
 The forms are those of :mod:`crs_lib.data.forms`; what is odd but readable is left as it is: ``LOG_QUIRKS``
 lists the kinds, :func:`log_quirks` finds them. Judge scores have their own validity report
-(:func:`crs_lib.judge.foreign.read_scores`).
+(:func:`crs_lib.judge.rating.read_scores`).
 """
 
 import itertools

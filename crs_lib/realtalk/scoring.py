@@ -122,13 +122,13 @@ def intervals(
 
     ``n`` counts the rows that have a value; no row where the frame is empty.
     """
-    from crs_lib.stats import cluster_bootstrap
+    from crs_lib.stats import Design, cluster_bootstrap
 
     if frame.empty:
         return pd.DataFrame(columns=["measure", "mean", "low", "high", "n"])
     long = frame.astype(dict.fromkeys(columns, float)).melt([unit], list(columns), "measure", "value")
     found = cluster_bootstrap(
-        long, system="measure", scenario=unit, value="value", resamples=resamples, seed=seed
+        long, Design(system="measure", scenario=unit, value="value", resamples=resamples, seed=seed)
     ).set_index("system")
     return found.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
 

@@ -37,8 +37,8 @@ def settings(convention: Any) -> pd.DataFrame:
 
 
 def _shown(value: Any) -> str:
-    if hasattr(type(value), "__annotations__"):
-        return ", ".join(f"{name} {part:g}" for name, part in vars(value).items())
+    if hasattr(value, "_asdict"):
+        return ", ".join(f"{name} {part:g}" for name, part in value._asdict().items())
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

@@ -14,7 +14,7 @@ from crs_lib.llm.client import CACHE, LOG
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import LLMSettings, role_settings
 from crs_lib.llm.text import fence
-from crs_lib.metrics.scores import BatchScorer, Scores, unscored
+from crs_lib.metrics.records import BatchScorer, Scores, unscored
 
 ROLE = "topics"
 SHORTEST = "ollama:mistral:7b"

@@ -277,7 +277,9 @@ def of_raters(labels: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
     pairs = agreement.one_against_rest(labels)
     if pairs.empty:
         return pd.DataFrame(columns=["n_raters", "n_items", "alpha", "low", "high", "one_against_rest"])
-    alpha = stats.krippendorff_alpha(pairs, resamples=resamples).iloc[0]
+    alpha = stats.krippendorff_alpha(
+        pairs, stats.Design(system="rater", scenario="item", resamples=resamples)
+    ).iloc[0]
     row = {name: alpha[name] for name in ("n_raters", "n_items", "alpha", "low", "high")}
     return pd.DataFrame([row | {"one_against_rest": agreement.spearman(pairs["value"], pairs["rest"])}])
 

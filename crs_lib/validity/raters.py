@@ -125,7 +125,10 @@ def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> p
         row = {"construct": construct, "n_ratings": len(known), "n_items": known["item"].nunique()}
         found = rho(known.assign(system=""), "value", "rest", resamples=resamples, seed=seed)
         row |= {name: found[name] for name in ("spearman", "low", "high")}
-        alpha = stats.krippendorff_alpha(known, resamples=max(200, resamples // 5), seed=seed).iloc[0]
+        alpha = stats.krippendorff_alpha(
+            known,
+            stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5), seed=seed),
+        ).iloc[0]
         out.append(row | {"alpha": alpha["alpha"], "alpha_low": alpha["low"], "alpha_high": alpha["high"]})
     return pd.DataFrame(out)
 

@@ -13,7 +13,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.judge.config import JudgeSettings
 from crs_lib.judge.rating import check_score, expected_score, judge_session, read_reply, schema
-from crs_lib.judge.records import table_of
+from crs_lib.judge.run import table_of
 from crs_lib.llm import LLM, Request, Retry
 from crs_lib.llm.base import LLMError, room, tokens_at_most
 from crs_lib.llm.text import fence, one_line
