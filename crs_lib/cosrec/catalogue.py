@@ -33,7 +33,7 @@ Facts = dict[str, dict[str, dict[str, Any]]]  # of each finished table: kind, ca
 
 @dataclass(frozen=True)
 class Settings:
-    """What to do; only the first five decide what the catalogue holds."""
+    """Settings of a catalogue; only the first five decide which products and reviews it holds."""
 
     legacy: bool = False
     shortest: int = 10
@@ -177,17 +177,12 @@ def _check(work: Path, settings: Settings, todo: Sequence[Source]) -> None:
 def _read(job: Job, todo: Sequence[Source], settings: Settings) -> Facts:
     """Make the tables that are not finished, one task a category; RunError, at the end, if any failed."""
     work = Path(job.work)
-    sizes = {
-        source.name: {kind: Path(getattr(source, kind)).stat().st_size for kind in KINDS} for source in todo
-    }
-    missing = {
-        name: sum(size for kind, size in kinds.items() if marked(work / kind, name) is None)
-        for name, kinds in sizes.items()
-    }
-    waiting = [s for s in todo if any(marked(work / kind, s.name) is None for kind in KINDS)]
-    total = sum(sum(kinds.values()) for kinds in sizes.values())
-    with bar(total, done=total - sum(missing.values()), label="read", unit="B") as shown:
-        calls = [(partial(catalogue_tables.read_category, job, s), missing[s.name]) for s in waiting]
+    size = {(s.name, kind): Path(getattr(s, kind)).stat().st_size for s in todo for kind in KINDS}
+    missing = {s.name: [kind for kind in KINDS if marked(work / kind, s.name) is None] for s in todo}
+    bytes_of = {name: sum(size[name, kind] for kind in kinds) for name, kinds in missing.items()}
+    waiting, total = [s for s in todo if missing[s.name]], sum(size.values())
+    with bar(total, done=total - sum(bytes_of.values()), label="read", unit="B") as shown:
+        calls = [(partial(catalogue_tables.read_category, job, s), bytes_of[s.name]) for s in waiting]
         errors = _do_all(calls, settings, shown.update)
     if errors:
         raise RunError(f"{len(errors)} of {len(todo)} categories could not be read; the first: {errors[0]}")

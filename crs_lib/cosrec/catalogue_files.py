@@ -88,7 +88,7 @@ def decoder(fields: tuple[str, ...]) -> Decode:
 
 
 @contextmanager
-def writer(path: Path) -> Iterator[Callable[[bytes], object]]:
+def _writer(path: Path) -> Iterator[Callable[[bytes], object]]:
     """A function that writes to a file that appears whole, packed as its name ends; the same bytes always."""
     with write_aside(path, "wb") as file:
         if path.name.endswith(".gz"):
@@ -143,7 +143,7 @@ def write_output(out: Path, parts: Sequence[Path]) -> None:
     Parquet has one row a product, reviews as a list of structs, details as JSON text.
     """
     if not out.name.endswith(".parquet"):
-        with writer(out) as write:
+        with _writer(out) as write:
             for path in parts:
                 with path.open("rb") as part:
                     while block := part.read(1 << 20):

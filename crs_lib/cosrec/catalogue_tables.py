@@ -57,7 +57,7 @@ class Source(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all tasks of a run share: the work folder, the filters, the categories in order of their names.
+    """The settings that all tasks of a run share: work folder, filters, categories in order of name.
 
     ``sorted_tables``: tables are sorted by key, so that each of several ranges reads its own rows only.
     """
@@ -86,7 +86,7 @@ JoinedRow = tuple[bytes, int, int, int, bytes, int]  # the same, and the place o
 
 
 def marked(folder: Path, name: str) -> dict[str, Any] | None:
-    """What a finished task found, or None where the task is not finished."""
+    """The facts that a finished task recorded, or None where the task is not finished."""
     place = folder / f"{name}.done.json"
     if not place.exists():
         return None
@@ -94,7 +94,7 @@ def marked(folder: Path, name: str) -> dict[str, Any] | None:
     return found
 
 
-def mark(folder: Path, name: str, facts: dict[str, Any]) -> None:
+def _mark(folder: Path, name: str, facts: dict[str, Any]) -> None:
     """Say that a task is finished, with what it found."""
     tables.write_json(folder / f"{name}.done.json", facts)
 
@@ -107,7 +107,7 @@ def forget(work: Path, category: str, kinds: Iterable[str]) -> None:
 
 
 @contextmanager
-def database(spill: Path) -> Iterator[Any]:
+def _database(spill: Path) -> Iterator[Any]:
     """A DuckDB connection of one thread and ``MEMORY``; what exceeds it goes into the folder ``spill``."""
     import duckdb
 
@@ -189,13 +189,13 @@ class _CategoryFile:
             filled, number = size >= _TABLE, number + 1
         self.counts["unreadable"] = len(self._unreadable)
         counts = {name: n for name, n in self.counts.items() if n}
-        mark(self._folder, self._category, {"counts": counts, "sha256": self._sha256})
+        _mark(self._folder, self._category, {"counts": counts, "sha256": self._sha256})
 
 
 def _sort(table: Path) -> None:
     """Sort a table by key, so that a range of keys reads few of its row groups."""
     aside = table.with_suffix(".sorted")
-    with database(table.with_suffix(".spill")) as connection:
+    with _database(table.with_suffix(".spill")) as connection:
         rows = connection.sql("SELECT * FROM read_parquet($1) ORDER BY key, time", params=[str(table)])
         rows.write_parquet(str(aside), compression="lz4_raw", row_group_size=_ROWS)
     aside.replace(table)
@@ -328,7 +328,7 @@ def bounds(job: Job, parts: int) -> list[str]:
     """Keys that cut the records into at most so many parts of about equal size, in order."""
     if parts == 1:
         return []
-    with database(Path(job.work) / "bounds.spill") as connection:
+    with _database(Path(job.work) / "bounds.spill") as connection:
         sample = f"SELECT key FROM read_parquet($1) USING SAMPLE reservoir({_SAMPLE} ROWS) REPEATABLE (1)"
         paths = [path for _, path in job.all_tables()]
         keys = sorted(key for (key,) in connection.execute(sample, [paths]).fetchall())
@@ -350,7 +350,7 @@ def join(job: Job, keys: KeyRange, progress: Progress | None = None) -> None:
     counts: Counter[str] = Counter()
     query = _RECORDS.format(order=_ORDER[job.rules.legacy])
     places, paths = zip(*job.all_tables(), strict=True)
-    with database(folder / f"{name}.spill") as connection, (folder / name).open("wb") as file:
+    with _database(folder / f"{name}.spill") as connection, (folder / name).open("wb") as file:
         found = connection.sql(query, params=[list(paths), keys.low, keys.high]).to_arrow_reader(_ROWS)
         rows = (zip(*map(_values, batch.columns), strict=True) for batch in found)
         for _, group in groupby(chain.from_iterable(rows), key=itemgetter(0)):
@@ -359,7 +359,7 @@ def join(job: Job, keys: KeyRange, progress: Progress | None = None) -> None:
                 counts["duplicate products"] += len(same) - 1
                 counts["products"] += 1
                 _write_line(file, job, _chosen(job, same, places), reviews, counts)
-    mark(folder, name, {"counts": dict(counts)})
+    _mark(folder, name, {"counts": dict(counts)})
     if progress:
         progress(1)
 
@@ -439,7 +439,7 @@ def _before_votes(body: bytes) -> bytes:
 
 
 def _votes(body: bytes) -> int:
-    """How many found a review helpful: the last field of its JSON."""
+    """The number of people who found a review helpful: the last field of its JSON."""
     return int(body[body.rindex(b":") + 1 : -1])
 
 

@@ -20,12 +20,10 @@ Routes = Mapping[tuple[str, int], Sequence[str]]
 
 def topics(partition: Partition) -> pd.DataFrame:
     """One row a judged topic: topic, intent, conversation, kind, turn, user_index (missing for search)."""
-    rows = []
-    for name in partition.qrels:
-        t = topic(name)
-        row = {"topic": name, "intent": t.intent, "conversation": t.conversation, "kind": t.kind}
-        rows.append(row | {"turn": t.turn, "user_index": t.user_index})
-    return pd.DataFrame(rows).astype({"user_index": "Int64"})
+    judged = [topic(name) for name in partition.qrels]
+    rows = [(t.id, t.intent, t.conversation, t.kind, t.turn, t.user_index) for t in judged]
+    columns = ["topic", "intent", "conversation", "kind", "turn", "user_index"]
+    return pd.DataFrame(rows, columns=columns).astype({"user_index": "Int64"})
 
 
 def score(
@@ -225,7 +223,7 @@ def linked_intents(partition: Partition) -> list[Intent]:
     return [i for i in partition.all_intents() if i.type == "product_details" and i.product]
 
 
-def link_qrels(partition: Partition) -> Qrels:
+def _link_qrels(partition: Partition) -> Qrels:
     """One topic an intent, its product of grade 1; ids in upper case, as they are joined."""
     return {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
 
@@ -254,7 +252,7 @@ def score_links(partition: Partition, runs: Mapping[str, Mapping[str, Ranking]])
     ``reachable`` is the share of intents whose product the run ranks at all. Ids are compared in upper
     case. A missing intent scores 0.
     """
-    qrels = link_qrels(partition)
+    qrels = _link_qrels(partition)
     rows = []
     for name, run in runs.items():
         upper = {key: [Hit(hit.id.upper(), hit.score) for hit in ranking] for key, ranking in run.items()}

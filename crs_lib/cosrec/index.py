@@ -97,7 +97,7 @@ class StockInMemory(Stock):
         return Lexical(texts, self.k1, self.b) if spec == "bm25" else build(spec, texts)
 
 
-class Records(Mapping[str, T]):
+class _Records(Mapping[str, T]):
     """Lines of JSON on disk, each read and decoded when its id is asked for."""
 
     def __init__(self, folder: Path, read: Callable[[bytes], T]) -> None:
@@ -137,8 +137,8 @@ class StockOnDisk(Stock):
         """Raises RunError where there is no such index."""
         self.folder = folder
         self.facts, _ = load_arrays(folder, _KIND, [], mapped=True)
-        products = Records(folder / "products" / "records", collections.product)
-        super().__init__(products, Records(folder / "passages" / "records", collections.passage))
+        products = _Records(folder / "products" / "records", collections.product)
+        super().__init__(products, _Records(folder / "passages" / "records", collections.passage))
         self._product = products.row
         _, self._reviews = load_arrays(folder / "products" / "reviews", _REVIEWS, _PAIRS, mapped=True)
 
@@ -185,7 +185,7 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
 
 @dataclass(frozen=True)
 class IndexReport:
-    """What an index holds, and the files that it was made of with their SHA-256."""
+    """The contents of an index, and the files that it was made of with their SHA-256."""
 
     products: int
     passages: int
@@ -222,7 +222,7 @@ def write_index(
         ):
             users.extend(_code(str(review["user"])) for review in one.reviews)
             rows.extend([row] * len(one.reviews))
-        stored = Records(aside / "products" / "records", collections.product)
+        stored = _Records(aside / "products" / "records", collections.product)
         _write_reviews(aside / "products" / "reviews", users, rows)
         note(f"{len(stored):,} products: words")
         _write_lexical(aside / "products" / "bm25", stored, CatalogueProduct.text, k1, b)
@@ -234,7 +234,7 @@ def write_index(
         (aside / "passages").mkdir()
         found = collections.read_lines(passages, collections.passage) if passages else iter(())
         deque(_write_records(aside / "passages", found), maxlen=0)
-        texts = Records(aside / "passages" / "records", collections.passage)
+        texts = _Records(aside / "passages" / "records", collections.passage)
         _write_lexical(aside / "passages" / "bm25", texts, Passage.search_text, k1, b)
         _write_dense(aside / "passages" / "dense", texts, Passage.search_text, encoder)
         return IndexReport(len(stored), len(texts), len(users), inputs)
@@ -275,18 +275,18 @@ def _write_reviews(folder: Path, users: "array[int]", rows: "array[int]") -> Non
     save_folder(folder, _REVIEWS, {}, {"users": codes[order], "rows": numbers[order]})
 
 
-def _batches(records: Records[T], text: Callable[[T], str]) -> Iterator[list[str]]:
+def _batches(records: _Records[T], text: Callable[[T], str]) -> Iterator[list[str]]:
     rows = iter(range(len(records)))
     while part := list(islice(rows, _BATCH)):
         yield [text(records.row(row)) for row in part]
 
 
-def _write_lexical(folder: Path, records: Records[T], text: Callable[[T], str], k1: float, b: float) -> None:
+def _write_lexical(folder: Path, records: _Records[T], text: Callable[[T], str], k1: float, b: float) -> None:
     index = Lexical(k1=k1, b=b)
     index.ids = records.ids
     index.index.fit(words(body) for part in _batches(records, text) for body in part)
     index.save(folder)
 
 
-def _write_dense(folder: Path, records: Records[T], text: Callable[[T], str], encoder: str) -> None:
+def _write_dense(folder: Path, records: _Records[T], text: Callable[[T], str], encoder: str) -> None:
     Dense.write(folder, encoder, records.ids, _batches(records, text))

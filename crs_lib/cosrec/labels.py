@@ -1,4 +1,4 @@
-"""What annotators gave: intents by majority and by the curated list, F1, and how far people agree.
+"""The annotators' labels: intents by majority and by the curated list, F1, and how far people agree.
 
 Annotators see one conversation each and carry no name.
 """
@@ -92,7 +92,7 @@ def f1_table(
     return pd.DataFrame(table | {"n": [*positives, sum(positives), len(truth)]})
 
 
-def intent_views(crowd: Partition) -> pd.DataFrame:
+def _intent_views(crowd: Partition) -> pd.DataFrame:
     """One row a view of a recorded turn: conversation, item, rater, a 0/1 column an intent, the label set.
 
     ``rater`` is a position within the conversation: annotators are anonymous. Turns without record are
@@ -115,7 +115,7 @@ def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
     At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
     ``draws`` are ``resamples`` and ``seed``, here and below.
     """
-    views = intent_views(crowd)
+    views = _intent_views(crowd)
     rows = [_alpha(views, kind, kind, "nominal", draws) for kind in INTENTS]
     return pd.DataFrame([*rows, _alpha(views, "set of intents", "labels", "masi", draws)], columns=_COLUMNS)
 
@@ -144,7 +144,7 @@ def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | 
         return np.column_stack([(msb - msw) / (msb + (size - 1) * msw), (msb - msw) / msb])
 
 
-def quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
+def _quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     """One row a rater's view of a conversation: partition, item, rater, the four aspects, their mean."""
     rows = [
         {"partition": name, "item": key, "rater": i, **rating._asdict(), "average": float(np.mean(rating))}
@@ -159,7 +159,7 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
     """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
     rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
     """
-    views = quality_views(corpus)
+    views = _quality_views(corpus)
     rows: list[list[Any]] = []
     for aspect in (*ASPECTS, "average"):
         rows.append(_alpha(views, aspect, aspect, "interval" if aspect == "average" else "ordinal", draws))

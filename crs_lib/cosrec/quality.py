@@ -36,7 +36,7 @@ def signals(conversation: Conversation) -> dict[str, float]:
     }
 
 
-def further_signals(conversation: Conversation) -> dict[str, float]:
+def _further_signals(conversation: Conversation) -> dict[str, float]:
     """Signals that only the prediction uses: lengths, variety by length, shares of each speaker, marks."""
     said = [u.text for u in conversation.utterances]
     user = [u.text for u in conversation.utterances if u.speaker == "U"]
@@ -94,7 +94,7 @@ class QualityModel:
 
 
 def _signal_rows(conversations: Sequence[Conversation]) -> NDArray[np.float64]:
-    rows = [list((signals(talk) | further_signals(talk)).values()) for talk in conversations]
+    rows = [list((signals(talk) | _further_signals(talk)).values()) for talk in conversations]
     return np.array(rows, dtype=float)
 
 

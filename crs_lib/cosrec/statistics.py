@@ -112,7 +112,7 @@ def judgment_counts(per_intent: pd.DataFrame, width: int = 25) -> pd.DataFrame:
 
 
 def readme_claims(corpus: Corpus) -> pd.DataFrame:
-    """What the release states, what its files give, and the verdict.
+    """The numbers that the release states, those that its files give, and the verdict.
 
     ``reproduced``, ``differs``, ``not verifiable`` (the files that it would take are not released or not
     here), or ``another corpus`` where the files are not those of the release.

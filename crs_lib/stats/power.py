@@ -1,4 +1,4 @@
-"""How much the scenarios tell: clustering, power, detectable effects, and where scores vary by facet."""
+"""How much the scenarios tell: power, detectable effects, and where scores vary by facet."""
 
 import itertools
 import math
@@ -25,47 +25,6 @@ from crs_lib.stats.design import (
 _Facets = Mapping[str, Sequence[str]]
 _JOIN = " × "
 _WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
-
-
-def design_effect(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
-    """How much rows (turns) of one scenario repeat each other, for every system; a row each.
-
-    ``icc`` at most 1 is the share of variance between scenarios (one-way ANOVA estimate; may be
-    negative), ``design_effect`` = 1 + (m - 1) icc with icc at least 0 and m the row-weighted mean of
-    rows per scenario, ``effective_n`` = n / design effect: the independent rows they are worth. NaN
-    when no scenario has two rows or nothing varies.
-
-    Raises InputError for an unknown column. Source: Kish (1965), Survey Sampling; Donner and Koval
-    (1980), Biometrics 36 (unequal sizes).
-    """
-    check_columns(frame, design.system, design.scenario, design.value)
-    rows = []
-    for name in levels(frame[design.system]):
-        part = frame[(frame[design.system] == name).to_numpy()]
-        column = numbers(part, design.value)
-        known = ~np.isnan(column)
-        y, owner = column[known], pd.factorize(part[design.scenario][known])[0]
-        size = np.bincount(owner) if len(y) else np.zeros(0)
-        between, within, m = _components(y, owner, size)
-        icc = between / (between + within) if between + within > 0 else float("nan")
-        swell = 1 + (m - 1) * max(0.0, icc) if not np.isnan(icc) else float("nan")
-        row = {"system": name, "icc": icc, "var_scenario": between, "var_row": within}
-        row |= {"design_effect": swell, "effective_n": len(y) / swell, "n": len(y)}
-        rows.append(row | {"n_missing": int((~known).sum()), "clusters": len(size)})
-    return table(rows)
-
-
-def _components(y: Floats, owner: Any, size: Any) -> tuple[float, float, float]:
-    """Variance between and within clusters, and the row-weighted mean cluster size."""
-    n, k = len(y), len(size)
-    if k < 2 or n == k:
-        return float("nan"), float("nan"), float("nan")
-    means = np.bincount(owner, weights=y) / size
-    within = float(((y - means[owner]) ** 2).sum()) / (n - k)
-    between = float((size * (means - y.mean()) ** 2).sum()) / (k - 1)
-    squares = float((size**2).sum())
-    usual = (n - squares / n) / (k - 1)
-    return (between - within) / usual, within, squares / n
 
 
 def variance_components(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
@@ -292,11 +251,7 @@ def _sums(
 
 
 def scenarios_needed(
-    components: pd.DataFrame,
-    precision: float,
-    design: Design = USUAL,
-    *,
-    fixed: Sequence[str] = (),
+    components: pd.DataFrame, precision: float, design: Design = USUAL, *, fixed: Sequence[str] = ()
 ) -> pd.DataFrame:
     """How many scenarios a cell needs for a 95 % interval of ± ``precision`` of a difference; one row.
 

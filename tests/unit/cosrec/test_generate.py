@@ -10,17 +10,16 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
-from crs_lib.cosrec import budget, corpus, drafts, template
+from crs_lib.cosrec import corpus, drafts, template
 from crs_lib.cosrec.collections import (
     CatalogueProduct,
     Passage,
     read_passages,
     read_products,
 )
-from crs_lib.cosrec.generate import generate, read_generated
+from crs_lib.cosrec.generate import Writer, generate, read_generated
 from crs_lib.cosrec.index import StockInMemory
 from crs_lib.cosrec.settings import PROMPTS, GenerateSettings
-from crs_lib.cosrec.writing import Writer
 from tests.helpers import hash_seeds
 from tests.helpers import scripted as _scripted  # noqa: F401
 
@@ -89,13 +88,13 @@ def product(asin: str, words: int) -> CatalogueProduct:
     return CatalogueProduct(asin, f"CatalogueProduct {asin}", ("long " * words,), 9.0, ("Home",), (review,))
 
 
-def fitted(words: int, contexts: tuple[int, ...]) -> budget.Fitted:
+def fitted(words: int, contexts: tuple[int, ...]) -> drafts.Fitted:
     products = tuple(product(f"B{i}", words) for i in range(4))
-    material = budget.PromptMaterial(
+    material = drafts.PromptMaterial(
         products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4
     )
-    versions = budget.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())
-    return budget.fit(versions, "B2", lambda text: len(text.split()), 10, contexts)
+    versions = drafts.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())
+    return drafts.fit(versions, "B2", lambda text: len(text.split()), 10, contexts)
 
 
 def test_the_smallest_context_that_holds_everything() -> None:
@@ -242,8 +241,8 @@ def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest
 @pytest.mark.subprocess
 def test_hash_seed_changes_nothing() -> None:
     code = (
-        "from crs_lib.cosrec import corpus, settings, writing\n"
-        "w = writing.Writer(settings.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
+        "from crs_lib.cosrec import corpus, generate, settings\n"
+        "w = generate.Writer(settings.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
         "print([w.record(i) for i in range(3)])\n"
     )
     assert "Generated_1" in hash_seeds.printed(code)

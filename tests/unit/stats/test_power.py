@@ -1,56 +1,11 @@
 import numpy as np
-import pandas as pd
 import pytest
 import scipy
 from statsmodels.stats.power import TTestPower
 
 from crs_lib import stats
-from crs_lib.stats.power import contrast_power, design_effect, variance_components, wilcoxon_power
-from tests.helpers.stats_examples import RAIL, matrix_frame, random_matrix
-
-
-def turns(clusters, system="a"):
-    rows = [(system, i, v) for i, values in enumerate(clusters) for v in values]
-    return pd.DataFrame(rows, columns=["system", "scenario", "value"])
-
-
-def test_design_effect_matches_the_rail_data():
-    """Pinheiro and Bates (2000), section 1.1: REML deviations 24.805 and 4.0208 (balanced: ANOVA's)."""
-    row = design_effect(turns(RAIL)).iloc[0]
-    assert row["var_scenario"] ** 0.5 == pytest.approx(24.805, abs=5e-4)
-    assert row["var_row"] ** 0.5 == pytest.approx(4.0208, abs=5e-5)
-    assert row["icc"] == pytest.approx(24.80547**2 / (24.80547**2 + 4.020779**2), abs=1e-6)
-    assert row["design_effect"] == pytest.approx(1 + 2 * row["icc"])
-    assert row["effective_n"] == pytest.approx(18 / (1 + 2 * row["icc"]))
-
-
-def test_effective_n_runs_from_scenarios_to_rows():
-    copies = design_effect(turns([[1.0] * 4, [2.0] * 4, [5.0] * 4])).iloc[0]
-    assert copies["icc"] == 1.0
-    assert copies["effective_n"] == pytest.approx(3)
-    x = np.random.default_rng(1).normal(size=(200, 5))
-    free = design_effect(turns(x)).iloc[0]
-    assert free["icc"] == pytest.approx(0, abs=0.05)
-    assert free["effective_n"] == pytest.approx(1000, rel=0.15)
-
-
-def test_unequal_clusters_by_the_formula():
-    """Kish's m weights scenarios by their rows: (9 + 4 + 1) / 6."""
-    row = design_effect(turns([[1.0, 2.0, 3.0], [4.0, 6.0], [9.0]])).iloc[0]
-    within = (2 + 2) / 3
-    grand = 25 / 6
-    between = (3 * (2 - grand) ** 2 + 2 * (5 - grand) ** 2 + (9 - grand) ** 2) / 2
-    usual = (6 - 14 / 6) / 2
-    assert row["var_row"] == pytest.approx(within)
-    assert row["var_scenario"] == pytest.approx((between - within) / usual)
-    assert row["design_effect"] == pytest.approx(1 + (14 / 6 - 1) * row["icc"])
-
-
-def test_design_effect_counts_missing_and_is_undefined_without_repeats():
-    frame = pd.concat([turns([[1.0, np.nan, 2.0], [3.0, 4.0]]), turns([[1.0], [2.0]], "b")])
-    found = design_effect(frame).set_index("system")
-    assert found.loc["a", ["n", "n_missing", "clusters"]].tolist() == [4, 1, 2]
-    assert np.isnan(found.loc["b", "icc"])
+from crs_lib.stats.power import contrast_power, variance_components, wilcoxon_power
+from tests.helpers.stats_examples import matrix_frame, random_matrix
 
 
 def test_variance_components_of_a_known_mixture():
