@@ -7,11 +7,27 @@ from typing import Any
 
 import pandas as pd
 
-from crs_lib.catalog.fields import ALL_FIELDS, CREDIT_FIELDS, FIELDS, GOAL_FIELD, Field
-from crs_lib.catalog.index import Item
-from crs_lib.catalog.labels import Cleaned
+from crs_lib.catalog.fields import ALL_FIELDS, CREDIT_FIELDS, FIELDS, GOAL_FIELD, YEAR_FIELD, Field
+from crs_lib.catalog.lexicon import Cleaned
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, shorten
+
+
+@dataclass
+class Item:
+    """A film after cleaning: one value list per field, display spelling, file order, no doublets."""
+
+    item_id: str
+    title: str
+    values: dict[str, tuple[str, ...]]
+    plot: str = ""
+    themes: tuple[str, ...] = ()
+
+    @property
+    def year(self) -> int | None:
+        """Year of release, or None where the catalogue has none."""
+        years = self.values.get(YEAR_FIELD, ())
+        return int(years[0]) if years else None
 
 
 @dataclass

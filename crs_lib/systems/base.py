@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.catalog import Catalog, Codes
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.index import Codes
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry

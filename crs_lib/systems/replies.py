@@ -7,9 +7,9 @@ import numpy as np
 
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.cleaning import Item
 from crs_lib.catalog.fields import PLOT, QUESTIONS
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.index import Item
 from crs_lib.core import prompts
 from crs_lib.core.text import listing, words
 from crs_lib.systems import tracker
