@@ -75,7 +75,9 @@ class System(Protocol):
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply: ...
 
 
-SYSTEMS: Registry[System] = Registry("policy")
+# The control policies are known at once; the files of the others are read when one of them is asked for.
+_ORDER = ("policies", "search", "worded", "programs", "modes", "agent", "gamed")
+SYSTEMS: Registry[System] = Registry("policy", "crs_lib.systems", _ORDER)
 
 
 def create(spec: str, world: World, seed: int, session: int, shelf: Sequence[int] = ()) -> System:
