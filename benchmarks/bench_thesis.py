@@ -30,7 +30,7 @@ from crs_lib.thesis import extractors, topics
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.grounded import GroundedScorer
 from crs_lib.thesis.legacy import LegacyScorer
-from crs_lib.thesis.topic_model import TopicModel, train
+from crs_lib.thesis.topics import TopicModel, train
 
 PARTS = ("substring", "embed", "legacy", "lda", "queries", "memory")
 

@@ -19,8 +19,16 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.thesis.catalog import ThesisCatalog, normalise
-from crs_lib.thesis.topic_model import TopicModel, start_of
-from crs_lib.thesis.topic_words import FUNCTION_WORDS, HINTS, MOST, SHORT_WORDS, STEMS, admitted
+from crs_lib.thesis.topics import (
+    FUNCTION_WORDS,
+    HINTS,
+    MOST,
+    SHORT_WORDS,
+    STEMS,
+    TopicModel,
+    admitted,
+    start_of,
+)
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 

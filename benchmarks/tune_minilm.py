@@ -18,7 +18,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from crs_lib.realtalk import channels, corpus, index, plan, readings, training
+from crs_lib.realtalk import channels, corpus, index, plan, ranker
+from crs_lib.realtalk.config import FOREIGN
 from crs_lib.retrieval import encoders, lowrank
 
 SITES = (
@@ -128,7 +129,7 @@ def matches(query, asked, tokens, inside):
 
 def questions(chat):
     """Of each question with evidence: its wordings, its evidence, and the messages in the hand order."""
-    built, gold = index.build(chat, index.BOTH), readings.gold(chat)
+    built, gold = index.build(chat, index.BEST), corpus.gold(chat)
     asked = [q for q in chat.questions if q.index in gold]
     plans = [plan.make(q.text, built.names, built.today) for q in asked]
     for q, made, scores in zip(
@@ -205,7 +206,7 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    _, chats = training.train_chats(teachers=training.FOREIGN)
+    _, chats = ranker.train_chats(teachers=FOREIGN)
     updates, told = {}, {}
     for name in arguments.parts:
         taught = [c for c in chats if corpus.number(c.name) in PARTS[name]]

@@ -34,10 +34,10 @@ def _index(arguments: Namespace) -> None:
 
 def generate(parser: ArgumentParser) -> None:
     """``cosrec-generate --run NAME [--writer SPEC] …``: every field of the generation as an option."""
-    from crs_lib.cosrec.config import GenerateConfig
+    from crs_lib.cosrec.settings import GenerateSettings
 
     parser.epilog = "A killed run continues with the same command. Lists are written with commas."
-    options.add(parser, GenerateConfig)
+    options.add(parser, GenerateSettings)
     for name, kind in (("host", str), ("timeout", float), ("slots", int)):
         parser.add_argument(f"--{name}", type=kind, help=f"{name} of the models' server, as in --llm")
     parser.add_argument(
@@ -51,12 +51,12 @@ def generate(parser: ArgumentParser) -> None:
 
 def _generate(arguments: Namespace) -> None:
     from crs_lib.cosrec import generate as generation
-    from crs_lib.cosrec.config import GenerateConfig
+    from crs_lib.cosrec.settings import GenerateSettings
 
-    values = options.values(arguments, GenerateConfig)
+    values = options.values(arguments, GenerateSettings)
     reached = {name: getattr(arguments, name) for name in ("host", "timeout", "slots")}
     values["llm"] = {**values["llm"], **{name: value for name, value in reached.items() if value is not None}}
-    config = GenerateConfig(**values)
+    config = GenerateSettings(**values)
     if arguments.estimate:
         return _estimate(config, arguments.log)
     folder = generation.generate(config)

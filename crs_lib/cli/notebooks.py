@@ -102,9 +102,9 @@ def figures(parser: ArgumentParser) -> None:
 
 # How each study's tables are read: ``read(run, table)``, imported when it is needed.
 READERS = {
-    "cosrec": "crs_lib.cosrec.figure_tables:read",
+    "cosrec": "crs_lib.cosrec.study:figure_table",
     "movies": "crs_lib.report.figure_tables:read",
-    "realtalk": "crs_lib.realtalk.figure_tables:read",
+    "realtalk": "crs_lib.realtalk.study:read",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.cli import files, options
-from crs_lib.core import paths
+from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk.config import RealTalkConfig
 
@@ -39,32 +39,28 @@ def predict(parser: ArgumentParser) -> None:
 
 
 def _predict(arguments: Namespace) -> None:
-    from crs_lib.realtalk import corpus, index, predictions, stages
+    from crs_lib.realtalk import corpus, index, query, study
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
     config = options.read(arguments, RealTalkConfig)
     chat = corpus.read_chat(Path(arguments.chat))
-    built = index.build(chat, predictions.choose_encoder(config.encoder))
+    built = index.build(chat, index.choose_encoder(config.encoder))
     folder = Path(arguments.train) if arguments.train else None
     if folder and not folder.is_dir():
         raise InputError(f"--train {arguments.train!r} is no folder; it must hold realtalk/ and locomo/")
-    ranker = predictions.choose_ranker(config.ranker, built, folder, config.teachers)
+    ranker = query.choose_ranker(config.ranker, built, folder, config.teachers)
     out = Path(arguments.out)
     log = out.with_name(f"{out.stem}.calls.sqlite")
-    model = stages.language_model(config, log)
-    records = list(
-        predictions.predict(
-            built, ranker, config.settings(), model, timings=arguments.timings, questions=config.questions
-        )
-    )
-    count = predictions.write(out, records)
+    model = study.language_model(config, log)
+    records = list(query.predict(built, ranker, config, model, timings=arguments.timings))
+    count = tables.write_jsonl(out, records)
     print(f"{chat.name}: {len(chat.messages)} messages, {count} questions answered -> {arguments.out}")
     print("\n".join(made_with(built.encoder, [ranker.name], arguments)))
     print(f"learnt from: {ranker.origin}")
     if records:
         print("\n".join(agent_told(records)))
     if model:
-        print(f"calls: {stages.write_calls(log, out.with_name(f'{out.stem}.calls.jsonl'))}")
+        print(f"calls: {study.write_calls(log, out.with_name(f'{out.stem}.calls.jsonl'))}")
     for kind in sorted({quirk.kind for quirk in chat.quirks}):
         found = [quirk for quirk in chat.quirks if quirk.kind == kind]
         print(f"{kind}: {len(found)} (first: {found[0].place[-1]}; {found[0].detail})")
@@ -138,14 +134,14 @@ def evaluate(parser: ArgumentParser) -> None:
 
 
 def _evaluate(arguments: Namespace) -> None:
-    from crs_lib.realtalk import experiments, stages
+    from crs_lib.realtalk import study
 
     split = "test" if arguments.test_only else ("train" if arguments.data == "realtalk" else "all")
     config = options.read(arguments, RealTalkConfig, split=split)
-    experiments.check_test_split(config.data, split, config.levers(), config.final, config.force)
+    study.check_test_split(config)
     start = time.perf_counter()
-    told = stages.predict(config)
-    shown = stages.evaluate(config)
+    told = study.predict(config)
+    shown = study.evaluate(config)
     print(report(shown, config.reading))
     made = [record["made_with"] for record in told]
     print("\n" + "\n".join(made_with(made[0]["encoder"], sorted({m["ranker"] for m in made}), arguments)))
@@ -160,11 +156,11 @@ def ladder(parser: ArgumentParser) -> None:
 
 
 def _ladder(arguments: Namespace) -> None:
-    from crs_lib.realtalk import compare, predictions, stages
+    from crs_lib.realtalk import compare, index, study
 
     split = "train" if arguments.data == "realtalk" else "all"
-    found = stages.chats(RealTalkConfig(data=arguments.data, split=split))
-    frame = compare.ladder(compare.ladder_rows(found, predictions.choose_encoder(arguments.encoder)))
+    found = study.chats(RealTalkConfig(data=arguments.data, split=split))
+    frame = compare.ladder(compare.ladder_rows(found, index.choose_encoder(arguments.encoder)))
     print(
         (frame.set_index("step") * [1 if c == "n" else 100 for c in frame.columns[1:]]).round(1).to_string()
     )
@@ -186,13 +182,13 @@ def teach(parser: ArgumentParser) -> None:
 
 
 def _teach(arguments: Namespace) -> None:
-    from crs_lib.realtalk import index, ranker, training
+    from crs_lib.realtalk import index, ranker
 
-    own, _ = training.train_chats(Path(arguments.train) if arguments.train else None)
+    own, _ = ranker.train_chats(Path(arguments.train) if arguments.train else None)
     if not own:
         raise InputError("no train chats were found; set CRS_MIRROR, or python -m crs_lib data get realtalk")
     ranker.need_trees()
-    origin = training.teach(own, index.STUDIED, index.build)
+    origin = ranker.teach(own, index.STUDIED, index.build)
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
 
 

@@ -77,7 +77,7 @@ def score(log: str, config: ScoringConfig, out: Path, *, workers: int = 1) -> pd
         with tables.together():
             scored = score_tables.stream(logs.read(log), ready.scorer, config, workers)
             sessions = score_tables.write(scored, lambda name: out / name, ready.provenance)
-            frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+            frame = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
             tables.write_csv(out / "model_metrics.csv", frame)
     finally:
         if isinstance(ready.scorer, AskedScorer):
@@ -98,9 +98,8 @@ def topics(parser: ArgumentParser) -> None:
 
 
 def _train(arguments: Namespace) -> None:
-    from crs_lib.thesis import topic_model
     from crs_lib.thesis.catalog import ThesisCatalog
-    from crs_lib.thesis.topics import trained_model
+    from crs_lib.thesis.topics import train, trained_model
 
     if arguments.n_topics < 2 or arguments.passes < 1:
         raise InputError("give at least 2 topics and 1 pass")
@@ -108,9 +107,7 @@ def _train(arguments: Namespace) -> None:
         raise InputError(f"seed {arguments.seed} is not usable; give a whole number from 0 to {2**32 - 1}")
     catalog = ThesisCatalog.load(arguments.catalog)
     plots = catalog.documents[len(catalog) :]
-    model = topic_model.train(
-        plots, n_topics=arguments.n_topics, passes=arguments.passes, seed=arguments.seed
-    )
+    model = train(plots, n_topics=arguments.n_topics, passes=arguments.passes, seed=arguments.seed)
     out = paths.given(arguments.out) if arguments.out else trained_model()
     model.save(out)
     print(f"{model.n_topics} topics over {len(model.words)} words of {len(plots)} plots: {paths.shown(out)}/")

@@ -1,20 +1,22 @@
 """Load CoSRec: typed, checked, and unrepaired; what is odd but readable is left to the quirk report."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, NotRequired, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from crs_lib.core import hashes, outside, paths
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import InputError, RunError, one_line
 from crs_lib.cosrec.records import (
-    ASPECTS,
-    INTENTS,
     AnnotatedTurn,
     Buyer,
     Conversation,
     Intent,
     IntentLabel,
+    Kind,
     Partition,
     Rating,
     Utterance,
@@ -26,7 +28,41 @@ from crs_lib.retrieval.runs import Qrels, read_qrels
 
 PARTITIONS = ("raw", "crowd", "curated")
 _LINE = re.compile(r"([US]): ?(.*)")
+_QRELS = "qrels.qrels"
 T = TypeVar("T")
+
+
+class _Label(TypedDict):
+    type: Kind
+    query: str
+
+
+class _Annotated(TypedDict):
+    utterance: int
+    intent_annotations: list[list[_Label]]
+
+
+class _Intent(TypedDict):
+    id: str
+    type: Kind
+    query_variants: Annotated[list[str], Field(min_length=1)]
+    product: NotRequired[str | None]
+
+
+class _Curated(TypedDict):
+    utterance: int
+    intents: list[_Intent]
+
+
+# What a conversation's id leads to in each file.
+_FORMS: dict[str, TypeAdapter[Any]] = {
+    "conversations.jsonl": TypeAdapter(str),
+    "quality.jsonl": TypeAdapter(list[Rating]),
+    "intent_annotations.jsonl": TypeAdapter(list[_Annotated]),
+    "intents.jsonl": TypeAdapter(list[_Curated]),
+    "profiles.jsonl": TypeAdapter(dict[str, str]),
+    "keywords.jsonl": TypeAdapter(dict[str, list[str]]),
+}
 
 
 def locate(source: str = "sample") -> Path:
@@ -48,6 +84,24 @@ def locate(source: str = "sample") -> Path:
     raise RunError(f"no CoSRec corpus in {source!r} (a folder with {', '.join(PARTITIONS)}){hint}")
 
 
+def _present(source: str) -> list[Path]:
+    """The folders of a corpus's partitions; crowd and curated must be there, raw may be."""
+    folder = locate(source)
+    found = [folder / name for name in PARTITIONS]
+    return [base for base in found if base.name != "raw" or (base / "conversations.jsonl").is_file()]
+
+
+def load_all(source: str) -> dict[str, Partition]:
+    """The partitions of a corpus by name; RunError and InputError as :func:`load`."""
+    return {base.name: read_partition(base) for base in _present(source)}
+
+
+def digests(source: str) -> dict[str, str]:
+    """SHA-256 of every file of a corpus, as inputs of a stage."""
+    files = [base / name for base in _present(source) for name in (*_FORMS, _QRELS)]
+    return {f"{path.parent.name}/{path.name}": hashes.sha256(path) for path in files if path.is_file()}
+
+
 def load(folder: Path, name: str) -> Partition:
     """One partition. Only its conversations must be there; the rest may be absent and is named.
 
@@ -62,37 +116,129 @@ def load(folder: Path, name: str) -> Partition:
 
 def read_partition(base: Path) -> Partition:
     """The partition in a folder of any name; errors as those of :func:`load`."""
-    name = base.name
     if not (base / "conversations.jsonl").is_file():
-        raise RunError(
-            f"no {name}/conversations.jsonl in the corpus"
-            + (
-                "; the raw partition is a separate download (python -m crs_lib data get cosrec)"
-                * (name == "raw")
-            )
-        )
-    read = _Reader(base)
-    conversations = read("conversations.jsonl", lambda where, key, value: _conversation(where, key, value))
-    read.known = conversations
-    ratings = read(
-        "quality.jsonl", lambda where, _, value: tuple(_rating(where, r) for r in _items(where, value))
-    )
-    annotations = read("intent_annotations.jsonl", lambda w, key, v: _annotated(w, conversations[key], v))
-    intents = read("intents.jsonl", lambda where, key, value: _intents(where, conversations[key], value))
-    profiles = read("profiles.jsonl", lambda where, _, value: _users(where, value, str))
-    keywords = read("keywords.jsonl", lambda where, _, value: _users(where, value, list))
-    users = {
-        key: tuple(
-            Buyer(user, profiles.get(key, {}).get(user), _keywords(keywords.get(key, {}).get(user)))
-            for user in sorted({*profiles.get(key, {}), *keywords.get(key, {})})
-        )
-        for key in conversations
-        if key in profiles or key in keywords
-    }
-    path = base / "qrels.qrels"
-    qrels = _judgments(read_qrels(path)) if read.has(path.name) else {}
+        raw = "; the raw partition is a separate download (python -m crs_lib data get cosrec)"
+        raise RunError(f"no {base.name}/conversations.jsonl in the corpus{raw if base.name == 'raw' else ''}")
+    talks = _read(base / "conversations.jsonl", _conversation)
+    files = {name: base / name for name in (*_FORMS, _QRELS) if (base / name).is_file()}
+
+    def read(name: str, make: Callable[[str, Conversation, Any], T]) -> dict[str, T]:
+        if name not in files:
+            return {}
+        return _read(files[name], lambda where, key, value: make(where, talks[key], value), talks)
+
+    profiles = read("profiles.jsonl", lambda where, talk, value: value)
+    keywords = read("keywords.jsonl", lambda where, talk, value: value)
     return Partition(
-        name, conversations, ratings, annotations, intents, users, qrels, tuple(read.absent), read.hashes
+        base.name,
+        talks,
+        read("quality.jsonl", lambda where, talk, value: tuple(value)),
+        read("intent_annotations.jsonl", _annotated),
+        read("intents.jsonl", _intents),
+        {
+            key: _users(profiles.get(key, {}), keywords.get(key, {}))
+            for key in talks
+            if key in profiles or key in keywords
+        },
+        _judgments(read_qrels(files[_QRELS])) if _QRELS in files else {},
+        tuple(name for name in (*_FORMS, _QRELS) if name not in files),
+        {name: hashes.sha256(path) for name, path in files.items()},
+    )
+
+
+def _read(
+    path: Path, make: Callable[[str, str, Any], T], known: Mapping[str, Any] | None = None
+) -> dict[str, T]:
+    """What ``make`` gives for each line's place, conversation id and value, sorted by the ids' numbers."""
+    found: dict[str, T] = {}
+    for where, key, value in _lines(path):
+        if key in found:
+            raise InputError(f"{where}: conversation {key!r} stands twice")
+        if known is not None and key not in known:
+            raise InputError(f"{where}: conversation {key!r} is not in conversations.jsonl")
+        found[key] = make(where, key, value)
+    return {key: found[key] for key in sorted(found, key=number)}
+
+
+def _lines(path: Path) -> Iterator[tuple[str, str, Any]]:
+    """Place, conversation id and checked value of every line; blank lines are passed over."""
+    with path.open("rb") as file:
+        for row, line in enumerate(file, start=1):
+            where = f"{path.parent.name}/{path.name}, line {row}"
+            if line.isspace():
+                continue
+            try:
+                record = outside.loads(line.decode("utf-8-sig"), where, unique=True)
+            except UnicodeDecodeError as error:
+                raise InputError(f"{where}: not UTF-8 text ({error.reason})") from error
+            if not isinstance(record, dict) or len(record) != 1:
+                raise InputError(f"{where}: expected an object with one conversation id as its only key")
+            (key, value), *_ = record.items()
+            number(key)
+            try:
+                yield where, key, _FORMS[path.name].validate_python(value, strict=True)
+            except ValidationError as error:
+                first = error.errors()[0]
+                place = ", ".join(["", *map(str, first["loc"])])
+                shown = one_line(repr(first["input"]), 80)
+                raise InputError(f"{where}{place}: {first['msg']}, found {shown}") from None
+
+
+def _conversation(where: str, key: str, value: str) -> Conversation:
+    """Lines ``U: …`` and ``S: …``; a line without a speaker belongs to the utterance before it."""
+    said: list[Utterance] = []
+    for line in value.split("\n"):
+        match = _LINE.fullmatch(line)
+        if match:
+            said.append(Utterance(match[1], match[2]))
+        elif said:
+            said[-1] = Utterance(said[-1].speaker, f"{said[-1].text}\n{line}")
+        else:
+            raise InputError(f"{where}: the conversation does not start with 'U: ' or 'S: '")
+    return Conversation(key, tuple(said))
+
+
+def _check_turns(where: str, talk: Conversation, rows: Sequence[Mapping[str, Any]]) -> None:
+    last, turns = -1, len(talk.turns)
+    for row in rows:
+        if not last < row["utterance"] < turns:
+            raise InputError(
+                f"{where}: utterance {row['utterance']}; expected ascending user turns below {turns}"
+            )
+        last = row["utterance"]
+
+
+def _annotated(where: str, talk: Conversation, rows: list[_Annotated]) -> tuple[AnnotatedTurn, ...]:
+    _check_turns(where, talk, rows)
+    return tuple(
+        AnnotatedTurn(
+            row["utterance"],
+            tuple(
+                tuple(IntentLabel(label["type"], label["query"]) for label in cell)
+                for cell in row["intent_annotations"]
+            ),
+        )
+        for row in rows
+    )
+
+
+def _intents(where: str, talk: Conversation, rows: list[_Curated]) -> tuple[Intent, ...]:
+    _check_turns(where, talk, rows)
+    found = []
+    for row in rows:
+        for position, given in enumerate(row["intents"]):
+            expected = f"{talk.id}_{row['utterance']}_{position}"
+            if given["id"] != expected:
+                raise InputError(f"{where}: intent {given['id']!r} should be {expected!r}")
+            variants, product = tuple(given["query_variants"]), given.get("product")
+            found.append(Intent(expected, row["utterance"], position, given["type"], variants, product))
+    return tuple(found)
+
+
+def _users(profiles: Mapping[str, str], keywords: Mapping[str, list[str]]) -> tuple[Buyer, ...]:
+    return tuple(
+        Buyer(user, profiles.get(user), tuple(keywords[user]) if user in keywords else None)
+        for user in sorted({*profiles, *keywords})
     )
 
 
@@ -106,162 +252,3 @@ def _judgments(qrels: Qrels) -> Qrels:
                 f"qrels.qrels: grade {wrong[1]} of {wrong[0]!r} under {name!r}; they go from 0 to {TOP_GRADE}"
             )
     return qrels
-
-
-def _keywords(value: Any) -> tuple[str, ...] | None:
-    return None if value is None else tuple(value)
-
-
-class _Reader:
-    """Reads the files of one folder: one object a line, one conversation id a line, sorted by number."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.absent = folder, list[str]()
-        self.hashes: dict[str, str] = {}
-        self.known: Mapping[str, Any] | None = None
-
-    def has(self, name: str) -> bool:
-        path = self.folder / name
-        if not path.is_file():
-            self.absent.append(name)
-            return False
-        self.hashes[name] = hashes.sha256(path)
-        return True
-
-    def __call__(self, name: str, make: Callable[[str, str, Any], T]) -> dict[str, T]:
-        if not self.has(name):
-            return {}
-        found: dict[str, T] = {}
-        for where, key, value in _lines(self.folder / name):
-            if key in found:
-                raise InputError(f"{where}: conversation {key!r} stands twice")
-            if self.known is not None and key not in self.known:
-                raise InputError(f"{where}: conversation {key!r} is not in conversations.jsonl")
-            found[key] = make(where, key, value)
-        return {key: found[key] for key in sorted(found, key=number)}
-
-
-def _lines(path: Path) -> Iterator[tuple[str, str, Any]]:
-    """Place, conversation id and value of every line; blank lines are passed over."""
-    with path.open("rb") as file:
-        for row, line in enumerate(file, start=1):
-            where = f"{path.parent.name}/{path.name}, line {row}"
-            if line.isspace():
-                continue
-            record = _record(where, line)
-            if not isinstance(record, dict) or len(record) != 1:
-                raise InputError(f"{where}: expected an object with one conversation id as its only key")
-            (key, value), *_ = record.items()
-            number(key)
-            yield where, key, value
-
-
-def _record(where: str, line: bytes) -> Any:
-    try:
-        return outside.loads(line.decode("utf-8-sig"), where, unique=True)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{where}: not UTF-8 text ({error.reason})") from error
-
-
-def _items(where: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise InputError(f"{where}: expected a list, found {type(value).__name__}")
-    return value
-
-
-def _object(where: str, value: Any, what: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError(f"{where}: {what} must be an object, found {type(value).__name__}")
-    return value
-
-
-def _texts(where: str, values: Any, what: str) -> tuple[str, ...]:
-    found = _items(where, values)
-    wrong = [value for value in found if not isinstance(value, str)]
-    if wrong:
-        raise InputError(f"{where}: {what} must be texts, found {wrong[0]!r}")
-    return tuple(found)
-
-
-def _conversation(where: str, key: str, value: Any) -> Conversation:
-    """Lines ``U: …`` and ``S: …``; a line without a speaker belongs to the utterance before it."""
-    if not isinstance(value, str):
-        raise InputError(f"{where}: a conversation must be a text")
-    said: list[Utterance] = []
-    for line in value.split("\n"):
-        match = _LINE.fullmatch(line)
-        if match:
-            said.append(Utterance(match[1], match[2]))
-        elif said:
-            said[-1] = Utterance(said[-1].speaker, f"{said[-1].text}\n{line}")
-        else:
-            raise InputError(f"{where}: the conversation does not start with 'U: ' or 'S: '")
-    return Conversation(key, tuple(said))
-
-
-def _rating(where: str, value: Any) -> Rating:
-    if not isinstance(value, dict) or set(value) != set(ASPECTS):
-        raise InputError(f"{where}: a rating must have exactly the keys {', '.join(ASPECTS)}")
-    if any(type(value[aspect]) is not int or not 1 <= value[aspect] <= 5 for aspect in ASPECTS):
-        raise InputError(f"{where}: ratings must be whole numbers from 1 to 5, found {value}")
-    return Rating(**value)
-
-
-def _turns(where: str, conversation: Conversation, value: Any) -> Iterator[tuple[int, dict[str, Any]]]:
-    last, turns = -1, len(conversation.turns)
-    for record in _items(where, value):
-        turn = record.get("utterance") if isinstance(record, dict) else None
-        if type(turn) is not int or not last < turn < turns:
-            raise InputError(f"{where}: utterance {turn!r}; expected ascending user turns below {turns}")
-        last = turn
-        yield turn, record
-
-
-def _type(where: str, value: Any) -> str:
-    if value not in INTENTS:
-        raise InputError(f"{where}: intent type {value!r}; expected one of {', '.join(INTENTS)}")
-    return str(value)
-
-
-def _annotated(where: str, conversation: Conversation, value: Any) -> tuple[AnnotatedTurn, ...]:
-    return tuple(
-        AnnotatedTurn(
-            turn,
-            tuple(
-                tuple(_need(where, need) for need in _items(where, cell))
-                for cell in _items(where, record.get("intent_annotations"))
-            ),
-        )
-        for turn, record in _turns(where, conversation, value)
-    )
-
-
-def _need(where: str, value: Any) -> IntentLabel:
-    need = _object(where, value, "an intent")
-    return IntentLabel(_type(where, need.get("type")), *_texts(where, [need.get("query")], "queries"))
-
-
-def _intents(where: str, conversation: Conversation, value: Any) -> tuple[Intent, ...]:
-    found = []
-    for turn, record in _turns(where, conversation, value):
-        for position, value in enumerate(_items(where, record.get("intents"))):
-            expected = f"{conversation.id}_{turn}_{position}"
-            intent = _object(where, value, "an intent")
-            variants = _texts(where, intent.get("query_variants"), "query variants")
-            if intent.get("id") != expected or not variants:
-                raise InputError(
-                    f"{where}: intent {intent.get('id')!r} should be {expected!r}, with variants"
-                )
-            kind, product = _type(where, intent.get("type")), intent.get("product")
-            if not isinstance(product, str | None):
-                raise InputError(f"{where}: product {product!r} of {expected!r} must be a text")
-            found.append(Intent(expected, turn, position, kind, variants, product))
-    return tuple(found)
-
-
-def _users(where: str, value: Any, form: type) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(item, form) for item in value.values()):
-        raise InputError(f"{where}: expected an object of user ids, each with a {form.__name__}")
-    for item in value.values() if form is list else ():
-        _texts(where, item, "keywords")
-    return value

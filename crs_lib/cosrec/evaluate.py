@@ -144,6 +144,17 @@ def joint(scores: pd.DataFrame, routes: Mapping[str, Routes], measure: str = "nD
     return frame.assign(right_module=sent, routed=frame["oracle"].where(sent, 0.0))
 
 
+def lost_to_routing(frame: pd.DataFrame) -> pd.DataFrame:
+    """The intents of the system that is best with oracle routing, with what its router ``lost``.
+
+    ``frame`` is that of :func:`joint`; empty for a run without routes.
+    """
+    if frame.empty:
+        return frame
+    best = frame.groupby("system")["oracle"].mean().idxmax()
+    return frame[frame["system"] == best].assign(lost=lambda rows: rows["oracle"] - rows["routed"])
+
+
 def joint_means(frame: pd.DataFrame) -> pd.DataFrame:
     """The joint measure in [0, 1]: mean over intents by kind, and ``macro``, the mean of the two kinds.
 
@@ -221,7 +232,17 @@ def personalisation(
         }
         row |= {"same": int((gain["gain"] == 0).sum()), "mean gain": float(found["mean"])}
         rows.append(row | {"low": float(found["low"]), "high": float(found["high"]), "n": len(gain)})
-    return pd.DataFrame(rows)
+    columns = ["system", "helped", "hurt", "same", "mean gain", "low", "high", "n"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def beside_people(models: pd.DataFrame, ceiling: pd.DataFrame) -> pd.DataFrame:
+    """F1 of the intent models, with micro's interval in words, and one annotator as the last row."""
+    both = pd.concat([models, ceiling.assign(model="one annotator (crowd)")], ignore_index=True)
+    wide = both.pivot_table(index="model", columns="intent", values="f1", sort=False).round(3)
+    micro = both[both["intent"] == "micro"].set_index("model")
+    wide["micro, 95 %"] = [f"{micro.loc[m, 'low']:.2f} to {micro.loc[m, 'high']:.2f}" for m in wide.index]
+    return wide
 
 
 LINK_MEASURES = ("P@1", "RR@10", "R@10")
@@ -255,7 +276,7 @@ def pool_prior(partition: Partition) -> Run:
     return run
 
 
-def score_links(partition: Partition, runs: dict[str, dict[str, Ranking]]) -> pd.DataFrame:
+def score_links(partition: Partition, runs: Mapping[str, Mapping[str, Ranking]]) -> pd.DataFrame:
     """Mean P@1, RR@10, R@10 of runs over the linked intents, in [0, 1], one row a run.
 
     ``reachable`` is the share of intents whose product the run ranks at all. Ids are compared in upper

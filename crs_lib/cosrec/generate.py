@@ -4,10 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from crs_lib import runs
 from crs_lib.core import outside, tables
+from crs_lib.core.text import shorten
 from crs_lib.cosrec import corpus, index
-from crs_lib.cosrec.config import STUDY, GenerateConfig
+from crs_lib.cosrec.settings import NAME, GenerateSettings
 from crs_lib.cosrec.writing import Writer
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key
@@ -15,7 +18,7 @@ from crs_lib.runs.ledger import Key
 STAGE = "generate"
 
 
-def generate(config: GenerateConfig, *, progress: bool = True) -> Path:
+def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
     """Generate the conversations of a run; returns the folder with its files.
 
     ``generated.jsonl`` holds a record a conversation; ``raw/`` the same conversations, profiles and
@@ -24,10 +27,10 @@ def generate(config: GenerateConfig, *, progress: bool = True) -> Path:
     and repeats no finished call; conversations that failed are tried again.
     """
     folder = corpus.locate(config.source) if not config.index else Path()
-    before = runs.entry(STUDY, config.run, STAGE)
+    before = runs.entry(NAME, config.run, STAGE)
     inputs = index.digests(folder, config.index) | jobs.weights(before, config.models(), config.needs)
     keys = [Key(config.writer, number) for number in range(config.conversations)]
-    with runs.stage(STUDY, config.run, STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
+    with runs.stage(NAME, config.run, STAGE, config.parameters(), inputs) as work, work.ledger() as ledger:
         runs.job(
             work, ledger, [runs.Part(keys, tuple(config.models()), label="conversations")],
             Writer, (config, str(folder)), service=config.service(), workers=config.workers,
@@ -59,7 +62,36 @@ def _name(user: Mapping[str, Any]) -> str:
     return str(user["user"])
 
 
+def table(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """One row a generated conversation: query, target, user turns, attempt, repairs."""
+    rows = [
+        {
+            "id": record["id"],
+            "query": record["query"],
+            "target": shorten(record["target_title"], 40),
+            "user turns": record["conversation"].count("\nU: ") + 1,
+            "attempt": record["attempt"],
+            "repairs": len(record["repairs"]),
+        }
+        for record in records
+    ]
+    return pd.DataFrame(rows)
+
+
+def profiles(records: Sequence[Mapping[str, Any]], width: int = 60) -> pd.DataFrame:
+    """One row a buyer: conversation, reviews read, keywords and how many, the summary cut at a width."""
+    rows = [
+        (
+            record["id"], user["reviews"], "; ".join(user["keywords"]), len(user["keywords"]),
+            shorten(user["summary"], width),
+        )
+        for record in records
+        for user in record["users"]
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["id", "reviews", "keywords", "count", "summary"])
+
+
 def read_generated(run: str) -> list[dict[str, Any]]:
     """The records of a finished run; RunError with the command that makes it."""
-    path = runs.output(STUDY, run, STAGE, "12_cosrec_generate", "generated.jsonl")
+    path = runs.output(NAME, run, STAGE, "12_cosrec_generate", "generated.jsonl")
     return list(tables.read_jsonl(path))

@@ -1,22 +1,28 @@
 """The router: kernel regression on what annotators settle on, then a look at the turns before.
 
 It learns shares and not labels: for each turn, how likely each intent and none are, given the annotators'
-votes, their types (:mod:`crs_lib.cosrec.labels`) and the regression's own opinion.
+votes, their types and the regression's own opinion. Annotators see one conversation each and carry no name,
+so that a table of confusions for each of them cannot be learned. Their types can: some call any stated
+constraint a search, most only a question for knowledge. Each type has a table of confusions, learned from
+all conversations together with a classifier's opinion of each turn.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.core.errors import InputError
-from crs_lib.cosrec.intents import FOLDS, GRID, MODELS, Training, position_features
-from crs_lib.cosrec.labels import Floats, counts, f1, settle
+from crs_lib.cosrec.intents import GRID, MODELS, Training, grouped_folds, position_features, vectorizers
+from crs_lib.cosrec.labels import Floats, counts, f1
 from crs_lib.cosrec.records import INTENTS
 from crs_lib.retrieval import encoders as sentence_encoders
 
+_KINDS = len(INTENTS) + 1
+_TYPES, _ROUNDS = 2, 10
+_LEAST = 0.02  # of a classifier's share: none is impossible
+_SEARCH, _ADVICE = INTENTS.index("search"), INTENTS.index("recommendation")
 _RIDGE = 3.0
 _PASSES = 3  # settle the votes, learn from them, settle again
 _SEEDS = 4  # of the trees, whose mean is taken; one is enough where only the level is chosen
@@ -30,6 +36,70 @@ _CUES = (  # what shoppers say when they ask for advice, knowledge, details, mor
     r"\b(?:specific|brand|model)\b", r"\b(?:price|cost|afford|budget|cheap)\b",
 )  # fmt: skip
 _SYSTEM_CUES = (r"(?i)recommend|suggest", r"(?i)would you like", r"\$|price", r"[A-Z][a-z]+ [A-Z]")
+
+
+class Settled(NamedTuple):
+    """Shares of the four kinds a turn (turns, 4), annotators' types, and what a type calls each kind.
+
+    ``types`` is (conversations, annotators, 2), the probability of each type; ``calls`` is (2, 4, 4): type,
+    true kind, kind given; rows sum to 1. The second type starts as those who call an opening a search.
+    """
+
+    shares: Floats
+    types: Floats
+    calls: Floats
+
+
+def settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> Settled:
+    """The kinds that votes and a classifier together make likely, by expectation and maximisation.
+
+    ``cast`` (turns, annotators, 4) are votes, each of sum 1 over the intents and none, or 0 where there is
+    no such annotator; ``codes`` number the turns' conversations from 0, the first row of each being its first
+    turn; ``prior`` (turns, 4) is the classifier's opinion, made without the turn's own conversation.
+
+    Source: Dawid and Skene (1979), Applied Statistics 28(1); with a classifier: Raykar et al. (2010), JMLR.
+    """
+    opinion = np.maximum(prior, _LEAST)
+    opinion = np.log(opinion / opinion.sum(axis=1, keepdims=True))
+    types, calls, rates = _begin(cast, codes)
+    there = _summed(cast.sum(axis=2), codes) > 0
+    for _ in range(_ROUNDS):
+        given = np.einsum("nal,kyl->naky", cast, np.log(calls))
+        mixed = np.einsum("naky,nak->nay", given, types[codes])
+        evidence = opinion + mixed.sum(axis=1)
+        shares = _softmax(evidence)
+        others = _softmax(evidence[:, None] - mixed)  # without the annotator's own vote
+        fits = np.log(np.einsum("nay,naky->nak", others, np.exp(given)))
+        types = _softmax(_summed(fits, codes) + np.log(rates))
+        calls = 1 + 3 * np.eye(_KINDS) + np.einsum("ny,nal,nak->kyl", shares, cast, types[codes])
+        calls /= calls.sum(axis=2, keepdims=True)
+        rates = 1 + types[there].sum(axis=0)
+        rates /= rates.sum()
+    return Settled(shares, types, calls)
+
+
+def _begin(cast: Floats, codes: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
+    """Types by who calls the opening a search, tables of confusions that say so, equal rates."""
+    first = np.unique(codes, return_index=True)[1]
+    literal = cast[first][:, :, _SEARCH] > 0
+    types = np.where(literal[:, :, None], [0.1, 0.9], [0.9, 0.1])
+    calls = np.tile(np.full((_KINDS, _KINDS), 0.1) + 0.6 * np.eye(_KINDS), (_TYPES, 1, 1))
+    calls[1, _ADVICE] = 0.05
+    calls[1, _ADVICE, [_SEARCH, _ADVICE]] = 0.5, 0.4
+    return types, calls, np.full(_TYPES, 1 / _TYPES)
+
+
+def _summed(rows: Floats, codes: NDArray[np.intp]) -> Floats:
+    """Sums of rows by conversation."""
+    out = np.zeros((int(codes.max()) + 1, *rows.shape[1:]))
+    np.add.at(out, codes, rows)
+    return out
+
+
+def _softmax(logarithms: Floats) -> Floats:
+    out = np.exp(logarithms - logarithms.max(axis=-1, keepdims=True))
+    made: Floats = out / out.sum(axis=-1, keepdims=True)
+    return made
 
 
 def cue_features(frame: pd.DataFrame) -> Floats:
@@ -78,14 +148,7 @@ class _Kernel:
 
     def fit(self, frame: pd.DataFrame) -> Floats:
         """Learn vocabulary and scales from the training turns; the kernel among them."""
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float64}
-        self._words = [
-            ("user", 1.0, TfidfVectorizer(ngram_range=(1, 2), min_df=2, **shared)),
-            ("system", 0.25, TfidfVectorizer(ngram_range=(1, 2), min_df=2, **shared)),
-            ("user", 0.5, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), min_df=3, **shared)),
-        ]
+        self._words = vectorizers(system=0.25, rare=2, characters=0.5)
         self._known_words = [model.fit_transform(frame[column]) for column, _, model in self._words]
         self._scaled = [(0.5, _Scaled(position_features)), (0.3, _Scaled(cue_features))]
         self._known_scaled = [scaled.fit(frame) for _, scaled in self._scaled]
@@ -224,12 +287,7 @@ class _HeldOut:
     """Predictions of every training turn by models that have not seen its conversation."""
 
     def __init__(self, names: Sequence[str], frame: pd.DataFrame, codes: NDArray[np.intp]) -> None:
-        from sklearn.model_selection import GroupKFold
-
-        folds = min(FOLDS, len(set(codes.tolist())))
-        if folds < 2:
-            raise InputError("the intent model needs turns of at least two conversations to learn from")
-        self._parts = list(GroupKFold(folds).split(codes, groups=codes))
+        self._parts = grouped_folds(codes)
         ridges = [_Ridge(names, frame.iloc[train]) for train, _ in self._parts]
         self._ridges = [
             (ridge, ridge.to_known(frame.iloc[test]))

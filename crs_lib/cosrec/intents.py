@@ -1,4 +1,4 @@
-"""What does a user turn ask for: search, recommendation, product details? Models, scores, human ceiling.
+"""Intents of a user turn: search, recommendation, product details; models that learn them, and scores.
 
 Models learn from the crowd partition only and see nothing of the future of a conversation: the user's
 words, the system's turn before, how many turns there were. A turn may carry several intents or none.
@@ -18,7 +18,7 @@ from crs_lib.cosrec.corpus import read_partition
 from crs_lib.cosrec.labels import Floats, counts, curated_labels, f1, f1_table, majority_labels
 from crs_lib.cosrec.records import INTENTS, Partition
 
-FOLDS = 5
+_FOLDS = 5
 ROUTER = "annotators"
 VECTORS = ("auto", "none", "minilm", "gte-small", "minilm+gte-small")
 GRID = np.round(np.arange(0.1, 0.9, 0.02), 2)
@@ -30,15 +30,8 @@ def turns(partition: Partition) -> pd.DataFrame:
     for name, conversation in partition.conversations.items():
         for turn, i in enumerate(conversation.turns):
             before = conversation.utterances[i - 1].text if i else ""
-            rows.append(
-                {
-                    "conversation": name,
-                    "turn": turn,
-                    "user": conversation.utterances[i].text,
-                    "system": before,
-                }
-            )
-    return pd.DataFrame(rows)
+            rows.append((name, turn, conversation.utterances[i].text, before))
+    return pd.DataFrame(rows, columns=["conversation", "turn", "user", "system"])
 
 
 class Training(NamedTuple):
@@ -59,14 +52,7 @@ class Training(NamedTuple):
 
     def take(self, rows: NDArray[np.intp]) -> "Training":
         """The training data of some rows."""
-        return Training(
-            self.turns.iloc[rows],
-            self.labels[rows],
-            self.views[rows],
-            self.weighted[rows],
-            self.given[rows],
-            self.votes[rows],
-        )
+        return Training(self.turns.iloc[rows], self.labels[rows], *(part[rows] for part in self[2:]))
 
 
 def training(crowd: Partition) -> Training:
@@ -145,24 +131,6 @@ class IntentModel(Protocol):
 MODELS: Registry[IntentModel] = Registry("intent model", room="crs_lib.cosrec")
 
 
-@MODELS.register("majority")
-class Majority:
-    """Always the most frequent intent: the floor."""
-
-    def fit(self, data: Training) -> "Majority":
-        """Remember which intent is the most frequent."""
-        self._best = int(data.labels.sum(axis=0).argmax())
-        return self
-
-    def scores(self, frame: pd.DataFrame) -> Floats:
-        """1 for the most frequent intent."""
-        return np.tile(np.eye(len(INTENTS))[self._best], (len(frame), 1))
-
-    def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
-        """1 for the most frequent intent."""
-        return self.scores(frame).astype(np.int64)
-
-
 def position_features(frame: pd.DataFrame) -> Floats:
     """(turns, 9): where the turn stands, and the plainest facts of its form."""
     user, system = frame["user"], frame["system"]
@@ -180,68 +148,34 @@ def position_features(frame: pd.DataFrame) -> Floats:
     return np.stack([column.to_numpy(dtype=float) for column in columns], axis=1)
 
 
-class _Logistic:
-    """One balanced logistic regression an intent; decides at 0.5."""
+def vectorizers(system: float, rare: int, characters: float) -> list[tuple[str, float, Any]]:
+    """TF-IDF of the user's words, the system's and the user's characters: column, weight, vectorizer.
 
-    def features(self, frame: pd.DataFrame, *, fit: bool) -> Any:
-        return position_features(frame)
+    ``rare`` is the fewest turns that a word of the system must stand in.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
-    def fit(self, data: Training) -> "_Logistic":
-        """Learn the three regressions; an intent that never or always occurs keeps that share."""
-        from sklearn.linear_model import LogisticRegression
-
-        x = self.features(data.turns, fit=True)
-        self._models: list[Any] = []
-        for y in data.labels.T:
-            constant = float(y.mean()) if len(set(y.tolist())) < 2 else None
-            model = LogisticRegression(C=1.0, class_weight="balanced", max_iter=2000)
-            self._models.append(constant if constant is not None else model.fit(x, y))
-        return self
-
-    def scores(self, frame: pd.DataFrame) -> Floats:
-        """Probabilities under balanced classes."""
-        x = self.features(frame, fit=False)
-        columns = [
-            np.full(len(frame), m) if isinstance(m, float) else m.predict_proba(x)[:, 1] for m in self._models
-        ]
-        return np.stack(columns, axis=1)
-
-    def predict(self, frame: pd.DataFrame) -> NDArray[np.int64]:
-        """1 where the probability exceeds one half."""
-        return (self.scores(frame) > 0.5).astype(np.int64)
+    shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float64}
+    return [
+        ("user", 1.0, TfidfVectorizer(ngram_range=(1, 2), min_df=2, **shared)),
+        ("system", system, TfidfVectorizer(ngram_range=(1, 2), min_df=rare, **shared)),
+        ("user", characters, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), min_df=3, **shared)),
+    ]
 
 
-@MODELS.register("position")
-class Position(_Logistic):
-    """Turn number, question marks and lengths alone, logistic regression."""
+def grouped_folds(groups: NDArray[Any]) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Rows to learn from and rows held out, conversations together; InputError for one conversation alone."""
+    from sklearn.model_selection import GroupKFold
 
-
-@MODELS.register("tfidf")
-class Tfidf(_Logistic):
-    """Words of the turn and of the system turn before it, with position: balanced logistic regression."""
-
-    def features(self, frame: pd.DataFrame, *, fit: bool) -> Any:
-        """Sparse TF-IDF of word and character n-grams beside the position features."""
-        from scipy import sparse
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        if fit:
-            shared: dict[str, Any] = {"sublinear_tf": True, "dtype": np.float64}
-            self._parts = [
-                ("user", 1.0, TfidfVectorizer(ngram_range=(1, 2), min_df=2, **shared)),
-                ("system", 0.5, TfidfVectorizer(ngram_range=(1, 2), min_df=3, **shared)),
-                ("user", 0.7, TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 5), min_df=3, **shared)),
-            ]
-        blocks = [
-            weight * (vectorizer.fit_transform if fit else vectorizer.transform)(frame[column])
-            for column, weight, vectorizer in self._parts
-        ]
-        return sparse.hstack([*blocks, sparse.csr_array(position_features(frame))]).tocsr()
+    folds = min(_FOLDS, len(set(groups.tolist())))
+    if folds < 2:
+        raise InputError("the intent model needs turns of at least two conversations to learn from")
+    return list(GroupKFold(folds).split(groups, groups=groups))
 
 
 @MODELS.register("views")
-class Views(Tfidf):
-    """The same features; learns every annotator's view (softmax over the intents and none), own thresholds.
+class Views:
+    """Words and position; learns every annotator's view (softmax over the intents and none), own thresholds.
 
     Thresholds are those with the best F1 on out-of-fold scores of the training conversations. Learning
     from views and not from the majority keeps what annotators were unsure of.
@@ -253,11 +187,23 @@ class Views(Tfidf):
         self._softmax(data)
         return self
 
+    def _features(self, frame: pd.DataFrame, *, fit: bool = False) -> Any:
+        """Sparse TF-IDF of the turn and the system's turn before it, beside the position features."""
+        from scipy import sparse
+
+        if fit:
+            self._words = vectorizers(system=0.5, rare=3, characters=0.7)
+        blocks = [
+            weight * (vectorizer.fit_transform if fit else vectorizer.transform)(frame[column])
+            for column, weight, vectorizer in self._words
+        ]
+        return sparse.hstack([*blocks, sparse.csr_array(position_features(frame))]).tocsr()
+
     def _softmax(self, data: Training) -> None:
         from scipy import sparse
         from sklearn.linear_model import LogisticRegression
 
-        x, weights = self.features(data.turns, fit=True), data.views.T.ravel()
+        x, weights = self._features(data.turns, fit=True), data.views.T.ravel()
         y = np.repeat(np.arange(data.views.shape[1]), len(data.turns))
         kept = weights > 0
         stacked = sparse.vstack([x] * data.views.shape[1]).tocsr()[kept]
@@ -265,15 +211,9 @@ class Views(Tfidf):
         self._model = model.fit(stacked, y[kept], sample_weight=weights[kept])
 
     def _choose(self, data: Training) -> Floats:
-        from sklearn.model_selection import GroupKFold
-
-        groups = data.turns["conversation"].to_numpy()
-        folds = min(FOLDS, len(set(groups.tolist())))
-        if folds < 2:
-            raise InputError("the intent model needs turns of at least two conversations to learn from")
         found = np.zeros(data.labels.shape)
-        for train, test in GroupKFold(folds).split(groups, groups=groups):
-            inner = type(self)()
+        for train, test in grouped_folds(data.turns["conversation"].to_numpy()):
+            inner = Views()
             inner._softmax(data.take(train))
             found[test] = inner.scores(data.turns.iloc[test])
         found_counts = np.stack([counts(data.labels, (found > level).astype(np.int64)) for level in GRID])
@@ -281,7 +221,7 @@ class Views(Tfidf):
 
     def scores(self, frame: pd.DataFrame) -> Floats:
         """Share of annotators expected to give each intent."""
-        probability = self._model.predict_proba(self.features(frame, fit=False))
+        probability = self._model.predict_proba(self._features(frame))
         out = np.zeros((len(frame), len(INTENTS) + 1))
         out[:, self._model.classes_] = probability
         return out[:, :-1]

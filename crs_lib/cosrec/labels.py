@@ -1,25 +1,21 @@
-"""Which intents a user turn carries: by majority, by what types of annotators settle on, by the curated list.
+"""What annotators gave: intents by majority and by the curated list, F1, and how far people agree.
 
-Annotators see one conversation each and carry no name, so that a table of confusions for each of them
-cannot be learned. Their types can: some call any stated constraint a search, most only a question for
-knowledge. Each type has a table of confusions, learned from all conversations together with a classifier's
-opinion of each turn.
+Annotators see one conversation each and carry no name.
 """
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.cosrec.records import INTENTS, AnnotatedTurn, Partition
-from crs_lib.stats import bootstrap_estimates
+from crs_lib.core.errors import InputError
+from crs_lib.cosrec.records import ASPECTS, INTENTS, AnnotatedTurn, Partition
+from crs_lib.stats import bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
 
 Floats = NDArray[np.float64]
-_KINDS = len(INTENTS) + 1
-_TYPES, _ROUNDS = 2, 10
-_LEAST = 0.02  # of a classifier's share: none is impossible
-_SEARCH, _ADVICE = INTENTS.index("search"), INTENTS.index("recommendation")
+_COLUMNS = ["what", "measure", "value", "low", "high", "n"]
 
 
 def shares(turn: AnnotatedTurn) -> dict[str, float]:
@@ -108,65 +104,133 @@ def f1_table(
     )
 
 
-class Settled(NamedTuple):
-    """Shares of the four kinds a turn (turns, 4), annotators' types, and what a type calls each kind.
+def intent_views(crowd: Partition) -> pd.DataFrame:
+    """One row a view of a recorded turn: conversation, item, rater, a 0/1 column an intent, the label set.
 
-    ``types`` is (conversations, annotators, 2), the probability of each type; ``calls`` is (2, 4, 4): type,
-    true kind, kind given; rows sum to 1. The second type starts as those who call an opening a search.
+    ``rater`` is a position within the conversation: annotators are anonymous. Turns without record are
+    left out, since how many annotators saw them is not released.
     """
+    rows = []
+    for name, records in crowd.annotations.items():
+        for record in records:
+            for rater, cell in enumerate(record.cells):
+                kinds = frozenset(need.type for need in cell)
+                given = {kind: int(kind in kinds) for kind in INTENTS}
+                item = f"{name}_{record.turn}"
+                rows.append({"conversation": name, "item": item, "rater": rater, **given, "labels": kinds})
+    return pd.DataFrame(rows)
 
-    shares: Floats
-    types: Floats
-    calls: Floats
 
+def intent_agreement(crowd: Partition, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+    """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each.
 
-def settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> Settled:
-    """The kinds that votes and a classifier together make likely, by expectation and maximisation.
-
-    ``cast`` (turns, annotators, 4) are votes, each of sum 1 over the intents and none, or 0 where there is
-    no such annotator; ``codes`` number the turns' conversations from 0, the first row of each being its first
-    turn; ``prior`` (turns, 4) is the classifier's opinion, made without the turn's own conversation.
-
-    Source: Dawid and Skene (1979), Applied Statistics 28(1); with a classifier: Raykar et al. (2010), JMLR.
+    At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
     """
-    opinion = np.maximum(prior, _LEAST)
-    opinion = np.log(opinion / opinion.sum(axis=1, keepdims=True))
-    types, calls, rates = _begin(cast, codes)
-    there = _summed(cast.sum(axis=2), codes) > 0
-    for _ in range(_ROUNDS):
-        given = np.einsum("nal,kyl->naky", cast, np.log(calls))
-        mixed = np.einsum("naky,nak->nay", given, types[codes])
-        evidence = opinion + mixed.sum(axis=1)
-        shares = _softmax(evidence)
-        others = _softmax(evidence[:, None] - mixed)  # without the annotator's own vote
-        fits = np.log(np.einsum("nay,naky->nak", others, np.exp(given)))
-        types = _softmax(_summed(fits, codes) + np.log(rates))
-        calls = 1 + 3 * np.eye(_KINDS) + np.einsum("ny,nal,nak->kyl", shares, cast, types[codes])
-        calls /= calls.sum(axis=2, keepdims=True)
-        rates = 1 + types[there].sum(axis=0)
-        rates /= rates.sum()
-    return Settled(shares, types, calls)
+    views = intent_views(crowd)
+    kinds = [(kind, "nominal", kind) for kind in INTENTS] + [("set of intents", "masi", "labels")]
+    rows = []
+    for what, level, column in kinds:
+        found = krippendorff_alpha(views, value=column, level=level, resamples=resamples, seed=seed).iloc[0]  # type: ignore[arg-type]
+        row = {"what": what, "measure": f"alpha, {level}", "value": found["alpha"]}
+        rows.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n_items"])})
+    return pd.DataFrame(rows, columns=_COLUMNS)
 
 
-def _begin(cast: Floats, codes: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
-    """Types by who calls the opening a search, tables of confusions that say so, equal rates."""
-    first = np.unique(codes, return_index=True)[1]
-    literal = cast[first][:, :, _SEARCH] > 0
-    types = np.where(literal[:, :, None], [0.1, 0.9], [0.9, 0.1])
-    calls = np.tile(np.full((_KINDS, _KINDS), 0.1) + 0.6 * np.eye(_KINDS), (_TYPES, 1, 1))
-    calls[1, _ADVICE] = 0.05
-    calls[1, _ADVICE, [_SEARCH, _ADVICE]] = 0.5, 0.4
-    return types, calls, np.full(_TYPES, 1 / _TYPES)
+def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
+    """ICC(1,1) and ICC(1,k), at most 1, for items with different numbers of anonymous raters: (draws, 2).
+
+    Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items)
+    counts how often an item is drawn. NaN where nothing varies between or within items.
+    Source: Shrout and Fleiss (1979); the mean group size as in Donner (1986), Int. Stat. Rev. 54.
+    """
+    w = np.ones((1, len(sizes))) if weights is None else weights
+    items, total = w.sum(axis=1), w @ sizes
+    between = w @ (sums**2 / sizes) - (w @ sums) ** 2 / total
+    within = w @ squares - w @ (sums**2 / sizes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        msb, msw = between / (items - 1), within / (total - items)
+        size = (total - (w @ sizes**2) / total) / (items - 1)
+        return np.column_stack([(msb - msw) / (msb + (size - 1) * msw), (msb - msw) / msb])
 
 
-def _summed(rows: Floats, codes: NDArray[np.intp]) -> Floats:
-    """Sums of rows by conversation."""
-    out = np.zeros((int(codes.max()) + 1, *rows.shape[1:]))
-    np.add.at(out, codes, rows)
-    return out
+def quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
+    """One row a rater's view of a conversation: partition, item, rater, the four aspects, their mean."""
+    rows = [
+        {"partition": name, "item": key, "rater": i, **rating._asdict(), "average": float(np.mean(rating))}
+        for name, partition in corpus.items()
+        for key, ratings in partition.ratings.items()
+        for i, rating in enumerate(ratings)
+    ]
+    return pd.DataFrame(rows, columns=["partition", "item", "rater", *ASPECTS, "average"])
 
 
-def _softmax(logarithms: Floats) -> Floats:
-    out = np.exp(logarithms - logarithms.max(axis=-1, keepdims=True))
-    made: Floats = out / out.sum(axis=-1, keepdims=True)
-    return made
+def quality_agreement(
+    corpus: Mapping[str, Partition], *, resamples: int = 1000, seed: int = 0
+) -> pd.DataFrame:
+    """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
+    rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
+    """
+    views = quality_views(corpus)
+    rows: list[dict[str, Any]] = []
+    for aspect in (*ASPECTS, "average"):
+        level: Any = "interval" if aspect == "average" else "ordinal"
+        alpha = krippendorff_alpha(views, value=aspect, level=level, resamples=resamples, seed=seed).iloc[0]
+        rows.append({"what": aspect, "measure": f"alpha, {level}", "value": alpha["alpha"]})
+        rows[-1] |= {"low": alpha["low"], "high": alpha["high"], "n": int(alpha["n_items"])}
+        groups = views.groupby("item", sort=False)[aspect]
+        sizes, sums = (groups.agg(f).to_numpy(dtype=float) for f in ("size", "sum"))
+        squares = groups.agg(lambda g: float((g.astype(float) ** 2).sum())).to_numpy(dtype=float)
+        icc = bootstrap_estimates(
+            lambda w, s=sizes, t=sums, q=squares: one_way_icc(s, t, q, w),  # type: ignore[misc]
+            len(sizes),
+            resamples=resamples,
+            seed=seed,
+        )
+        for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
+            row = {"what": aspect, "measure": measure, "value": icc.estimate[j], "low": icc.low[j]}
+            rows.append(row | {"high": icc.high[j], "n": len(sizes)})
+        rows.append(_against_the_rest(views, aspect, resamples, seed))
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _against_the_rest(views: pd.DataFrame, aspect: str, resamples: int, seed: int) -> dict[str, Any]:
+    groups = views.groupby("item", sort=False)[aspect]
+    size, total = groups.transform("size"), groups.transform("sum")
+    kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
+    found = cluster_bootstrap_correlation(
+        kept, aspect, "rest", scenario="item", kind="pearson", resamples=resamples, seed=seed
+    ).iloc[0]
+    row = {"what": aspect, "measure": "one rater against the others", "value": found["correlation"]}
+    return row | {"low": found["low"], "high": found["high"], "n": int(found["n"])}
+
+
+def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
+    """F1 of one annotator against the strict majority of the others, over all annotators and turns.
+
+    Turns without record are turns in which all annotators agreed on none. Turns with fewer than three
+    annotators have no majority of others and are left out.
+    """
+    names, truth, guess = [], [], []
+    records: Mapping[tuple[str, int], Any] = {
+        (name, r.turn): r for name, found in crowd.annotations.items() for r in found
+    }
+    for name, conversation in crowd.conversations.items():
+        cells = {
+            turn: records[name, turn].cells
+            for turn in range(len(conversation.turns))
+            if (name, turn) in records
+        }
+        raters = max(map(len, cells.values()), default=0)
+        for turn in range(len(conversation.turns)):
+            views = cells.get(turn, ((),) * raters)
+            given = np.array(
+                [[any(n.type == kind for n in cell) for kind in INTENTS] for cell in views], dtype=int
+            )
+            if len(views) < 3:
+                continue
+            names.extend([name] * len(views))
+            guess.append(given)
+            truth.append((2 * (given.sum(axis=0) - given) > len(views) - 1).astype(np.int64))
+    if not names:
+        raise InputError("no turn has three annotators; there is no majority to compare one of them with")
+    return f1_table(pd.Series(names), np.concatenate(truth), np.concatenate(guess), seed)

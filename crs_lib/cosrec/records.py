@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, get_args
 
 import pandas as pd
+from pydantic import Field
 
 from crs_lib.core.errors import InputError
+from crs_lib.core.text import shorten
 from crs_lib.retrieval.runs import Qrels
 
-INTENTS = ("search", "recommendation", "product_details")
+Kind = Literal["search", "recommendation", "product_details"]
+INTENTS: tuple[str, ...] = get_args(Kind)
 ASPECTS = ("fluency", "informativeness", "logicality", "coherence")
 MAPPINGS = ("as_documented", "zero_is_generic")
+_Grade = Annotated[int, Field(ge=1, le=5)]
 
 
 def number(conversation: str) -> int:
@@ -41,29 +45,30 @@ class Conversation:
         """Positions of the user's utterances: ``turns[t]`` is where user turn ``t`` stands."""
         return [i for i, utterance in enumerate(self.utterances) if utterance.speaker == "U"]
 
-    def table(self) -> pd.DataFrame:
-        """One row an utterance: user turn (empty for the system), speaker, text."""
+    def table(self, width: int = 0) -> pd.DataFrame:
+        """One row an utterance: user turn (empty for the system), speaker, text, cut at a width over 0."""
         turn, rows = -1, []
         for speaker, text in self.utterances:
             turn += speaker == "U"
             said = "user" if speaker == "U" else "system"
-            rows.append({"turn": str(turn) if speaker == "U" else "", "speaker": said, "text": text})
+            shown = shorten(text, width) if width else text
+            rows.append({"turn": str(turn) if speaker == "U" else "", "speaker": said, "text": shown})
         return pd.DataFrame(rows, columns=["turn", "speaker", "text"])
 
 
 class Rating(NamedTuple):
     """One rater's view of a conversation, each aspect 1 to 5. Raters are anonymous and unlinked."""
 
-    fluency: int
-    informativeness: int
-    logicality: int
-    coherence: int
+    fluency: _Grade
+    informativeness: _Grade
+    logicality: _Grade
+    coherence: _Grade
 
 
 class IntentLabel(NamedTuple):
     """What one annotator saw in a user turn: an intent and a stand-alone query for it."""
 
-    type: str
+    type: Kind
     query: str
 
 

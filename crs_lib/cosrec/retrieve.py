@@ -6,27 +6,25 @@ its links the answers to product-details questions.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
 from crs_lib.cosrec import corpus, index
-from crs_lib.cosrec.config import STUDY, RetrieveConfig
 from crs_lib.cosrec.evaluate import linked_intents
 from crs_lib.cosrec.index import Stock
 from crs_lib.cosrec.intents import IntentModel, learned, turns
 from crs_lib.cosrec.records import INTENTS, Partition, Topic, topic, user_of
 from crs_lib.cosrec.rewriting import rewrite, said_by_user
+from crs_lib.cosrec.settings import NAME, RetrieveSettings
 from crs_lib.retrieval.fusion import Remembering, Retriever
 from crs_lib.retrieval.runs import Hit, Run, read_run, write_run
+from crs_lib.runs import Stage
 
-STAGE = "retrieve"
 Routes = dict[tuple[str, int], list[str]]
 
 
@@ -133,53 +131,52 @@ class RoutingAgent:
         return run
 
 
-def agents(config: RetrieveConfig) -> dict[str, RoutingAgent]:
-    """The systems by name, over the collections of the config's source; the router learns from the crowd."""
-    folder = corpus.locate(config.source)
-    stock = index.opened(folder, config.index, config.k1, config.b)
-    router = learned(corpus.load(folder, "crowd"), config.router, config.vectors)
+def agents(settings: RetrieveSettings) -> dict[str, RoutingAgent]:
+    """The systems by name, over the collections of the source; the router learns from the crowd."""
+    folder = corpus.locate(settings.source)
+    stock = index.opened(folder, settings.index, settings.k1, settings.b)
+    router = learned(corpus.load(folder, "crowd"), settings.router, settings.vectors)
     searches = {
         spec: (
-            Remembering(stock.product_search(spec.split("+"), config.fusion)),
-            Remembering(stock.passage_search(spec.split("+"), config.fusion)),
+            Remembering(stock.product_search(spec.split("+"), settings.fusion)),
+            Remembering(stock.passage_search(spec.split("+"), settings.fusion)),
         )
-        for spec in config.retrievers
+        for spec in settings.retrievers
     }
     return {
         system.name: RoutingAgent(router, stock, *searches[system.retriever], system.rewriter)
-        for system in config.systems()
+        for system in settings.systems()
     }
 
 
-def retrieve(config: RetrieveConfig) -> Path:
-    """Write ``runs/<system>.run``, ``links/<system>.run`` and ``routes.jsonl``; returns the run's folder."""
-    folder = corpus.locate(config.source)
-    curated = corpus.load(folder, "curated")
-    inputs = {f"curated/{name}": digest for name, digest in curated.hashes.items()}
-    inputs |= index.digests(folder, config.index)
-    personal = {system.name: system.personal for system in config.systems()}
-    with runs.stage(STUDY, config.run, STAGE, asdict(config), inputs, fixed=False) as work:
-        routes: list[dict[str, Any]] = []
-        made = agents(config)
-        sent = next(iter(made.values())).routes(curated)  # the router is the same for all
-        for name, agent in made.items():
-            slug = paths.slug(name)
-            found = agent.run(curated, config.depth, config.mapping if personal[name] else "")
-            work.counts[name] = write_run(work.path(f"runs/{slug}.run"), found, slug)
-            write_run(work.path(f"links/{slug}.run"), agent.links(curated), slug)
-            for (conversation, turn), modules in sent.items():
-                routes.append(
-                    {"system": slug, "conversation": conversation, "turn": turn, "modules": modules}
-                )
-        work.counts["collections"] = {"search": len(agent.passages), "recommendation": len(agent.products)}
-        tables.write_jsonl(work.path("routes.jsonl"), routes)
-    return work.folder
+def inputs(settings: RetrieveSettings) -> dict[str, str]:
+    """SHA-256 of the files that the runs are made from."""
+    curated = corpus.digests(settings.source)
+    found = {name: digest for name, digest in curated.items() if name.startswith("curated/")}
+    return found | index.digests(corpus.locate(settings.source), settings.index)
 
 
-def collection_sizes(run: str) -> dict[str, int]:
-    """How many documents a finished run searched, by kind; empty for a run that did not count them."""
-    counts = runs.read_manifest(STUDY, run)["stages"][STAGE]["counts"]
-    return dict(counts.get("collections", {}))
+def write_runs(settings: RetrieveSettings, stage: Stage) -> None:
+    """Write ``runs/<system>.run``, ``links/<system>.run`` and ``routes.jsonl``."""
+    curated = corpus.load(corpus.locate(settings.source), "curated")
+    personal = {system.name: system.personal for system in settings.systems()}
+    routes: list[dict[str, Any]] = []
+    made = agents(settings)
+    sent = next(iter(made.values())).routes(curated)  # the router is the same for all
+    for name, agent in made.items():
+        slug = paths.slug(name)
+        hits = agent.run(curated, settings.depth, settings.mapping if personal[name] else "")
+        stage.counts[name] = write_run(stage.path(f"runs/{slug}.run"), hits, slug)
+        write_run(stage.path(f"links/{slug}.run"), agent.links(curated), slug)
+        for (conversation, turn), modules in sent.items():
+            routes.append({"system": slug, "conversation": conversation, "turn": turn, "modules": modules})
+    stage.counts["collections"] = {"search": len(agent.passages), "recommendation": len(agent.products)}
+    tables.write_jsonl(stage.path("routes.jsonl"), routes)
+
+
+def runs_of(run: str) -> dict[str, Run]:
+    """The run files of a run of notebook 13."""
+    return read_runs(paths.run_folder(NAME, run) / "runs")
 
 
 def read_runs(folder: Path) -> dict[str, Run]:
@@ -196,3 +193,19 @@ def read_routes(path: Path) -> dict[str, Routes]:
     for row in tables.read_jsonl(path):
         out.setdefault(row["system"], {})[row["conversation"], row["turn"]] = list(row["modules"])
     return out
+
+
+def run_table(runs: Mapping[str, Run]) -> pd.DataFrame:
+    """One row a run: topics, hits, and hits for a topic on average."""
+    sizes = {name: (len(run), sum(map(len, run.values()))) for name, run in runs.items()}
+    rows = [(name, topics, hits, round(hits / topics, 1)) for name, (topics, hits) in sizes.items()]
+    return pd.DataFrame(rows, columns=["system", "topics", "hits", "hits a topic"]).set_index("system")
+
+
+def route_table(routes: Mapping[str, Routes]) -> pd.DataFrame:
+    """User turns by the modules that they are sent to, one column a system."""
+    counts = {
+        name: pd.Series([", ".join(modules) or "none" for modules in sent.values()]).value_counts()
+        for name, sent in routes.items()
+    }
+    return pd.DataFrame(counts).fillna(0).astype(int).sort_index().rename_axis("modules")

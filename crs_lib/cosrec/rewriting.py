@@ -67,6 +67,17 @@ def rewrite(name: str, said: Sequence[str]) -> str:
     return REWRITERS.create(name, said=said)
 
 
+def queries(partition: Partition, rewriters: Sequence[str]) -> pd.DataFrame:
+    """One row a user turn and rewriter: conversation, turn, rewriter, query, its words."""
+    rows = []
+    for name, talk in partition.conversations.items():
+        for turn in range(len(talk.turns)):
+            for rewriter in rewriters:
+                query = rewrite(rewriter, said_by_user(talk, turn))
+                rows.append((name, turn, rewriter, query, len(query.split())))
+    return pd.DataFrame(rows, columns=["conversation", "turn", "rewriter", "query", "words"])
+
+
 def rewriting_prompt(conversation: Conversation, turn: int, intent: str) -> str:
     """The prompt that asks a language model for the stand-alone query of a turn's intent."""
     upto = conversation.utterances[: conversation.turns[turn] + 1]

@@ -11,7 +11,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, stream
 from crs_lib.cosrec import budget, drafts, index, template
 from crs_lib.cosrec.collections import CatalogueProduct
-from crs_lib.cosrec.config import STUDY, TEMPLATE, GenerateConfig
+from crs_lib.cosrec.settings import NAME, TEMPLATE, GenerateSettings
 from crs_lib.llm import Message, Pool, Request
 from crs_lib.llm.limits import tokens_at_most
 from crs_lib.runs.jobs import Start
@@ -26,7 +26,7 @@ class Writer:
 
     def __init__(
         self,
-        config: GenerateConfig,
+        config: GenerateSettings,
         source: str,
         start: Start | None = None,
         pool: Pool | None = None,
@@ -45,7 +45,7 @@ class Writer:
         self._products = self.stock.product_search(config.product_retrievers, config.fusion)
         self._passages = self.stock.passage_search(config.passage_retrievers, config.fusion)
         asins = sorted(self.stock.products)
-        order = stream(config.seed, STUDY, "targets").permutation(len(asins))
+        order = stream(config.seed, NAME, "targets").permutation(len(asins))
         self.targets = [asins[i] for i in order[: config.conversations]]
         if pool is None and config.models():
             pool = start.pool(config.service())
@@ -64,7 +64,7 @@ class Writer:
         hits = self._products.search(target.text(), config.products + 1)
         related = [hit.id for hit in hits if hit.id != target.asin][: config.products - 1]
         shown = [target.asin, *related]
-        order = [shown[i] for i in stream(config.seed, STUDY, number, "order").permutation(len(shown))]
+        order = [shown[i] for i in stream(config.seed, NAME, number, "order").permutation(len(shown))]
         query, asked = self._query(target, number)
         found = [hit.id for hit in self._passages.search(query, config.passages)] if config.passages else []
         material = budget.PromptMaterial(
@@ -130,7 +130,7 @@ class Writer:
         for attempt in range(self.attempts):
             facts: dict[str, Any] = {}
             if fitted is None:
-                rng = stream(config.seed, STUDY, number, "template", attempt)
+                rng = stream(config.seed, NAME, number, "template", attempt)
                 others = [p for p in material.products if p is not target]
                 text = template.conversation(target, others, material.passages, query, rng)
             else:
@@ -210,7 +210,7 @@ class Writer:
         raise RunError(f"no usable {name} for {about} in {self.attempts} attempts ({problem})")
 
     def _prompt(self, name: str, **values: str | int) -> str:
-        return prompts.render(f"{STUDY}/{name}", self.config.prompts, **values)
+        return prompts.render(f"{NAME}/{name}", self.config.prompts, **values)
 
     def _ask(
         self, name: str, spec: str, fitted: budget.Fitted, answer: int, number: int, attempt: int,
@@ -221,7 +221,7 @@ class Writer:
         if self.models is None:
             raise RunError("the writer was made without models; this is a defect, please report it")
         address: tuple[str | int, ...] = (number, name, *([about] if about else []), attempt)
-        seed = address_seed(config.model_seed, STUDY, *address)
+        seed = address_seed(config.model_seed, NAME, *address)
         options = {
             "num_ctx": fitted.context, "num_predict": answer, "temperature": config.temperature,
         }  # fmt: skip
@@ -229,7 +229,7 @@ class Writer:
         request = Request.ask(f"cosrec {name}", fitted.prompt, seed=seed, options=options, tags=tags)
         reply = self.models.complete(spec, request)
         facts = {
-            "template": prompts.digest(f"{STUDY}/{name}", config.prompts),
+            "template": prompts.digest(f"{NAME}/{name}", config.prompts),
             "prompt": fitted.prompt,
             "seed": seed,
             "num_ctx": fitted.context,

@@ -1,18 +1,16 @@
 """The other arms of a run: gains of fresh users and of placebo windows, by the shift that they mirror."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from crs_lib import runs, simulate
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.scorer import ARMS, Scorer
+from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import gain
 from crs_lib.metrics.inputs import Text, TurnRecord
 from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT
 
-Place = tuple[str, str, int]  # model, session and turn of a shift
 _FREE = ("run", "arm", "workers", "windows_of")
 _NAMES = {SHIFT: gain.FRESH, NO_SHIFT: gain.PLACEBO_FRESH}
 
@@ -42,7 +40,7 @@ def _settings(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "inputs": entry["inputs"]}
 
 
-def gains(run: str, scorer: Scorer) -> dict[Place, dict[str, list[float]]]:
+def gains(run: str, scorer: Scorer) -> dict[tuple[str, str, int], dict[str, list[float]]]:
     """:func:`gains_of` the further arms of a run; empty where no fresh users were simulated."""
     arms = runs_of(run)
     if FRESH not in arms:
@@ -53,12 +51,12 @@ def gains(run: str, scorer: Scorer) -> dict[Place, dict[str, list[float]]]:
 
 def gains_of(
     fresh: Iterable[Dialogue], twins: Iterable[Dialogue], scorer: Scorer
-) -> dict[Place, dict[str, list[float]]]:
+) -> dict[tuple[str, str, int], dict[str, list[float]]]:
     """Normalised gain of every reply to fresh users and in placebo windows, by their shift and by arm.
 
     ``twins`` are the sessions that never shift; without them there are no placebo windows.
     """
-    found: dict[Place, dict[str, list[float]]] = {}
+    found: dict[tuple[str, str, int], dict[str, list[float]]] = {}
     windows: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for talk in fresh:
         of = talk.extra["of"]
@@ -79,15 +77,3 @@ def _turns(scorer: Scorer, talk: Dialogue) -> list[TurnRecord]:
     """The records of a dialogue's turns, without the concepts of their texts, which no gain needs."""
     nothing = Text((), frozenset())
     return list(scorer.prepare(talk, [nothing] * len(talk.turns)).turns)
-
-
-def joined(
-    dialogues: Iterable[Dialogue], found: Mapping[Place, Mapping[str, list[float]]]
-) -> Iterator[Dialogue]:
-    """The dialogues, each with the gains of the other arms at its shifts."""
-    by_session: dict[tuple[str, str], dict[int, Mapping[str, list[float]]]] = {}
-    for (model, session, turn), values in found.items():
-        by_session.setdefault((model, session), {})[turn] = values
-    for talk in dialogues:
-        mine = by_session.get((talk.model_name, talk.session_id))
-        yield replace(talk, extra={**talk.extra, ARMS: mine}) if mine else talk

@@ -1,5 +1,10 @@
-"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model."""
+"""The scorer of a convention with a chosen catalogue, extractor, sentence space and topic model.
 
+Every table that it writes carries its provenance as columns: two ways of counting cannot be confused.
+"""
+
+import importlib.metadata
+import json
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,26 +19,37 @@ from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Settings
 from crs_lib.core.text import listing
-from crs_lib.evaluate import provenance
-from crs_lib.evaluate.scorer import ItemsScorer
+from crs_lib.evaluate.scorer import ArmGains, ItemsScorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.scores import BatchScorer
 from crs_lib.thesis import extractors
-from crs_lib.thesis.concepts import ConceptSpace
+from crs_lib.thesis.extractors import ConceptSpace
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
     from crs_lib.llm.settings import LLMSettings
 
 SIMILARITIES = ("tfidf", "minilm")
+_PACKAGES = ("crs-lib", "numpy", "scipy", "scikit-learn")
+
+
+class Provenance(NamedTuple):
+    """The columns that every written table carries; ``embedder`` names concept vectors, space or topics."""
+
+    convention: str
+    extractor: str
+    embedder: str
+    weights: str
+    versions: str
+    input_hash: str
 
 
 class PreparedScorer(NamedTuple):
     """A scorer, the provenance that its tables carry, and the session metrics that it gives, in order."""
 
     scorer: BatchScorer
-    provenance: provenance.Provenance
+    provenance: Provenance
     metrics: tuple[str, ...]
 
 
@@ -122,11 +138,16 @@ class ScoringConfig(Settings):
             conventions.get(self.convention), {name: value for name, value in chosen.items() if value}
         )
 
-    def make(self) -> PreparedScorer:
-        """Load the catalogue and make the scorer; InputError for a missing part."""
-        makers = {"items": _items, "grounded": _grounded, "legacy": _legacy}
+    def make(self, gains: ArmGains | None = None) -> PreparedScorer:
+        """Load the catalogue and make the scorer; InputError for a missing part.
+
+        ``gains`` are those of the other arms, for conventions that compare arms.
+        """
         model = self._model()
-        made = makers[self.rule.scorer](self, model)
+        if self.rule.scorer == "items":
+            made = _items(self, model, gains or {})
+        else:
+            made = (_grounded if self.rule.scorer == "grounded" else _legacy)(self, model)
         if not self.asks:
             return made
         from crs_lib.thesis.asking import AskedScorer
@@ -148,16 +169,34 @@ class ScoringConfig(Settings):
 
         return asking.read_settings(self.llm_settings)
 
-    def model_columns(self) -> dict[str, Any]:
-        """The model's settings as the tables' column ``llm``; empty where no model is asked."""
-        if not self.asks:
-            return {}
-        from crs_lib.thesis import asking
+    def origin(self, extractor: str, embedder: str, inputs: Mapping[str, str]) -> Provenance:
+        """The provenance of a scoring: ``inputs`` are names and content hashes of the files read.
 
-        return {"llm": asking.answer_settings(self.model_settings)}
+        Its ``weights`` hold those of the composites, and the settings of a model that is asked, as JSON.
+        """
+        weights = {name: dict(vars(getattr(self.rule, name))) for name in ("tas", "items", "cas")}
+        if self.asks:
+            from crs_lib.thesis import asking
+
+            weights["llm"] = asking.answer_settings(self.model_settings)
+        return Provenance(
+            convention=self.rule.name,
+            extractor=extractor,
+            embedder=embedder or "none",
+            weights=json.dumps(weights, sort_keys=True),
+            versions=", ".join(f"{name} {_version(name)}" for name in _PACKAGES),
+            input_hash=", ".join(f"{name} {digest[:16]}" for name, digest in sorted(inputs.items())),
+        )
 
 
-def _items(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _items(config: ScoringConfig, llm: "str | LLM", gains: ArmGains) -> PreparedScorer:
     catalog = sources.load(config.catalog)
     rule, grounder = config.rule, Grounder(catalog)
     name, extractor = rule.extractor, None
@@ -165,11 +204,9 @@ def _items(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
         extractor = extractors.create(
             name, extractors.ExtractorInputs(ConceptSpace.of(catalog), catalog, llm)
         )
-    scorer = ItemsScorer(grounder, rule, partial(extractors.memoised, extractor) if extractor else None)
-    embedder = extractor.embedder if extractor else ""
-    inputs = _inputs(config, catalog)
-    origin = provenance.of(rule, name, embedder, inputs, **config.model_columns())
-    return PreparedScorer(scorer, origin, tuple(base.scored_names()))
+    find = partial(extractors.memoised, extractor) if extractor else None
+    origin = config.origin(name, extractor.embedder if extractor else "", _inputs(config, catalog))
+    return PreparedScorer(ItemsScorer(grounder, rule, find, gains), origin, tuple(base.scored_names()))
 
 
 def _grounded(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
@@ -181,7 +218,7 @@ def _grounded(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     extractor = extractors.create(name, extractors.ExtractorInputs(catalog.space, None, llm))
     space = _space(config, catalog)
     embedder = "; ".join(part for part in (extractor.embedder, f"sentences: {space.name}") if part)
-    origin = provenance.of(rule, name, embedder, _inputs(config), **config.model_columns())
+    origin = config.origin(name, embedder, _inputs(config))
     return PreparedScorer(GroundedScorer(catalog, extractor, space, rule), origin, METRICS)
 
 
@@ -200,10 +237,8 @@ def _legacy(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     if named.startswith("lda"):
         folder = Path(config.topic_model or topics.default_model())
         inputs["topic model"] = hashes.sha256(folder / "exp_elog_beta.npy")
-    origin = provenance.of(rule, named, embedder, inputs, **config.model_columns())
-    if isinstance(namer, ReplayedLda):
-        return PreparedScorer(ReplayedScorer(space, namer, rule), origin, METRICS)
-    return PreparedScorer(LegacyScorer(space, namer, rule), origin, METRICS)
+    kind = ReplayedScorer if isinstance(namer, ReplayedLda) else LegacyScorer
+    return PreparedScorer(kind(space, namer, rule), config.origin(named, embedder, inputs), METRICS)
 
 
 def _space(config: ScoringConfig, catalog: Any) -> Any:

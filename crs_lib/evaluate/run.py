@@ -23,19 +23,20 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.settings import Field, RunName, Settings
-from crs_lib.evaluate import arms, provenance
+from crs_lib.evaluate import arms
 from crs_lib.evaluate import tables as score_tables
 from crs_lib.evaluate.choose import (
     ConventionName,
     Extractor,
     PreparedScorer,
+    Provenance,
     ScoringConfig,
     Similarity,
     TopicModel,
     Topics,
     Vocabulary,
 )
-from crs_lib.evaluate.scorer import ItemsScorer, Scorer
+from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.scores import Scores, unscored
 
@@ -124,10 +125,13 @@ class EvaluateConfig(Settings):
 
 
 def score_all(
-    dialogues: Iterable[Dialogue], grounder: Grounder, convention: conventions.Convention
+    dialogues: Iterable[Dialogue],
+    grounder: Grounder,
+    convention: conventions.Convention,
+    gains: ArmGains | None = None,
 ) -> Iterator[Scores]:
     """Score dialogues one after the other; texts are grounded in batches, memory stays flat."""
-    return score_tables.stream(dialogues, ItemsScorer(grounder, convention))
+    return score_tables.stream(dialogues, ItemsScorer(grounder, convention, gains=gains or {}))
 
 
 def evaluate(config: EvaluateConfig) -> Path:
@@ -143,8 +147,11 @@ def evaluate(config: EvaluateConfig) -> Path:
     name = config.rule.name
     out = folder_of(config.run, name)
     scoring = config.scoring(_catalog(config), inputs["dialogues"], str(out) if config.extractor_llm else "")
-    ready = scoring.make()
-    settings = scoring.rule.parameters() | ready.provenance.columns()
+    gains: ArmGains = {}
+    if scoring.rule.scorer == "items":
+        gains = arms.gains(config.run, Scorer(Grounder(catalog_of(config.run)), scoring.rule))
+    ready = scoring.make(gains)
+    settings = scoring.rule.parameters() | ready.provenance._asdict()
     with runs.stage(simulate.STUDY, config.run, stage_of(name), settings, inputs, fixed=False) as stage:
 
         def target(file: str) -> Path:
@@ -153,10 +160,7 @@ def evaluate(config: EvaluateConfig) -> Path:
         judged = judging.scores_of(config.run)  # empty where nobody judged
         try:
             dialogues = simulate.iter_dialogues(config.run)
-            if scoring.rule.scorer == "items":
-                scorer = Scorer(Grounder(catalog_of(config.run)), scoring.rule)
-                dialogues = arms.joined(dialogues, arms.gains(config.run, scorer))
-            scored = score_tables.stream(dialogues, ready.scorer, scoring, config.workers)
+            scored = score_tables.stream(dialogues, ready.scorer, scoring, config.workers, gains)
             scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
             lost = [
                 unscored(row["model"], row["session_id"], scoring.rule.name, ready.metrics, row["error"])
@@ -164,7 +168,7 @@ def evaluate(config: EvaluateConfig) -> Path:
             ]
             with tables.together():
                 sessions = score_tables.write(itertools.chain(scored, lost), target, ready.provenance)
-                table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance.columns())
+                table = score_tables.model_metrics(sessions, ready.metrics, ready.provenance._asdict())
                 if judged:
                     table = score_tables.with_judges(
                         table, judging.headline(judging.score_table(config.run)), sessions
@@ -229,7 +233,7 @@ def read(run: str, table: str, convention: str = "", columns: Sequence[str] | No
     its scores.
     """
     path, contract = _place(run, table, convention)
-    return tables.read_table(path, contract, columns=columns, repeated=provenance.NAMES)
+    return tables.read_table(path, contract, columns=columns, repeated=Provenance._fields)
 
 
 def pieces(
@@ -294,7 +298,7 @@ def entry(run: str, convention: str = "") -> dict[str, Any]:
     mine = {stage["parameters"]["name"]: stage for key, stage in stages.items() if key.startswith(_STAGE)}
     found: dict[str, Any] = mine[name]
     if found["parameters"]["scorer"] != "items":
-        importlib.import_module("crs_lib.thesis.summary")  # declares the metrics of its tables
+        importlib.import_module("crs_lib.thesis.tables")  # declares the metrics of its tables
     made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
     now = {"dialogues": made["outputs"]["dialogues.jsonl"]}
     now |= {f"dialogues of {arm}": digest for arm, digest in arms.runs_of(run).items()}

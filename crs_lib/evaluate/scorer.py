@@ -5,7 +5,7 @@ come from the registry (:mod:`crs_lib.metrics.base`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -28,15 +28,17 @@ from crs_lib.metrics.inputs import (
 from crs_lib.metrics.overlap import BOTH_EMPTY
 from crs_lib.metrics.scores import Scores
 
-ARMS = "arms"  # what a dialogue to be scored may carry: gains by the turn of a shift, then by arm
+# Gains of the other arms, by the model, session and turn of the shift that they mirror, then by arm.
+ArmGains = Mapping[tuple[str, str, int], Mapping[str, list[float]]]
 
 
 @dataclass
 class Scorer:
-    """Scores dialogues against one catalogue under one convention."""
+    """Scores dialogues against one catalogue under one convention; ``gains`` are those of the other arms."""
 
     grounder: Grounder
     convention: Convention
+    gains: ArmGains = field(default_factory=dict)
 
     @cached_property
     def _background(self) -> Background:
@@ -103,7 +105,7 @@ class Scorer:
             for turn, following in pairwise([*starts, len(turns) + 1])
         ]
         for shift in shifts:
-            shift.arms = dialogue.extra.get(ARMS, {}).get(shift.turn, {})
+            shift.arms = self.gains.get((dialogue.model_name, dialogue.session_id, shift.turn), {})
         return SessionRecord(turns, shifts, self._background)
 
     def _shift(
@@ -211,10 +213,11 @@ class ItemsScorer:
     grounder: Grounder
     rule: Convention
     find: Callable[[Sequence[str]], Mapping[str, frozenset[int]]] | None = None
+    gains: ArmGains = field(default_factory=dict)
 
     @cached_property
     def _scorer(self) -> Scorer:
-        return Scorer(self.grounder, self.rule)
+        return Scorer(self.grounder, self.rule, self.gains)
 
     def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]:
         """The scores of each dialogue."""

@@ -13,9 +13,8 @@ from crs_lib import stats
 from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.evaluate.choose import ScoringConfig
-from crs_lib.evaluate.provenance import Provenance
-from crs_lib.evaluate.scorer import shift_columns
+from crs_lib.evaluate.choose import Provenance, ScoringConfig
+from crs_lib.evaluate.scorer import ArmGains, shift_columns
 from crs_lib.metrics import base
 from crs_lib.metrics.scores import BatchScorer, Scores
 from crs_lib.runs.processes import outcomes
@@ -24,13 +23,17 @@ CHUNK = 50  # dialogues scored at once
 
 
 def stream(
-    dialogues: Iterable[Dialogue], scorer: BatchScorer, config: ScoringConfig | None = None, workers: int = 1
+    dialogues: Iterable[Dialogue],
+    scorer: BatchScorer,
+    config: ScoringConfig | None = None,
+    workers: int = 1,
+    gains: ArmGains | None = None,
 ) -> Iterator[Scores]:
     """Score dialogues chunk by chunk, in order; memory stays flat.
 
-    With more than one worker each process makes its own scorer from ``config``; the scores do not
-    depend on their number. A scorer that depends on the order of dialogues scores them all itself.
-    Raises InputError for fewer than one worker.
+    With more than one worker each process makes its own scorer from ``config`` and the ``gains`` of other
+    arms; the scores do not depend on their number. A scorer that depends on the order of dialogues scores
+    them all itself. Raises InputError for fewer than one worker.
     """
     if workers < 1:
         raise InputError(f"workers is {workers}; give a whole number >= 1")
@@ -39,7 +42,7 @@ def stream(
         for chunk in chunks:
             yield from _scored(scorer, chunk)
         return
-    for outcome in outcomes(_scored, chunks, workers, _scorer, (config,), ordered=True):
+    for outcome in outcomes(_scored, chunks, workers, _scorer, (config, gains), ordered=True):
         yield from outcome.result()
 
 
@@ -49,8 +52,8 @@ def _batched(dialogues: Iterable[Dialogue]) -> Iterator[tuple[Dialogue, ...]]:
         yield chunk
 
 
-def _scorer(config: ScoringConfig) -> BatchScorer:
-    return config.make().scorer
+def _scorer(config: ScoringConfig, gains: ArmGains | None) -> BatchScorer:
+    return config.make(gains).scorer
 
 
 def _scored(scorer: BatchScorer, chunk: Sequence[Dialogue]) -> list[Scores]:
@@ -72,7 +75,7 @@ def write(scored: Iterator[Scores], target: Callable[[str], Path], origin: Prove
     """
     sessions = tables.Rows()
     shifts: list[pd.DataFrame] = []
-    columns = origin.columns()
+    columns = origin._asdict()
 
     def frames() -> Iterator[pd.DataFrame]:
         while part := list(itertools.islice(scored, CHUNK)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from crs_lib.core import outside, tables
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import readings
+from crs_lib.realtalk import corpus
 from crs_lib.realtalk.corpus import Chat
 
 FORMAT = "crs-arc-1"
@@ -116,12 +116,12 @@ def write(path: Path, cases: Sequence[Arc]) -> None:
     tables.write_json(path, {"format": FORMAT, "cases": [case.to_json() for case in cases]})
 
 
-def derive(chat: Chat, reading: str = readings.VALID, sessions: int = 3) -> list[Arc]:
+def derive(chat: Chat, reading: str = corpus.VALID, sessions: int = 3) -> list[Arc]:
     """Every question with evidence in at least ``sessions`` sessions; a phase is a session's evidence."""
     found = []
     for question in chat.questions:
-        places = readings.evidence(chat, question, reading).positions
-        met = readings.sessions_of(chat, places)
+        places = corpus.evidence(chat, question, reading).positions
+        met = corpus.sessions_of(chat, places)
         if len(met) >= sessions:
             phases = tuple(
                 GoldPhase(f"session {s}", tuple(chat.ids([p for p in places if chat.sessions[p] == s])))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk import kept, segments, wording
+from crs_lib.realtalk import kept, levels, wording
 from crs_lib.realtalk.index import ChatIndex, grams
 from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import pairs
@@ -81,9 +81,9 @@ def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -
     once is kept on disk (:mod:`crs_lib.realtalk.kept`); the others are encoded together. The tuned channels
     are 0 as well where there is no tuned encoder for this chat.
     """
-    made_by = kept.code(sys.modules[__name__], indexes, segments, wording, encoders, bm25)
+    made_by = kept.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
     names = [
-        kept.name(
+        kept.key(
             made_by,
             index.chat.digest,
             index.encoder,
@@ -108,14 +108,10 @@ def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) 
     """Scores of questions that were not kept, each (messages, channels)."""
     asked = (list(texts), [plan.first_person for plan in plans], [plan.second_person for plan in plans])
     main = AskedVectors(*(index.encode(form) for form in asked))
-    others = []
-    for prefix, vectors, encode in (
-        ("beside", index.second, index.encode_beside),
-        ("tuned", index.third, index.encode_tuned),
-    ):
-        found = [made for form in asked if (made := encode(form))]
-        if vectors is not None and found:
-            others.append((prefix, vectors, AskedVectors(*found)))
+    others = [
+        (role, vectors, AskedVectors(*(index.encode(form, role) for form in asked)))
+        for role, vectors in index.others.items()
+    ]
     return [
         np.stack(list(_by_channel(index, plan, main, others, row).values()), axis=1)
         for row, plan in enumerate(plans)

@@ -1,7 +1,6 @@
 """The same questions asked in different ways: one lever set differently, and the ladder of retrieval."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import NDArray
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import channels, experiments, plan, predictions, readings, scoring, stages
+from crs_lib.realtalk import channels, corpus, plan, scoring, study
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.config import RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
@@ -29,10 +28,10 @@ def table(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataF
     Nothing is written. The test split is refused: levers are chosen on the train chats. Raises
     InputError for an unknown lever or value.
     """
-    known = [f.name for f in fields(RealTalkConfig) if f.name not in ("run", "final", "force", "llm")]
+    known = [name for name in RealTalkConfig.model_fields if name not in ("run", "final", "force", "llm")]
     if lever not in known:
         raise InputError(f"lever {lever!r} is not known; expected one of {', '.join(known)}")
-    configs = [replace(config, **{lever: value}) for value in values]  # all are checked before the first runs
+    configs = [config.changed(**{lever: value}) for value in values]  # all are checked before the first runs
     return pd.DataFrame([_row(one, lever, value) for one, value in zip(configs, values, strict=True)])
 
 
@@ -40,31 +39,25 @@ def questions(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.D
     """One row a question and value of the lever, with its scores: what paired differences are made of."""
     parts = []
     for value in values:
-        now = replace(config, **{lever: value})
-        told, found = _told(now)
-        parts.append(scoring.questions(told, found, now.reading).assign(**{lever: value}))
+        now = config.changed(**{lever: value})
+        rows = scoring.questions(*_told(now), now.reading)
+        parts.append(scoring.with_question(rows).assign(**{lever: value}))
     return pd.concat(parts, ignore_index=True)
 
 
 def _told(config: RealTalkConfig) -> tuple[list[dict[str, Any]], list[Chat]]:
     """Predictions under a config, and its chats; nothing is written, the test split is refused."""
-    found = stages.chats(config)
-    if experiments.is_test(found):
-        experiments.refuse()
-    model = stages.language_model(config)
-    told: list[dict[str, Any]] = []
-    for chat in found:
-        built = indexes.build(chat, predictions.choose_encoder(config.encoder))
-        ranker = predictions.choose_ranker(config.ranker, built, teachers=config.teachers)
-        told += predictions.predict(built, ranker, config.settings(), model, questions=config.questions)
-    return told, found
+    found = study.chats(config)
+    if study.is_test(found):
+        study.refuse_test_split()
+    return list(study.answered(config, found, study.language_model(config))), found
 
 
 def _row(config: RealTalkConfig, lever: str, value: Any) -> dict[str, Any]:
     told, found = _told(config)
     rows = scoring.questions(told, found, config.reading)
     scoring.need_gold(rows, config.reading)
-    story = scoring.narratives(told, found, stages.cases(config, found))
+    story = scoring.narratives(told, found, study.cases(config, found))
     return {
         lever: value,
         **scoring.means(rows, SHOWN).iloc[0].drop("questions").to_dict(),
@@ -93,11 +86,11 @@ def ladder(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(out, columns=["step", "n", *STEPS_SHOWN])
 
 
-def ladder_rows(chats: Sequence[Chat], encoder: str, reading: str = readings.VALID) -> pd.DataFrame:
+def ladder_rows(chats: Sequence[Chat], encoder: str, reading: str = corpus.VALID) -> pd.DataFrame:
     """One row a step and question with gold: ``step``, ``question``, and its rank measures."""
     rows: list[dict[str, Any]] = []
     for chat in chats:
-        gold = readings.gold(chat, reading)
+        gold = corpus.gold(chat, reading)
         for asked, scores in _steps(chat, encoder):
             if asked in gold:
                 for step, values in scores.items():
@@ -133,8 +126,8 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
 
 
 def _beside(index: ChatIndex, found: RungScores) -> RungScores:
-    named = {"beside tokens": index.beside, "tuned tokens": f"{index.main} tuned" if index.tuned else ""}
-    return {f"{encoder}, best token matches": found[key] for key, encoder in named.items() if encoder}
+    shown = {"beside": index.beside.get("beside"), "tuned": f"{index.main} tuned"}
+    return {f"{shown[role]}, best token matches": found[f"{role} tokens"] for role in index.beside}
 
 
 def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np.float32]]) -> RungScores:
@@ -143,10 +136,9 @@ def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np
 
     full = channels.default_weights(index.encoder)
     placed = {name: full[name] for name in ("other speaker", "stated day")}
-    steps: dict[str, Callable[[], NDArray[np.float32]]] = {
-        "z-sum of the three": lambda: fuse(_PLAIN, (0.0, 0.0)),
-        "+ speaker and stated day": lambda: fuse({**_PLAIN, **placed}, (0.0, 0.0)),
-        "+ neighbours": lambda: fuse({**_PLAIN, **placed}, channels.SMOOTHING),
-        "hand fusion: + exchanges and message priors": lambda: fuse(full, channels.SMOOTHING),
+    return {
+        "z-sum of the three": fuse(_PLAIN, (0.0, 0.0)),
+        "+ speaker and stated day": fuse({**_PLAIN, **placed}, (0.0, 0.0)),
+        "+ neighbours": fuse({**_PLAIN, **placed}, channels.SMOOTHING),
+        "hand fusion: + exchanges and message priors": fuse(full, channels.SMOOTHING),
     }
-    return {name: step() for name, step in steps.items()}

@@ -1,22 +1,18 @@
 """The settings of a RealTalk run, checked before anything starts."""
 
-from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
-from crs_lib.realtalk import corpus, index, query, readings, select, training
+from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
+from crs_lib.realtalk import corpus, index
 
 STUDY = "realtalk"
 SAMPLE = "sample"
 SPLITS = (corpus.TRAIN, corpus.TEST, "all")
+OWN, FOREIGN = "realtalk", "locomo"
+TEACHERS = (OWN, f"{OWN}+{FOREIGN}", FOREIGN)
 
 
-def _encoders() -> list[str]:
-    return ["auto", *index.encoders()]
-
-
-@dataclass(frozen=True)
-class RealTalkConfig(Config):
+class RealTalkConfig(Settings):
     """The effective settings of a run, checked."""
 
     run: Annotated[RunName, Field(description="name of the run, its folder under results/realtalk")] = "smoke"
@@ -24,27 +20,42 @@ class RealTalkConfig(Config):
     split: Annotated[
         str, OneOf(SPLITS), Field(description="train (chats 1 to 7), test (8 to 10) or all of RealTalk")
     ] = "all"
-    encoder: Annotated[str, OneOf(_encoders), Field(description="what turns texts into vectors")] = "hashing"
+    encoder: Annotated[
+        str, OneOf(("auto", *index.ENCODERS)), Field(description="what turns texts into vectors")
+    ] = "hashing"
     ranker: Annotated[
         str,
         OneOf(("auto", "hand", "learned")),
         Field(description="hand learns nothing, learned needs train chats, auto learns where they are"),
     ] = "hand"
     teachers: Annotated[
-        str, OneOf(training.TEACHERS), Field(description="chats that a learned ranker learns from")
-    ] = training.OWN
-    selection: select.Selection = "coverage"
-    mode: query.Mode = "agent"
-    engine: query.Engine = "auto"
-    share: query.Share = 0.25
-    keep: query.Keep = 40
-    single: select.Single = 1.0
-    listed: select.Listed = 2.0
-    most: select.Most = 9
-    narrative: select.Narrative = 30
-    reading: Annotated[
-        str, OneOf(readings.READINGS), Field(description="which evidence ids count as gold")
-    ] = readings.VALID
+        str, OneOf(TEACHERS), Field(description="chats that a learned ranker learns from")
+    ] = OWN
+    selection: Annotated[
+        Literal["coverage", "preview"],
+        Field(description="how the evidence is chosen: coverage, or the old preview"),
+    ] = "coverage"
+    mode: Annotated[
+        Literal["agent", "oneshot"],
+        Field(description="agent may search twice; oneshot (deprecated) ranks by the first stage"),
+    ] = "agent"
+    engine: Annotated[
+        Literal["auto", "langgraph", "plain"],
+        Field(description="what runs the nodes; the result is the same"),
+    ] = "auto"
+    share: Annotated[float, Field(gt=0, le=1, description="how much of a chat becomes candidates")] = 0.25
+    keep: Annotated[int, Field(ge=1, description="how many candidates stay after re-ranking")] = 40
+    single: Annotated[
+        float, Field(ge=0, description="a fact's distance below the best score, one answer")
+    ] = 1.0
+    listed: Annotated[
+        float, Field(ge=0, description="the same for lists, counts and questions about both people")
+    ] = 2.0
+    most: Annotated[int, Field(ge=1, description="the largest evidence set of a fact")] = 9
+    narrative: Annotated[int, Field(ge=1, description="the largest evidence set of a narrative")] = 30
+    reading: Annotated[str, OneOf(corpus.READINGS), Field(description="which evidence ids count as gold")] = (
+        corpus.VALID
+    )
     llm: Annotated[str, Field(description="a language model's spec, e.g. local:smollm2; empty for none")] = ""
     forms: Annotated[
         str,
@@ -65,21 +76,7 @@ class RealTalkConfig(Config):
     force: Annotated[bool, Field(description="score the test split again; marked as repeated")] = False
     seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 
-    def settings(self) -> query.PipelineSettings:
-        """The pipeline's levers."""
-        bounds = select.Bounds(self.single, self.listed, self.most, self.narrative)
-        forms = query.node_forms(self.forms, bool(self.llm))
-        return query.PipelineSettings(
-            share=self.share,
-            keep=self.keep,
-            mode=self.mode,
-            engine=self.engine,
-            selection=self.selection,
-            bounds=bounds,
-            forms=forms,
-        )
-
     def levers(self) -> dict[str, Any]:
         """What can change a prediction or its score: everything but the run's name and the permissions."""
         free = ("run", "split", "final", "force", "engine")
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in free}
+        return {name: value for name, value in self.values().items() if name not in free}

@@ -1,8 +1,10 @@
-"""Chats and how they are read: the RealTalk and the LoCoMo schema; what is odd is reported, not fatal.
+"""Chats and their annotated evidence: the RealTalk and the LoCoMo schema; odd things are reported, not fatal.
 
-Positions are file order; ids are opaque keys.
+Positions are file order; ids are opaque keys. The messages that an annotated evidence list means depend on
+the reading, from strict to repaired.
 """
 
+import calendar
 import datetime as dt
 import hashlib
 import json
@@ -11,7 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
@@ -20,6 +24,11 @@ from crs_lib.data.quirks import Quirk
 REALTALK, LOCOMO = "realtalk", "locomo"
 TRAIN, TEST, OTHER = "train", "test", "other"
 _CATEGORIES = ("1", "2", "3", "4", "5")
+STRICT, VALID, REPAIRED = "strict", "valid", "repaired"
+READINGS = (STRICT, VALID, REPAIRED)
+_ID = re.compile(r"D?:?\s*(\d+)\s*[:;]\s*(\d+)")
+_RANGE = re.compile(r"(D\d+:\d+)\s*[-–]\s*(D\d+:\d+)")
+_REACH = 6  # how far a photo may stand from the missing id, in local numbers
 _SESSION = re.compile(r"session_(\d+)")
 _HALF = re.compile("[\ud800-\udfff]")  # half a character: a cut emoji, which no file can hold
 
@@ -91,7 +100,7 @@ class Chat:
 
     @cached_property
     def sketch(self) -> list[int]:
-        """What the chat is known again by: :func:`sketch` of its texts."""
+        """The hashes that the chat is known again by: :func:`sketch` of its texts."""
         return sketch([message.text for message in self.messages])
 
     def ids(self, positions: Sequence[int]) -> list[str]:
@@ -196,75 +205,85 @@ def _sessions(body: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
         yield n, body[key]
 
 
+_Text = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
+
+
+class _Entry(BaseModel):
+    """A message as a file has it; what is no text counts as empty."""
+
+    dia_id: _Text = ""
+    speaker: _Text = ""
+    text: Annotated[_Text, Field(validation_alias=AliasChoices("clean_text", "text"))] = ""
+    date_time: Any = None
+    blip_caption: _Text = ""
+    img_file: Any = None
+    img_url: Any = None
+
+
+class _Asked(BaseModel):
+    """A question as a file has it."""
+
+    question: _Text = ""
+    answer: Annotated[Any, Field(validation_alias=AliasChoices("answer", "adversarial_answer"))] = None
+    evidence: Any = None
+    category: Any = None
+
+
 def _messages(
     body: Mapping[str, Any], speakers: Sequence[str], schema: str, quirks: list[Quirk]
 ) -> list[ChatMessage]:
-    out: list[ChatMessage] = []
-    taken: set[str] = set()
+    out: dict[str, ChatMessage] = {}
     last = None
+
+    def odd(kind: str, *where: str, done: str = "kept") -> None:
+        quirks.append(Quirk(kind, (", ".join(where),), done))
+
     for session, entries in _sessions(body):
         if not isinstance(entries, list) or not entries:
-            quirks.append(Quirk("empty session", (f"session_{session}",), "skipped"))
+            odd("empty session", f"session_{session}", done="skipped")
             continue
         opened = read_time(body.get(f"session_{session}_date_time"))
         for i, entry in enumerate(entries):
             where = f"session_{session}, message {i + 1}"
             if not isinstance(entry, Mapping):
-                quirks.append(Quirk("no message", (where,), "left out"))
+                odd("no message", where, done="left out")
                 continue
-            key = entry.get("dia_id")
-            if not isinstance(key, str) or not key or key in taken:
-                kind = "duplicate id" if key in taken else "missing id"
-                quirks.append(Quirk(kind, (f"{where}, {key!r}",), "left out"))
+            found = _Entry.model_validate(entry)
+            key = found.dia_id
+            if not key or key in out:
+                kind = "duplicate id" if key else "missing id"
+                odd(kind, where, repr(entry.get("dia_id")), done="left out")
                 continue
-            taken.add(key)
-            time = read_time(entry.get("date_time")) if schema == REALTALK else opened
+            time = read_time(found.date_time) if schema == REALTALK else opened
             if time is None:
                 time = opened or last
-                quirks.append(
-                    Quirk("broken time", (f"{where}, {key}",), "took the session's or the one before")
-                )
+                odd("broken time", where, key, done="took the session's or the one before")
             elif last is not None and time < last:
-                quirks.append(Quirk("time goes back", (f"{where}, {key}",), "kept"))
+                odd("time goes back", where, key)
             last = time or last
-            out.append(_message(entry, key, len(out), session, time, speakers, where, quirks))
-    return out
-
-
-def _message(
-    entry: Mapping[str, Any], key: str, position: int, session: int, time: Any,
-    speakers: Sequence[str], where: str, quirks: list[Quirk],
-) -> ChatMessage:  # fmt: skip
-    raw = entry.get("clean_text", entry.get("text"))
-    text = raw if isinstance(raw, str) else ""
-    if not text.strip():
-        quirks.append(Quirk("empty text", (f"{where}, {key}",), "kept"))
-    speaker = entry.get("speaker") if isinstance(entry.get("speaker"), str) else ""
-    if speakers and speaker not in speakers:
-        quirks.append(Quirk("unknown speaker", (f"{where}, {key}, {speaker!r}",), "kept"))
-    caption = entry.get("blip_caption")
-    photo = bool(entry.get("img_file") or entry.get("img_url") or caption)
-    return ChatMessage(
-        key, position, session, str(speaker), text, time, caption if isinstance(caption, str) else "", photo
-    )
+            if not found.text.strip():
+                odd("empty text", where, key)
+            if speakers and found.speaker not in speakers:
+                odd("unknown speaker", where, key, repr(found.speaker))
+            photo = bool(found.img_file or found.img_url or found.blip_caption)
+            out[key] = ChatMessage(
+                key, len(out), session, found.speaker, found.text, time, found.blip_caption, photo
+            )
+    return list(out.values())
 
 
 def _questions(entries: Any, quirks: list[Quirk]) -> list[ChatQuestion]:
     """The questions of a chat; a list without any is a chat to predict for."""
     out: list[ChatQuestion] = []
     for i, entry in enumerate(entries if isinstance(entries, list) else []):
-        text = entry.get("question") if isinstance(entry, Mapping) else None
-        if not isinstance(text, str) or not text.strip():
+        asked = _Asked.model_validate(entry if isinstance(entry, Mapping) else {})
+        if not asked.question.strip():
             quirks.append(Quirk("no question", (f"qa[{i}]",), "left out"))
             continue
-        answer = entry.get("answer", entry.get("adversarial_answer"))
-        out.append(
-            ChatQuestion(
-                i, text, None if answer is None else str(answer),
-                _evidence(entry.get("evidence"), f"qa[{i}]", quirks),
-                _category(entry.get("category"), f"qa[{i}]", quirks),
-            )
-        )  # fmt: skip
+        answer = None if asked.answer is None else str(asked.answer)
+        evidence = _evidence(asked.evidence, f"qa[{i}]", quirks)
+        category = _category(asked.category, f"qa[{i}]", quirks)
+        out.append(ChatQuestion(i, asked.question, answer, evidence, category))
     return out
 
 
@@ -279,26 +298,17 @@ def _evidence(given: Any, where: str, quirks: list[Quirk]) -> tuple[str, ...]:
 
 def _category(given: Any, where: str, quirks: list[Quirk]) -> int:
     """The category's number, also where it is written as text; 0 where there is none."""
-    if isinstance(given, str) and given.strip() in _CATEGORIES:
-        return int(given)
-    if given is None or (type(given) is int and str(given) in _CATEGORIES):
-        return int(given or 0)
+    text = str(given).strip() if isinstance(given, str) or type(given) is int else ""
+    if given is None or text in _CATEGORIES:
+        return int(text or 0)
     quirks.append(Quirk("unknown category", (f"{where}, {str(given)[:40]!r}",), "read as 0"))
     return 0
 
 
 _FORMS = (
-    "%d.%m.%Y, %H:%M:%S",
-    "%d.%m.%Y, %H:%M",
-    "%d.%m.%Y %H:%M:%S",
-    "%Y-%m-%d %H:%M:%S",
-    "%Y-%m-%dT%H:%M:%S",
-)
-_MONTHS = (
-    "january", "february", "march", "april", "may", "june",
-    "july", "august", "september", "october", "november", "december",
+    "%d.%m.%Y, %H:%M:%S", "%d.%m.%Y, %H:%M", "%d.%m.%Y %H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S",
+    "%I:%M %p on %d %B, %Y", "%I:%M %p on %d %B %Y", "%I:%M %p on %d %b, %Y",
 )  # fmt: skip
-_LOCOMO = re.compile(r"(\d{1,2}):(\d{2})\s*(am|pm)\s+on\s+(\d{1,2})\s+([a-z]+),?\s+(\d{4})", re.IGNORECASE)
 
 
 def read_time(value: object) -> dt.datetime | None:
@@ -306,34 +316,104 @@ def read_time(value: object) -> dt.datetime | None:
 
     Times carry no zone: they are the exporting phone's clock.
     """
-    if not isinstance(value, str):
-        return None
-    text = value.strip()
-    for form in _FORMS:
+    for form in _FORMS if isinstance(value, str) else ():
         try:
-            return dt.datetime.strptime(text, form)
+            return dt.datetime.strptime(str(value).strip(), form)
         except ValueError:
             continue
-    return _read_locomo(text)
-
-
-def _read_locomo(text: str) -> dt.datetime | None:
-    match = _LOCOMO.fullmatch(text)
-    if not match:
-        return None
-    hour, minute, half, day, month, year = match.groups()
-    number = month_number(month)
-    try:
-        return dt.datetime(
-            int(year), number or 0, int(day), int(hour) % 12 + 12 * (half.lower() == "pm"), int(minute)
-        )
-    except ValueError:
-        return None
+    return None
 
 
 def month_number(name: str) -> int | None:
     """1 for January (or Jan), 12 for December; None for other words. Source: English month names."""
     low = name.lower().rstrip(".")
-    if len(low) < 3:
-        return None
-    return next((i for i, month in enumerate(_MONTHS, start=1) if month.startswith(low[:9])), None)
+    found = (i for i in range(1, 13) if calendar.month_name[i].lower().startswith(low[:9]))
+    return next(found, None) if len(low) > 2 else None
+
+
+# ── evidence ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Evidence(NamedTuple):
+    """The gold of a question under one reading: positions in the chat, sorted, each once.
+
+    ``unresolved`` are strings or ids that the reading could not place: they are counted, never scored.
+    """
+
+    positions: tuple[int, ...]
+    unresolved: tuple[str, ...]
+
+
+def evidence(chat: Chat, question: ChatQuestion, reading: str = VALID) -> Evidence:
+    """The gold messages of a question.
+
+    ``strict``: a string counts only if it is one existing id (the public benchmark's rule). ``valid``:
+    strings are split and their slips repaired, ids that do not exist are left out. ``repaired``: a
+    missing id moves to the nearest message (within 6 local numbers) that carries a photo, since photos
+    without text lost their own id when the data set was cleaned. Raises InputError for another reading.
+    """
+    if reading not in READINGS:
+        raise InputError(f"unknown evidence reading {reading!r}; expected one of {', '.join(READINGS)}")
+    positions: set[int] = set()
+    unresolved: list[str] = []
+    for text in question.evidence:
+        names = [text] if reading == STRICT else read_ids(text, chat)
+        if not names:
+            unresolved.append(text)
+        for name in names:
+            place = chat.position.get(name)
+            if place is None and reading == REPAIRED:
+                place = photo_neighbour(chat, name)
+            if place is None:
+                unresolved.append(name)
+            else:
+                positions.add(place)
+    return Evidence(tuple(sorted(positions)), tuple(unresolved))
+
+
+def read_ids(text: str, chat: Chat) -> list[str]:
+    """The ids that an evidence string names, slips repaired: ``"D17;39"`` is D17:39, ``"D30:05"`` D30:5.
+
+    ``"D12:3-D12:5"`` stands for every existing id from the one to the other. Empty where none is found.
+    """
+    if text in chat.position:
+        return [text]
+    names: list[str] = []
+    rest = text
+    for match in _RANGE.finditer(text):
+        names += _between(match[1], match[2], chat)
+        rest = rest.replace(match[0], " ")
+    return names + [f"D{int(a)}:{int(b)}" for a, b in _ID.findall(rest)]
+
+
+def _between(first: str, last: str, chat: Chat) -> list[str]:
+    start, end = chat.position.get(first), chat.position.get(last)
+    if start is None or end is None or end < start:
+        return [first, last]
+    return chat.ids(range(start, end + 1))
+
+
+def photo_neighbour(chat: Chat, name: str) -> int | None:
+    """Position of the nearest photo message to a missing id, within 6 numbers of the same block, or None."""
+    block, _, local = name[1:].partition(":")
+    best: tuple[int, int] | None = None
+    for message in chat.messages:
+        if not message.photo or not message.id.startswith(f"D{block}:"):
+            continue
+        other = message.id.partition(":")[2]
+        if other.isdigit() and local.isdigit():
+            distance = abs(int(other) - int(local))
+            if distance <= _REACH and (best is None or (distance, message.position) < best):
+                best = distance, message.position
+    return best[1] if best else None
+
+
+def gold(chat: Chat, reading: str = VALID) -> dict[int, frozenset[int]]:
+    """Gold positions by question index; questions without any gold are absent (to be counted, not scored)."""
+    found = {q.index: frozenset(evidence(chat, q, reading).positions) for q in chat.questions}
+    return {index: places for index, places in found.items() if places}
+
+
+def sessions_of(chat: Chat, positions: Sequence[int]) -> list[int]:
+    """The sessions that some positions lie in, ascending."""
+    return sorted({chat.sessions[i] for i in positions})

@@ -1,15 +1,20 @@
-"""Corpus tables: what is in the chats, what is odd in them, and what each reading of the evidence keeps."""
+"""Tables of the corpus (content, oddities, evidence under each reading), and the trace of one question."""
 
+import html
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations, pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from crs_lib.core.text import shorten
 from crs_lib.data.quirks import Quirk, quirk_counts, quirks_table
-from crs_lib.realtalk import corpus, dates, plan, readings
+from crs_lib.metrics import evidence as measures
+from crs_lib.realtalk import corpus, dates, plan
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.wording import learn_names
@@ -44,10 +49,10 @@ def bursts(chat: Chat, minutes: int = 30) -> int:
 def evidence(found: Sequence[Chat]) -> pd.DataFrame:
     """One row a reading: questions with gold and without, ids, one or several messages, sessions met."""
     rows = []
-    for reading in readings.READINGS:
-        gold = [(chat, places) for chat in found for places in readings.gold(chat, reading).values()]
+    for reading in corpus.READINGS:
+        gold = [(chat, places) for chat in found for places in corpus.gold(chat, reading).values()]
         sizes = [len(places) for _, places in gold]
-        met = [len(readings.sessions_of(chat, sorted(places))) for chat, places in gold]
+        met = [len(corpus.sessions_of(chat, sorted(places))) for chat, places in gold]
         total = sum(len(chat.questions) for chat in found)
         rows.append({
             "reading": reading,
@@ -82,46 +87,63 @@ def _evidence_quirks(chat: Chat) -> Iterator[Quirk]:
 
 
 def _slip(chat: Chat, text: str) -> str:
-    names = readings.read_ids(text, chat)
+    names = corpus.read_ids(text, chat)
     lost = [name for name in names if name not in chat.position]
     if not names:
         return "evidence not readable"
-    if any(readings.photo_neighbour(chat, name) is not None for name in lost):
+    if any(corpus.photo_neighbour(chat, name) is not None for name in lost):
         return "evidence id of a dropped photo"
     return "evidence id that does not exist" if lost else "evidence string repaired"
 
 
+def questions(found: Sequence[Chat], reading: str = corpus.VALID) -> pd.DataFrame:
+    """One row a question: ``gold`` messages, ``apart`` (evidence in several sessions), ``odd`` annotation.
+
+    Odd is evidence that is missing or not exactly one existing id: what the readings differ in. The plan's
+    ``kind``, number of ``named`` people and ``dated`` (a calendar day) stand beside it.
+    """
+    rows = []
+    for chat in found:
+        gold, known = corpus.gold(chat, reading), learn_names(chat)
+        today = max((m.time for m in chat.messages if m.time), default=None)
+        for one in chat.questions:
+            places = sorted(gold.get(one.index, ()))
+            made = plan.make(one.text, known, today.date() if today else None)
+            rows.append({
+                "chat": chat.name, "question": f"{chat.name} {one.index}", "gold": len(places),
+                "apart": len(corpus.sessions_of(chat, places)) > 1,
+                "odd": not one.evidence or any(text not in chat.position for text in one.evidence),
+                "kind": made.kind, "named": len(made.speakers), "dated": bool(made.windows),
+                "own": sum(chat.messages[p].speaker in made.speakers for p in places),
+            })  # fmt: skip
+    columns = ["chat", "question", "gold", "apart", "odd", "kind", "named", "dated", "own"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def spoken(asked: pd.DataFrame) -> pd.DataFrame:
+    """One row an evidence message of a question that names one person: ``own`` where that person said it."""
+    one = asked[(asked["named"] == 1) & (asked["gold"] > 0)]
+    rows = one.loc[one.index.repeat(one["gold"]), ["question", "own"]]
+    return rows.assign(own=rows.groupby("question").cumcount() < rows["own"])
+
+
 def regularities(found: Sequence[Chat]) -> pd.DataFrame:
     """What a planner can count on: people named, whose words bear the evidence, days, forms of questions."""
-    named: Counter[int] = Counter()
-    kinds: Counter[str] = Counter()
-    own = ids = dated = 0
-    for chat in found:
-        known, today = learn_names(chat), max((m.time for m in chat.messages if m.time), default=None)
-        gold = readings.gold(chat)
-        for question in chat.questions:
-            made = plan.make(question.text, known, today.date() if today else None)
-            named[len(made.speakers)] += 1
-            kinds[made.kind] += 1
-            dated += bool(made.windows)
-            if len(made.speakers) == 1:
-                places = gold.get(question.index, frozenset())
-                ids += len(places)
-                own += sum(chat.messages[p].speaker == made.speakers[0] for p in places)
+    asked = questions(found)
+    own = spoken(asked)["own"]
     rows: list[tuple[str, float]] = [
-        (f"questions naming {n} speakers", count) for n, count in sorted(named.items())
+        (f"questions naming {n} speakers", count)
+        for n, count in asked["named"].value_counts(sort=False).sort_index().items()
     ]
-    rows += [("evidence by the one speaker named, %", round(100 * own / ids, 1) if ids else np.nan)]
-    rows += [("questions with a calendar day", dated)]
-    rows += [(f"questions of kind {kind!r}", count) for kind, count in kinds.most_common()]
+    rows += [("evidence by the one speaker named, %", round(100 * own.mean(), 1) if len(own) else np.nan)]
+    rows += [("questions with a calendar day", asked["dated"].sum())]
+    rows += [(f"questions of kind {kind!r}", n) for kind, n in Counter(asked["kind"]).most_common()]
     return pd.DataFrame(rows, columns=["regularity", "value"])
 
 
 def index(built: ChatIndex) -> pd.DataFrame:
     """The index of a chat in one column of numbers: L1 segments, L1.5 signals, L2 threads."""
-    from crs_lib.realtalk import threads
-
-    found = threads.find(built)
+    found = built.threads
     sizes = [s.end - s.start for s in built.segments]
     spans: list[dates.Span] = [span for day in built.signals.days for span in day]
     rows: list[tuple[str, float]] = [
@@ -145,13 +167,11 @@ def thread_pairs(built: Sequence[ChatIndex]) -> pd.DataFrame:
     such pairs of the chat that a thread joins). Gold is used to judge the index, never to build it. No rows
     where there is no such pair.
     """
-    from crs_lib.realtalk import threads
-
     rows = []
     for one in built:
-        of = threads.of_segment(threads.find(one), len(one.segments))[one.owner]
+        of = one.thread
         chance = _joined_by_chance(of, one.session)
-        for question, places in readings.gold(one.chat).items():
+        for question, places in corpus.gold(one.chat).items():
             for a, b in combinations(sorted(places), 2):
                 if one.session[a] != one.session[b]:
                     together = float(of[a] >= 0 and of[a] == of[b])
@@ -165,3 +185,94 @@ def _joined_by_chance(of: NDArray[np.intp], session: NDArray[np.intp]) -> float:
     same = sum(float(len(s)) ** 2 - float((np.bincount(s).astype(float) ** 2).sum()) for s in apart if len(s))
     every = float(len(session)) ** 2 - float((np.bincount(session).astype(float) ** 2).sum())
     return same / every if every else float("nan")
+
+
+# ── the trace of one question ────────────────────────────────────────────────────────────────────────
+
+_COLOURS = {
+    "kept": "#cdeadf",
+    "lost at selection": "#fbe0b2",
+    "lost at reranking": "#f7d3e5",
+    "lost at candidates": "#f9cdbb",
+    "not gold": "#fff",
+}
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One prediction beside its chat and gold; shows itself in JupyterLab, prints as text."""
+
+    chat: Chat
+    record: Mapping[str, Any]
+    reading: str = corpus.VALID
+
+    def rows(self) -> pd.DataFrame:
+        """One row a gold message: id, rank as candidate, rank after re-ranking, whether kept, bucket.
+
+        Ranks count from 1; null where the message is not in that checkpoint.
+        """
+        place = self.chat.position
+        candidates = [place[i] for i in self.record["candidates"]]
+        ranked = [place[i] for i in self.record["ranked"]][: int(self.record["kept"])]
+        chosen = {place[i] for i in self.record["selected"]}
+        out = []
+        for gold in self._gold():
+            out.append({
+                "id": self.chat.messages[gold].id,
+                "speaker": self.chat.messages[gold].speaker,
+                "candidates": candidates.index(gold) + 1 if gold in candidates else None,
+                "re-ranked": ranked.index(gold) + 1 if gold in ranked else None,
+                "kept": gold in chosen,
+                "bucket": measures.bucket(gold, candidates, ranked, chosen),
+            })  # fmt: skip
+        columns = ["id", "speaker", "candidates", "re-ranked", "kept", "bucket"]
+        return pd.DataFrame(out, columns=columns).astype({"candidates": "Int64", "re-ranked": "Int64"})
+
+    def _gold(self) -> Sequence[int]:
+        for question in self.chat.questions:
+            if question.index == self.record["qa_index"]:
+                return corpus.evidence(self.chat, question, self.reading).positions
+        return ()
+
+    def to_html(self) -> str:
+        """The page: question and plan, selected messages, gold that was lost, phases; all texts escaped."""
+        buckets = dict(zip(self.rows()["id"], self.rows()["bucket"], strict=True))
+        kept = [name for name in self.record["selected"] if name in self.chat.position]
+        lost = [name for name, bucket in buckets.items() if bucket != "kept"]
+        plan = self.record["plan"]
+        told = html.escape(f"{plan['kind']} · {', '.join(plan['speakers']) or 'nobody named'}")
+        searched = html.escape(plan["first_person"])
+        parts = [
+            f"<h4>{html.escape(self.record['question'])}</h4><div>{told} · searched as “{searched}”</div>",
+            self._table("kept as evidence", kept, buckets),
+        ]
+        if lost:
+            parts.append(self._table("gold that was lost", lost, buckets))
+        for phase in self.record["phases"]:
+            when = " – ".join(str(t)[:10] for t in (phase["start"], phase["end"]) if t)
+            parts.append(self._table(f"{phase['title']} ({when})", phase["ids"], buckets))
+        return f'<div style="max-width:860px;font-size:14px">{"".join(parts)}</div>'
+
+    def _table(self, title: str, names: Sequence[str], buckets: Mapping[str, str]) -> str:
+        rows = "".join(self._row(name, buckets.get(name, "not gold")) for name in names)
+        return f'<div style="margin-top:8px;font-weight:600">{html.escape(title)}</div><table>{rows}</table>'
+
+    def _row(self, name: str, bucket: str) -> str:
+        message = self.chat.messages[self.chat.position[name]]
+        photo = f" [photo: {message.caption}]" if message.photo else ""
+        text = html.escape(shorten(message.text, 600) + photo)
+        cells = (html.escape(name), html.escape(message.speaker), text, bucket)
+        style = f'style="background:{_COLOURS[bucket]};color:#111"'
+        return f"<tr {style}>" + "".join(f'<td style="text-align:left">{c}</td>' for c in cells) + "</tr>"
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def __repr__(self) -> str:
+        return f"{self.record['question']}\n{self.rows().to_string(index=False)}"
+
+
+def page(traces: Sequence[Trace]) -> str:
+    """One HTML document of several traces."""
+    body = "<hr>".join(trace.to_html() for trace in traces)
+    return f'<!doctype html><meta charset="utf-8"><title>RealTalk traces</title><body>{body}</body>'

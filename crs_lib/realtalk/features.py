@@ -1,4 +1,4 @@
-"""What the re-ranker sees of a candidate: channels, neighbours, signals, people, days, and the question."""
+"""Features of a candidate for the re-ranker: channels, neighbours, signals, people, days, the question."""
 
 import datetime as dt
 import sys
@@ -11,8 +11,8 @@ from crs_lib.realtalk import channels as first_stage
 from crs_lib.realtalk import kept
 from crs_lib.realtalk.channels import CHANNELS, zscore
 from crs_lib.realtalk.index import ChatIndex
+from crs_lib.realtalk.levels import COLUMNS
 from crs_lib.realtalk.plan import KINDS, QueryPlan
-from crs_lib.realtalk.signals import COLUMNS
 from crs_lib.retrieval import encoders
 
 Floats = NDArray[np.float32]
@@ -125,8 +125,8 @@ def _like(index: ChatIndex, place: int) -> Floats:
         tokens[place] = np.partition(tokens, -2)[-2] if len(tokens) > 1 else 0
         return [tokens[:, None]]
 
-    made_by = kept.code(sys.modules[__name__], encoders)
-    return kept.arrays([kept.name(made_by, index.chat.digest, index.encoder, place)], make)[0][:, 0]
+    made_by = kept.source_digest(sys.modules[__name__], encoders)
+    return kept.arrays([kept.key(made_by, index.chat.digest, index.encoder, place)], make)[0][:, 0]
 
 
 def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:
@@ -134,9 +134,7 @@ def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floatin
     terms = sorted(set(plan.terms))
     has = np.zeros((index.size, len(terms)))
     for j, term in enumerate(terms):
-        code = index.words.vocabulary.get(term)
-        if code is not None:
-            has[index.words.documents[index.words.starts[code] : index.words.starts[code + 1]], j] = 1
+        has[index.having(term), j] = 1
     rarity = np.log1p(index.size / (1 + has.sum(axis=0))) if terms else np.zeros(0)
     total = max(float(rarity.sum()), 1e-9)
     in_segment = np.zeros((len(index.segments), len(terms)))
@@ -202,11 +200,7 @@ def _place_in_session(session: NDArray[np.intp]) -> NDArray[np.float64]:
 def _question(index: ChatIndex, plan: QueryPlan, fused: Floats) -> dict[str, NDArray[np.floating]]:
     """Facts of the question, the same for all its candidates: the others' meaning depends on them."""
     terms = set(plan.terms)
-    counts = [
-        int(index.words.starts[c + 1] - index.words.starts[c])
-        for c in (index.words.vocabulary.get(t) for t in terms)
-        if c is not None
-    ]
+    counts = [found for found in (len(index.having(term)) for term in terms) if found]
     facts = {
         **{f"asks {kind}": float(plan.kind == kind) for kind in KINDS},
         "asks photo": float(plan.photo),

@@ -13,7 +13,7 @@ import numpy as np
 from crs_lib.core import outside, prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.realtalk import answers, channels, phases, plan
+from crs_lib.realtalk import answers, channels, plan, select
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.query import AgentState
 
@@ -175,7 +175,7 @@ class LLMForm:
         told = answers.ChatAnswer(shorten(text.strip(), 300), ids, ruled["answer"].days, "written")
         return {"answer": told, "phases": self._told(index, state, ruled["phases"])}
 
-    def _told(self, index: ChatIndex, state: AgentState, told: list[phases.Phase]) -> list[phases.Phase]:
+    def _told(self, index: ChatIndex, state: AgentState, told: list[select.Phase]) -> list[select.Phase]:
         """Titles by the model; ids, times and summaries stay what was selected."""
         if not told:
             return told

@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import corpus, segments, signals, wording
+from crs_lib.realtalk import corpus, levels, wording
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
 from crs_lib.retrieval import encoders as encoding
@@ -18,15 +19,29 @@ from crs_lib.retrieval import lowrank
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
-BOTH = "minilm+gte-small"
 TUNED = "tuned"  # MiniLM with the low-rank update that comes with this study
-STUDIED = ("minilm", BOTH, f"minilm+{TUNED}", f"{BOTH}+{TUNED}")
+BEST = f"minilm+gte-small+{TUNED}"
+STUDIED = ("minilm", f"minilm+{TUNED}", BEST)
+ENCODERS = ("hashing", *STUDIED)
 UPDATES = Path(__file__).with_name("updates.npz")
+_PEERS, _LONGEST, _RARE = 5, 12, 0.1
+_NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the encoder
+
+
+class Thread(NamedTuple):
+    """Segments (numbers, in time order) of at least two sessions, and how strongly they hang together.
+
+    ``weak`` says that the weakest link that joined them lies under the chat's median link.
+    """
+
+    segments: tuple[int, ...]
+    strength: float
+    weak: bool
 
 
 @dataclass(frozen=True)
 class ChatIndex:
-    """What retrieval knows of a chat; built from its messages alone, never from its annotations."""
+    """All that retrieval knows of a chat; built from its messages alone, never from its annotations."""
 
     chat: Chat
     encoder: str
@@ -37,15 +52,17 @@ class ChatIndex:
         """The first of the encoders: segments, threads and likeness are read off its vectors."""
         return self.encoder.partition("+")[0]
 
-    @property
-    def beside(self) -> str:
-        """The encoder beside the main one, or an empty string."""
-        return next((name for name in self.encoder.split("+")[1:] if name != TUNED), "")
-
     @cached_property
+    def beside(self) -> dict[str, str]:
+        """The encoders beside the main one by role: "beside", and "tuned" for an update not of this chat."""
+        others = self.encoder.split("+")[1:]
+        named = [("tuned", tuned_for(self.chat)) if name == TUNED else ("beside", name) for name in others]
+        return {role: name for role, name in named if name}
+
+    @property
     def tuned(self) -> str:
         """The name of MiniLM with an update that this chat did not teach, or an empty string."""
-        return tuned_for(self.chat) if TUNED in self.encoder.split("+") else ""
+        return self.beside.get("tuned", "")
 
     @property
     def size(self) -> int:
@@ -83,6 +100,12 @@ class ChatIndex:
         """Messages by character 4-grams of their stems: misspelt and compounded words."""
         return BM25(1.2, 0.4).fit([grams(t) for t in self.tokens])
 
+    def having(self, term: str) -> NDArray[np.integer]:
+        """Positions of the messages that have a content stem; empty for one that none has."""
+        code = self.words.vocabulary.get(term)
+        start, end = (0, 0) if code is None else self.words.starts[code : code + 2]
+        return self.words.documents[start:end]
+
     @cached_property
     def by_segment(self) -> BM25:
         """Segments by content stem."""
@@ -95,14 +118,9 @@ class ChatIndex:
         return self._encoded(self.main)
 
     @cached_property
-    def second(self) -> encoding.Encoded | None:
-        """The same by the encoder beside it; None where there is none."""
-        return self._encoded(self.beside) if self.beside else None
-
-    @cached_property
-    def third(self) -> encoding.Encoded | None:
-        """The same by the tuned encoder; None where there is none."""
-        return self._encoded(self.tuned) if self.tuned else None
+    def others(self) -> dict[str, encoding.Encoded]:
+        """The same by the encoders beside it, by role."""
+        return {role: self._encoded(name) for role, name in self.beside.items()}
 
     def _encoded(self, encoder: str) -> encoding.Encoded:
         return self._cached(encoder, [m.text for m in self.chat.messages]).widened()
@@ -118,14 +136,14 @@ class ChatIndex:
         return self._cached(self.main, [m.caption for m in self.chat.messages])
 
     @cached_property
-    def segments(self) -> list[segments.TopicSegment]:
+    def segments(self) -> list[levels.TopicSegment]:
         """L1: topic segments."""
-        return segments.cut(self.chat, self.vectors.sentences)
+        return levels.cut(self.chat, self.vectors.sentences)
 
     @cached_property
     def owner(self) -> NDArray[np.intp]:
         """The segment of each message."""
-        return segments.of_message(self.segments, self.size)
+        return levels.of_message(self.segments, self.size)
 
     @cached_property
     def segment_vectors(self) -> Floats:
@@ -134,26 +152,31 @@ class ChatIndex:
         return encoding.unit(np.stack(rows))
 
     @cached_property
-    def signals(self) -> signals.Signals:
+    def signals(self) -> levels.Signals:
         """L1.5: signals of each message."""
-        return signals.read(self.chat)
+        return levels.read(self.chat)
 
     @cached_property
     def session(self) -> NDArray[np.intp]:
         """Session number of each message."""
         return np.array(self.chat.sessions, dtype=np.intp)
 
-    def encode(self, texts: Sequence[str]) -> encoding.Encoded:
-        """Vectors of query texts by the main encoder, cached by text like the chat's own."""
-        return self._cached(self.main, texts)
+    @cached_property
+    def threads(self) -> list[Thread]:
+        """L2: the threads, earliest first."""
+        return _threads(self)
 
-    def encode_beside(self, texts: Sequence[str]) -> encoding.Encoded | None:
-        """The same by the encoder beside it; None where there is none."""
-        return self._cached(self.beside, texts) if self.beside else None
+    @cached_property
+    def thread(self) -> NDArray[np.intp]:
+        """The number of the thread of each message, -1 where it is in none."""
+        out = np.full(len(self.segments), -1, dtype=np.intp)
+        for i, thread in enumerate(self.threads):
+            out[list(thread.segments)] = i
+        return out[self.owner]
 
-    def encode_tuned(self, texts: Sequence[str]) -> encoding.Encoded | None:
-        """The same by the tuned encoder; None where there is none."""
-        return self._cached(self.tuned, texts) if self.tuned else None
+    def encode(self, texts: Sequence[str], role: str = "") -> encoding.Encoded:
+        """Vectors of query texts by the main encoder, or by one beside it, cached by text."""
+        return self._cached(self.beside[role] if role else self.main, texts)
 
     def _cached(self, encoder: str, texts: Sequence[str]) -> encoding.Encoded:
         return encoding.cached(encoder, texts, lambda: self.make(encoder))
@@ -198,14 +221,15 @@ def tuned_for(chat: Chat) -> str:
     return f"{TUNED} {best} {free[best]['digest'][:8]}" if best else ""
 
 
-def with_updates(encoder: str) -> str:
-    """The encoder with the tuned one beside it, where the package's updates and MiniLM's weights are here."""
-    return f"{encoder}+{TUNED}" if UPDATES.is_file() and encoding.minilm_installed() else encoder
-
-
-def encoders() -> list[str]:
-    """What an index can be made with: each alone, MiniLM with gte-small, and either with the tuned one."""
-    return [*encoding.ENCODERS.names(), *STUDIED[1:]]
+def choose_encoder(name: str) -> str:
+    """``auto`` is the best that is here: MiniLM, with gte-small and a tuned MiniLM beside it, or hashing."""
+    if name != "auto":
+        return name
+    if not (encoding.minilm_installed() or encoding.onnx_available("minilm-onnx")):
+        return "hashing"
+    if not (UPDATES.is_file() and encoding.minilm_installed()):
+        return "minilm"
+    return BEST if encoding.onnx_available("gte-small") else f"minilm+{TUNED}"
 
 
 def grams(stems: Sequence[str]) -> list[str]:
@@ -225,3 +249,65 @@ def remarks_before(chat: Chat) -> list[int]:
         out.append(max(others, default=-1))
         last[message.speaker] = message.position
     return out
+
+
+# ── threads ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _threads(index: ChatIndex) -> list[Thread]:
+    """The threads of a chat, earliest first; segments that join none are in no thread.
+
+    A link needs different sessions, mutual membership in the five nearest, and a strength of at least
+    0.45 (0.25 for spelling vectors): the cosine of mean vectors plus 0.1 for each shared label word
+    that at most three segments have (at most two such words count). Links join groups from the
+    strongest down, never beyond twelve segments, so that one broad topic does not swallow the chat.
+    """
+    links = _links(index)
+    if not links:
+        return []
+    median = float(np.median([strength for strength, _, _ in links]))
+    group = list(range(len(index.segments)))
+    members = {i: [i] for i in group}
+    weakest: dict[int, float] = {}
+    for strength, a, b in links:
+        one, two = group[a], group[b]
+        if one == two or len(members[one]) + len(members[two]) > _LONGEST:
+            continue
+        members[one] += members.pop(two)
+        weakest[one] = min(strength, weakest.get(one, 9.0), weakest.pop(two, 9.0))
+        for i in members[one]:
+            group[i] = one
+    found = [
+        Thread(tuple(sorted(part)), round(weakest[key], 4), weakest[key] < median)
+        for key, part in members.items()
+        if len({index.segments[i].session for i in part}) > 1
+    ]
+    return sorted(found, key=lambda thread: thread.segments)
+
+
+def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
+    """Strength and ends of every link, strongest first; ties in order of segments."""
+    vectors = index.segment_vectors
+    near = np.asarray(vectors @ vectors.T, dtype=np.float64) + _shared_rare_words(index)
+    session = np.array([s.session for s in index.segments])
+    near[session[:, None] == session[None, :]] = -np.inf
+    n = len(near)
+    best = np.argsort(-near, axis=1, kind="stable")[:, :_PEERS]
+    peer = np.zeros((n, n), dtype=bool)
+    peer[np.arange(n)[:, None], best] = True
+    rows, columns = np.nonzero(np.triu(peer & peer.T & (near >= _NEAR.get(index.encoder, 0.45)), 1))
+    links = [(float(near[i, j]), int(i), int(j)) for i, j in zip(rows, columns, strict=True)]
+    return sorted(links, key=lambda link: (-link[0], link[1], link[2]))
+
+
+def _shared_rare_words(index: ChatIndex) -> NDArray[np.float64]:
+    """0.1 for each shared rare label word (in at most three segments), at most 0.2."""
+    words: dict[str, int] = {}
+    for segment in index.segments:
+        for word in segment.label:
+            words[word] = words.get(word, 0) + 1
+    rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
+    has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
+    has = has.reshape(len(index.segments), len(rare))
+    shared: NDArray[np.float64] = np.minimum(_RARE * (has @ has.T), 2 * _RARE)
+    return shared

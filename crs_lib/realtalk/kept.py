@@ -26,14 +26,14 @@ def arrays(names: Sequence[str], make: Callable[[list[str]], list[Floats]]) -> l
     return store.vectors(path, names, make, np.float32)
 
 
-def name(*facts: Any) -> str:
-    """One name for facts that JSON can hold; equal facts have equal names."""
+def key(*facts: Any) -> str:
+    """One key for facts that JSON can hold; equal facts have equal keys."""
     return json.dumps(facts, sort_keys=True)
 
 
 @cache
-def code(*modules: ModuleType) -> str:
-    """64 hex digits of the source of some modules: what they made before a change is made again after it."""
+def source_digest(*modules: ModuleType) -> str:
+    """64 hex digits of the source of some modules: a change makes anew all that they made."""
     digest = hashlib.sha256()
     for module in modules:
         digest.update(Path(str(module.__file__)).read_bytes())

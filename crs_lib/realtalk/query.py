@@ -1,76 +1,57 @@
 """The agent: Planner → Retriever → Grader (→ Explorer → Retriever) → Selector → Generator.
 
 Each node is a plain function of the state in one of two forms, rule or model. LangGraph runs the nodes where
-it is installed; a loop of our own gives the same result where it is not.
+it is installed; a loop of our own gives the same result where it is not. Predictions are lines of JSON that
+any other program can read.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Protocol, TypedDict, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core.config import Config, Field
+from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.core.safety import check_limit as within
 from crs_lib.core.text import shorten
-from crs_lib.realtalk import answers, channels, features, phases, plan, select, threads
+from crs_lib.realtalk import answers, channels, corpus, features, plan, select
+from crs_lib.realtalk import index as indexes
+from crs_lib.realtalk import ranker as rankers
+from crs_lib.realtalk.config import OWN, RealTalkConfig
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.ranker import Hand, Ranker
-from crs_lib.realtalk.training import depth
 
 Floats = NDArray[np.float32]
-RANKED = 200
-
-
+RANKED, ROUNDS = 200, 3  # messages of a ranking, most searches of a question
 NODES = ("planner", "retriever", "grader", "explorer", "selector", "generator")
-Form = Literal["rule", "model"]
+KEYS = ("chat", "qa_index", "question", "plan", "candidates", "ranked", "selected", "phases", "timings")
 
 
-@dataclass(frozen=True)
-class NodeForms(Config):
-    """How each node of the agent decides: by rules, or by a language model that rules stand behind."""
+def node_forms(text: str, model: bool) -> dict[str, str]:
+    """The form of each node (rule or model), in the order of the graph, that a text names.
 
-    planner: Annotated[Form, Field(description="kind of question and its wording")] = "rule"
-    retriever: Annotated[Form, Field(description="more wordings to search with")] = "rule"
-    grader: Annotated[Form, Field(description="order of the best, and whether they are enough")] = "rule"
-    explorer: Annotated[Form, Field(description="threads that the next search follows")] = "rule"
-    selector: Annotated[Form, Field(description="which messages are the evidence")] = "rule"
-    generator: Annotated[Form, Field(description="the answer and the words of the phases")] = "rule"
-
-    @property
-    def any_model(self) -> bool:
-        """Whether any node asks a model."""
-        return "model" in self.by_node().values()
-
-    def by_node(self) -> dict[str, str]:
-        """Form by name of node, in the order of the graph."""
-        return {name: getattr(self, name) for name in NODES}
-
-
-def node_forms(text: str, model: bool) -> NodeForms:
-    """The forms that a text names: ``auto``, ``rule``, ``model``, or ``planner=model,selector=rule``.
-
-    ``auto`` gives planner, selector and generator to the model where there is one. InputError for a node or a
-    form that is not known.
+    Texts are ``auto``, ``rule``, ``model``, or ``planner=model,selector=rule``; ``auto`` gives planner,
+    selector and generator to the model where there is one. InputError for a node or a form that is not known.
     """
     if text in ("rule", "model"):
-        return NodeForms(**dict.fromkeys(NODES, text))  # type: ignore[arg-type]
-    chosen = dict.fromkeys(("planner", "selector", "generator"), "model") if model else {}
-    if text != "auto":
-        chosen = {}
-        for part in text.split(","):
-            node, _, form = part.strip().partition("=")
-            if node not in NODES or form not in get_args(Form):
-                raise InputError(
-                    f"forms: {part.strip()!r} is no NODE=FORM; nodes are {', '.join(NODES)}, "
-                    "forms rule and model"
-                )
-            chosen[node] = form
-    return NodeForms(**chosen)  # type: ignore[arg-type]
+        return dict.fromkeys(NODES, text)
+    found = dict.fromkeys(NODES, "rule")
+    if text == "auto":
+        return found | (dict.fromkeys(("planner", "selector", "generator"), "model") if model else {})
+    for part in text.split(","):
+        node, _, form = part.strip().partition("=")
+        if node not in NODES or form not in ("rule", "model"):
+            raise InputError(
+                f"forms: {part.strip()!r} is no NODE=FORM; nodes are {', '.join(NODES)}, forms rule and model"
+            )
+        found[node] = form
+    return found
 
 
 class ModelForm(Protocol):
@@ -83,41 +64,6 @@ class ModelForm(Protocol):
     ) -> tuple["AgentState", str]:
         """The node's result and a note; the rule's result with the reason where no reply can be used."""
         ...
-
-
-Share = Annotated[float, Field(gt=0, le=1, description="how much of a chat becomes candidates")]
-Keep = Annotated[int, Field(ge=1, description="how many candidates stay after re-ranking")]
-Mode = Annotated[
-    Literal["agent", "oneshot"],
-    Field(description="agent may search twice; oneshot (deprecated) ranks by the first stage"),
-]
-Engine = Annotated[
-    Literal["auto", "langgraph", "plain"], Field(description="what runs the nodes; the result is the same")
-]
-
-
-@dataclass(frozen=True)
-class PipelineSettings(Config):
-    """The levers of the pipeline."""
-
-    share: Share = 0.25
-    keep: Keep = 40
-    rounds: Annotated[int, Field(ge=1, le=3, description="most searches of a question")] = 3
-    forms: Annotated[NodeForms, Field(description="rule or model, node by node")] = field(
-        default_factory=NodeForms
-    )
-    mode: Mode = "agent"
-    selection: select.Selection = "coverage"
-    engine: Engine = "auto"
-    bounds: Annotated[select.Bounds, Field(description="distances and sizes of the evidence sets")] = field(
-        default_factory=select.Bounds
-    )
-    weights: Annotated[
-        tuple[tuple[str, float], ...] | None, Field(description="of the channels; null: the encoder's own")
-    ] = None
-    smoothing: Annotated[
-        tuple[float, float], Field(description="how much of a score the neighbours before and after get")
-    ] = channels.SMOOTHING
 
 
 class AgentState(TypedDict, total=False):
@@ -137,7 +83,7 @@ class AgentState(TypedDict, total=False):
     round: int
     selected: list[int]
     narrative: list[int]
-    phases: list[phases.Phase]
+    phases: list[select.Phase]
     answer: answers.ChatAnswer
     trace: list[dict[str, Any]]
     seconds: dict[str, float]
@@ -159,7 +105,7 @@ class Result:
     kept: tuple[int, ...]
     selected: tuple[int, ...]
     narrative: tuple[int, ...]
-    phases: tuple[phases.Phase, ...]
+    phases: tuple[select.Phase, ...]
     answer: answers.ChatAnswer
     rounds: int
     trace: tuple[dict[str, Any], ...]
@@ -173,18 +119,17 @@ class Pipeline:
         self,
         index: ChatIndex,
         ranker: Ranker | None = None,
-        settings: PipelineSettings | None = None,
+        config: RealTalkConfig | None = None,
         model: ModelForm | None = None,
     ) -> None:
         """InputError where a node is to ask a model and none is given."""
-        self.index, self.settings, self.model = index, settings or PipelineSettings(), model
-        if self.settings.forms.any_model and model is None:
+        self.index, self.config, self.model = index, config or RealTalkConfig(), model
+        self.forms = node_forms(self.config.forms, model is not None)
+        if "model" in self.forms.values() and model is None:
             raise InputError("a node has the form model, but no language model is named; give llm=SPEC")
-        self.ranker: Ranker = Hand() if ranker is None or self.settings.mode == "oneshot" else ranker
+        self.ranker: Ranker = Hand() if ranker is None or self.config.mode == "oneshot" else ranker
         wider = channels.SPREAD.get(index.encoder, 1.0) if self.ranker.name == Hand.name else 1.0
         self._unit = self.ranker.unit * wider
-        self.threads = threads.find(index)
-        self._thread = threads.of_segment(self.threads, len(index.segments))[index.owner]
         self._starts = [s.start for s in index.segments]
         self.engine, self._run = self._engine()
 
@@ -196,7 +141,7 @@ class Pipeline:
         for question in questions:
             within("question_characters", len(question), f"the question {shorten(question, 40)!r} has")
         with one_thread():
-            if self.settings.forms.planner == "rule":  # scored together, read one by one from the cache
+            if self.forms["planner"] == "rule":  # scored together, read one by one from the cache
                 ruled = [plan.make(question, self.index.names, self.index.today) for question in questions]
                 channels.scores(self.index, questions, ruled)
             return [self._result(self._run({"question": q, "round": 0, "trace": []})) for q in questions]
@@ -212,10 +157,9 @@ class Pipeline:
         found, fused = state.get("channels"), state.get("fused")
         if found is None or fused is None:
             found = channels.scores(self.index, [state["question"]], [state["plan"]])[0]
-            weights = dict(self.settings.weights) if self.settings.weights else None
-            fused = channels.fuse(self.index, state["plan"], found, weights, self.settings.smoothing)
+            fused = channels.fuse(self.index, state["plan"], found)
         wanted = state.get("widened", fused)
-        size = depth(self.index.size, self.settings.share)
+        size = rankers.depth(self.index.size, self.config.share)
         return {
             "channels": found,
             "fused": fused,
@@ -240,7 +184,7 @@ class Pipeline:
         """First-stage scores plus what the best point to: look-alikes, their threads, their time."""
         best = state["ranked"][:3]
         near = self.index.vectors.sentences @ self.index.vectors.sentences[best].sum(axis=0)
-        joined = np.isin(self._thread, [t for t in self._thread[best] if t >= 0])
+        joined = np.isin(self.index.thread, [t for t in self.index.thread[best] if t >= 0])
         around = np.zeros(self.index.size)
         for place in best:
             around[max(0, place - 3) : place + 4] = 1.0
@@ -251,36 +195,37 @@ class Pipeline:
 
     def selector(self, state: AgentState) -> AgentState:
         """Evidence for the fact and for the narrative, out of the first of the ranking."""
-        bounds, kept = self.settings.bounds, state["ranked"][: self.settings.keep]
+        config, kept = self.config, state["ranked"][: self.config.keep]
         scores = state["scores"][: len(kept)]
-        if self.settings.selection == select.PREVIEW:
-            selected = select.preview(kept, self.index.owner, self._starts, bounds.most)
-            chosen = select.preview(kept, self.index.owner, self._starts, bounds.narrative)
+        if config.selection == "preview":
+            selected = select.preview(kept, self.index.owner, self._starts, config.most)
+            chosen = select.preview(kept, self.index.owner, self._starts, config.narrative)
         else:
-            selected = select.facts(kept, scores, state["plan"], bounds, self._unit)
-            chosen = select.narrative(kept, scores, selected, bounds, self._unit)
+            reach = (config.listed if state["plan"].many else config.single) * self._unit
+            selected = select.facts(kept, scores, reach, config.most)
+            chosen = select.narrative(kept, scores, len(selected), config.narrative, self._unit)
         return {"selected": selected, "narrative": chosen}
 
     def generator(self, state: AgentState) -> AgentState:
         """The answer in words of the evidence, and the narrative's phases."""
-        bounds, kept = self.settings.bounds, state["ranked"][: self.settings.keep]
+        kept = state["ranked"][: self.config.keep]
         known = {place: float(score) for place, score in zip(kept, state["scores"], strict=False)}
-        bar = float(state["scores"][0]) - 2 * bounds.listed * self._unit if kept else 0.0
+        bar = float(state["scores"][0]) - 2 * self.config.listed * self._unit if kept else 0.0
         chosen = [place for place in state["narrative"] if place in set(kept)]
-        told = phases.make(self.index, chosen, known, bar, bounds.phase)
+        told = select.phases(self.index, chosen, known, bar)
         answer = answers.extract(self.index, state["plan"], state["selected"], state["channels"])
         return {"narrative": chosen, "phases": told, "answer": answer}
 
     def route(self, state: AgentState) -> str:
         """Where to go after grading: on to the selector, or round by the explorer."""
-        again = self.settings.mode == "agent" and state["round"] < self.settings.rounds
+        again = self.config.mode == "agent" and state["round"] < ROUNDS
         return "explorer" if again and not state["sufficient"] else "selector"
 
     # ── the graph ────────────────────────────────────────────────────────────────────────────────────
 
     def _node(self, name: str) -> Callable[[AgentState], AgentState]:
         rule: Callable[[AgentState], AgentState] = getattr(self, name)
-        form = self.settings.forms.by_node()[name]
+        form = self.forms[name]
 
         def run(state: AgentState) -> AgentState:
             start, note = time.perf_counter(), ""
@@ -301,14 +246,13 @@ class Pipeline:
         from importlib.metadata import version
         from importlib.util import find_spec
 
-        here = find_spec("langgraph") is not None
-        if self.settings.engine == "langgraph" and not here:
-            raise InputError(
-                'engine "langgraph" is not installed; pip install "crs-lib[memory]", or use "plain"'
-            )
-        if here and self.settings.engine != "plain":
-            return f"langgraph {version('langgraph')}", self._graph()
-        return "plain", self._plain
+        if self.config.engine == "plain" or not find_spec("langgraph"):
+            if self.config.engine == "langgraph":
+                raise InputError(
+                    'engine "langgraph" is not installed; pip install "crs-lib[memory]", or use "plain"'
+                )
+            return "plain", self._plain
+        return f"langgraph {version('langgraph')}", self._graph()
 
     def _plain(self, state: AgentState) -> AgentState:
         now: AgentState = state
@@ -343,7 +287,7 @@ class Pipeline:
                 break
             if place not in inside:
                 ranked.append(place)
-        kept = state["ranked"][: self.settings.keep]
+        kept = state["ranked"][: self.config.keep]
         _check(state["candidates"], kept, state["selected"], state["narrative"])
         return Result(
             state["question"], state["plan"], tuple(state["candidates"]), tuple(ranked), tuple(kept),
@@ -384,6 +328,101 @@ def _check(
         raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
 
 
-def oneshot(settings: PipelineSettings) -> PipelineSettings:
-    """The same levers in the deprecated mode: one round, first stage only."""
-    return replace(settings, mode="oneshot", rounds=1)
+# ── predictions ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def predict(
+    index: ChatIndex,
+    ranker: Ranker,
+    config: RealTalkConfig | None = None,
+    model: ModelForm | None = None,
+    *,
+    timings: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """One record a question of the chat, in file order; ids instead of positions.
+
+    ``ranked`` holds 200 ids (all of a shorter chat), best first; ``selected`` the evidence of a fact,
+    ``phases`` the evidence of a narrative, ``answer`` its text or null, ``trace`` the state after each node.
+    ``timings`` says how often the retriever was visited, and the seconds of each node only where asked for:
+    without them equal inputs give equal bytes.
+    """
+    pipeline = Pipeline(index, ranker, config, model)
+    asked = index.chat.questions[: pipeline.config.questions or None]
+    for question, result in zip(asked, pipeline.ask([q.text for q in asked]), strict=True):
+        ids = index.chat.ids
+        seconds = {name: round(value, 4) for name, value in result.seconds.items()} if timings else None
+        yield {
+            "chat": index.chat.name,
+            "qa_index": question.index,
+            "question": question.text,
+            "plan": result.plan.to_json(),
+            "candidates": ids(result.candidates),
+            "ranked": ids(result.ranked),
+            "kept": len(result.kept),
+            "selected": ids(result.selected),
+            "narrative": ids(result.narrative),
+            "phases": [phase.to_json() for phase in result.phases],
+            "answer": result.answer.to_json(),
+            "trace": list(result.trace),
+            "timings": {"rounds": result.rounds, "seconds": seconds},
+            "made_with": {
+                "encoder": index.encoder,
+                "tuned": index.tuned,
+                "ranker": ranker.name,
+                "learnt_from": ranker.origin,
+                "selection": pipeline.config.selection,
+                "mode": pipeline.config.mode,
+                "engine": pipeline.engine,
+                "forms": pipeline.forms,
+                "llm": model.name if model else "",
+            },
+        }
+
+
+def read(path: Path, chats: Iterable[Chat]) -> list[dict[str, Any]]:
+    """The predictions of a file, checked against their chats.
+
+    Raises InputError for a missing key, an unknown chat, or an id that the chat does not have:
+    every id must exist, or groundedness is not 1.
+    """
+    known = {chat.name: chat for chat in chats}
+    out = []
+    for number, record in enumerate(tables.read_jsonl(path), start=1):
+        where = f"{path.name}, line {number}"
+        missing = [key for key in KEYS if key not in record]
+        if missing:
+            raise InputError(f"{where}: keys {missing} are missing; expected {', '.join(KEYS)}")
+        chat = known.get(str(record["chat"]))
+        if chat is None:
+            raise InputError(f"{where}: chat {record['chat']!r} is not among {', '.join(sorted(known))}")
+        named = [*record["candidates"], *record["ranked"], *record["selected"]]
+        named += [name for phase in record["phases"] for name in phase["ids"]]
+        strange = [name for name in named if name not in chat.position]
+        if strange:
+            raise InputError(f"{where}: {chat.name} has no message {strange[0]!r}")
+        out.append(record)
+    return out
+
+
+def choose_ranker(name: str, index: ChatIndex, folder: Path | None = None, teachers: str = OWN) -> Ranker:
+    """``auto`` takes the ranker that comes with the package, unless this chat taught it.
+
+    Then, and where a folder or other teachers are named, it learns from the train chats where these are
+    there; else the hand order. Without LightGBM what is learnt is linear. ``hand`` never learns; ``learned``
+    raises InputError where it cannot. The chat itself never teaches its own ranker.
+    """
+    if name == "hand":
+        return Hand()
+    if name == "learned":
+        rankers.need_trees()
+    if name == "auto" and folder is None and teachers == OWN:
+        ready = rankers.shipped(index.encoder)
+        if ready and not any(corpus.resembles(index.chat.sketch, taught) for taught in ready[1]):
+            return ready[0]
+    own_chats, foreign = rankers.train_chats(folder, teachers)
+    found = rankers.for_chat(index.chat, own_chats, foreign, lambda c: indexes.build(c, index.encoder))
+    if name == "learned" and found.name == Hand.name:
+        raise InputError(
+            "no training chats were found; set CRS_MIRROR or download them, or use ranker 'hand'"
+        )
+    return found

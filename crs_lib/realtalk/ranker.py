@@ -1,9 +1,13 @@
-"""Second stage: candidates in a new order, by the first stage itself or as learnt on other chats."""
+"""Second stage: candidates in a new order, by the first stage itself or as learnt on other chats.
 
+Training questions are the candidates of chats with known evidence, cached by content.
+"""
+
+import contextlib
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,18 +15,24 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib import data as datasets
 from crs_lib.core import outside, paths, tables
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import one_thread
-from crs_lib.realtalk import kept
+from crs_lib.realtalk import channels, corpus, dates, features, kept, levels, plan, wording
+from crs_lib.realtalk import index as indexes
+from crs_lib.realtalk.config import FOREIGN, OWN, TEACHERS
+from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.features import NAMES
+from crs_lib.realtalk.index import ChatIndex
 
 Floats = NDArray[np.float32]
 Floats64 = NDArray[np.float64]
 VERSION = 5
 SEEDS = (0, 1, 2, 3)
 SHIPPED = Path(__file__).with_name("rankers.json.gz")
-ROUNDS, DEEPEST, FOREIGN = 120, 80, 0.5
+ROUNDS, DEEPEST, HALF = 120, 80, 0.5
+SHARE, LEAST, LAST_TRAIN = 0.25, 60, 7
 STRENGTH, FURTHEST = 0.1, 4.0  # of the linear model: inverse penalty; standard deviations a feature counts
 PARAMETERS = {
     "objective": "lambdarank", "num_leaves": 7, "learning_rate": 0.08, "min_data_in_leaf": 50,
@@ -107,7 +117,7 @@ class Learned:
             return np.zeros(0, dtype=np.float32)
         scores = self._linear.score(features)
         if self._models:
-            name = kept.name("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
+            name = kept.key("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
             (found,) = kept.arrays([name], lambda _: [self._grown(features)])
             scores = (scores + found[:, 0]) / 2
         return scores.astype(np.float32)
@@ -260,3 +270,102 @@ def _fit(groups: Sequence[TrainingQuestion], seed: int) -> str:
     )
     trees = lightgbm.train({**PARAMETERS, "seed": seed}, data, ROUNDS)
     return str(trees.model_to_string())
+
+
+# ── training questions ───────────────────────────────────────────────────────────────────────────────
+
+
+def depth(messages: int, share: float = SHARE) -> int:
+    """How many candidates a chat of so many messages gives: a quarter of it, at least 60, at most all."""
+    return min(messages, max(LEAST, int(share * messages)))
+
+
+def groups(index: ChatIndex, weight: float = 1.0, folder: Path | None = None) -> list[TrainingQuestion]:
+    """The training questions of a chat, read with the ``valid`` reading; cached as two ``.npy`` files."""
+    gold = corpus.gold(index.chat)
+    asked = [question for question in index.chat.questions if question.index in gold]
+    base = folder or paths.data() / "processed" / "realtalk" / "features"
+    plans = [plan.make(q.text, index.names, index.today) for q in asked]
+    place = base / _key(index, plans, [sorted(gold[q.index]) for q in asked])
+    if not (place / "gold.npy").is_file():
+        made = []
+        with one_thread():
+            found = channels.scores(index, [q.text for q in asked], plans)
+            for question, planned, scores in zip(asked, plans, found, strict=True):
+                fused = channels.fuse(index, planned, scores)
+                best = channels.ranking(fused)[: depth(index.size)]
+                rows = features.matrix(index, planned, scores, fused)[best]
+                made.append((rows, np.isin(best, sorted(gold[question.index])).astype(np.int8)))
+        _store(place, made)
+    rows, marks = np.load(place / "features.npy"), np.load(place / "gold.npy")
+    return [TrainingQuestion(f, g, weight) for f, g in zip(rows, marks, strict=True)]
+
+
+def _store(place: Path, made: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
+    width = len(features.NAMES)
+    stacked = {
+        "features": np.stack([f for f, _ in made]) if made else np.zeros((0, 0, width), np.float32),
+        "gold": np.stack([g for _, g in made]) if made else np.zeros((0, 0), np.int8),
+    }
+    for name, array in stacked.items():
+        with tables.write_aside(place / f"{name}.npy", "wb") as file:
+            np.save(file, array)
+
+
+def _key(index: ChatIndex, plans: Sequence[plan.QueryPlan], gold: Sequence[list[int]]) -> str:
+    """32 hex digits of the chat, the questions, the encoder and the code that makes the features."""
+    code = kept.source_digest(channels, dates, features, indexes, levels, plan, wording)
+    asked = [made.to_json() for made in plans]
+    facts = [VERSION, index.encoder, index.tuned, index.chat.digest, asked, list(gold), SHARE, code]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def train_chats(folder: Path | None = None, teachers: str = OWN) -> tuple[list[Chat], list[Chat]]:
+    """RealTalk's train chats and, where asked for, LoCoMo's 1 to 7; an empty list where one is not found.
+
+    ``folder`` holds ``realtalk/`` and ``locomo/``; without it they are where the registry of external
+    files finds them (``CRS_MIRROR``, or the downloads). Chats of the test split are never among them.
+    """
+    if teachers not in TEACHERS:
+        raise InputError(f"teachers {teachers!r} are not known; expected one of {', '.join(TEACHERS)}")
+    found: dict[str, list[Chat]] = {OWN: [], FOREIGN: []}
+    for name in teachers.split("+"):
+        with contextlib.suppress(InputError, RunError):
+            found[name] = corpus.read_folder(folder / name if folder else datasets.locate(name))
+    own = [chat for chat in found[OWN] if corpus.split_of(chat) == corpus.TRAIN]
+    return own, [chat for chat in found[FOREIGN] if corpus.number(chat.name) <= LAST_TRAIN]
+
+
+def for_chat(
+    chat: Chat, own: Sequence[Chat], foreign: Sequence[Chat], build: Callable[[Chat], ChatIndex]
+) -> Ranker:
+    """The ranker for a chat, learnt on all train chats but this one; the hand order where there is none.
+
+    A chat is recognised by its messages, not by its file name or its annotations: nothing that is known
+    about its questions can reach its own ranking, also where a few messages were changed. LoCoMo
+    questions count half.
+    """
+    mine = [c for c in own if not same_talk(c, chat)]
+    other = [c for c in foreign if not same_talk(c, chat)]
+    if not mine and not other:
+        return Hand()
+    rows = [g for c in mine for g in groups(build(c))]
+    rows += [g for c in other for g in groups(build(c), HALF)]
+    origin = ", ".join([c.name for c in mine] + [f"LoCoMo {c.name}" for c in other])
+    return learn(rows, origin)
+
+
+def same_talk(one: Chat, two: Chat) -> bool:
+    """Whether two files hold the same conversation: equal messages, or a fifth of the longer ones shared.
+
+    Longer means more than 20 letters and digits; two conversations hardly share any of those by chance.
+    """
+    return one.digest == two.digest or corpus.resembles(one.sketch, two.sketch)
+
+
+def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, str], ChatIndex]) -> str:
+    """Make the rankers that come with the package, one an encoder, from these chats; returns their origin."""
+    made = {name: fit([q for chat in own for q in groups(build(chat, name))], SEEDS[:2]) for name in encoders}
+    origin = f"comes with the package; taught by {', '.join(chat.name for chat in own)}"
+    write_shipped(made, origin, [chat.sketch for chat in own])
+    return origin

@@ -2,16 +2,17 @@
 
 import datetime as dt
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import answers, arcs, dates, readings
+from crs_lib.realtalk import answers, arcs, corpus, dates
 from crs_lib.realtalk.corpus import Chat
 
+Record = Mapping[str, Any]
 RANKS = ("r@1", "r@5", "r@10", "r@20", "r@50", "p@5", "p@10", "hit@10", "all@10", "mrr", "ndcg@10")
 SETS = ("recall", "precision", "f1", "fuzzy_recall", "size")
 ARCS = (
@@ -25,15 +26,23 @@ ARCS = (
 )
 
 
-def questions(predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat], reading: str) -> pd.DataFrame:
+def questions(predictions: Sequence[Record], chats: Sequence[Chat], reading: str) -> pd.DataFrame:
     """One row a predicted question: rank and set scores, checkpoint counts; NaN where it has no gold.
 
     ``gold`` is the number of gold messages, ``unresolvable`` the annotated ids that the reading could
     not place, ``density`` the candidates as a share of the chat.
     """
+    return pd.DataFrame([_question(*one, reading) for one in _asked(predictions, chats)])
+
+
+def _asked(
+    predictions: Sequence[Record], chats: Sequence[Chat]
+) -> Iterator[tuple[Record, Chat, corpus.ChatQuestion]]:
+    """Each prediction with its chat and its question."""
     known = {chat.name: chat for chat in chats}
-    rows = [_question(record, known[str(record["chat"])], reading) for record in predictions]
-    return pd.DataFrame(rows)
+    for record in predictions:
+        chat = known[str(record["chat"])]
+        yield record, chat, next(q for q in chat.questions if q.index == record["qa_index"])
 
 
 def need_gold(frame: pd.DataFrame, reading: str) -> None:
@@ -45,24 +54,22 @@ def need_gold(frame: pd.DataFrame, reading: str) -> None:
         )
 
 
-def _question(record: Mapping[str, Any], chat: Chat, reading: str) -> dict[str, Any]:
-    asked = next(q for q in chat.questions if q.index == record["qa_index"])
-    found = readings.evidence(chat, asked, reading)
+def _question(record: Record, chat: Chat, asked: corpus.ChatQuestion, reading: str) -> dict[str, Any]:
+    found = corpus.evidence(chat, asked, reading)
     gold = set(found.positions)
-    place = chat.position
-    ranked = [place[i] for i in record["ranked"]]
-    chosen = [place[i] for i in record["selected"]]
+    candidates, ranked, chosen = (
+        [chat.position[name] for name in record[key]] for key in ("candidates", "ranked", "selected")
+    )
     whole = evidence.set_score(chosen, gold)
-    candidates = {place[i] for i in record["candidates"]}
     kept = set(ranked[: int(record["kept"])])
-    buckets = [evidence.bucket(g, candidates, kept, set(chosen)) for g in gold]
+    buckets = [evidence.bucket(g, set(candidates), kept, set(chosen)) for g in gold]
     return {
         "chat": chat.name,
         "qa_index": asked.index,
         "category": asked.category,
         "kind": record["plan"]["kind"],
         "gold": len(gold),
-        "sessions": len(readings.sessions_of(chat, found.positions)),
+        "sessions": len(corpus.sessions_of(chat, found.positions)),
         **evidence.rank_scores(ranked, gold),
         "recall": whole.recall,
         "precision": whole.precision,
@@ -107,37 +114,13 @@ def attribution(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
 
 
 def intervals(
-    frame: pd.DataFrame, columns: Sequence[str], resamples: int = 2000, seed: int = 0
-) -> pd.DataFrame:
-    """Means with 95 % bootstrap intervals, drawing questions, then drawing whole chats; one row a measure."""
-    from crs_lib.stats.bootstrap import cluster_bootstrap
-
-    scored = frame[frame["gold"] > 0]
-    long = scored.melt(["chat", "qa_index"], list(columns), "measure", "value")
-    long["question"] = long["chat"] + " " + long["qa_index"].astype(str)
-    options: dict[str, Any] = {"system": "measure", "value": "value", "resamples": resamples, "seed": seed}
-    one = cluster_bootstrap(long, scenario="question", **options).set_index("system")
-    two = cluster_bootstrap(long, scenario="chat", **options).set_index("system")
-    rows = [
-        {
-            "measure": name, "mean": one.loc[name, "mean"],
-            "low": one.loc[name, "low"], "high": one.loc[name, "high"],
-            "chats_low": two.loc[name, "low"], "chats_high": two.loc[name, "high"],
-            "n": int(one.loc[name, "n"]),
-        }
-        for name in columns
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def mean_intervals(
     frame: pd.DataFrame, columns: Sequence[str], unit: str, resamples: int = 2000, seed: int = 0
 ) -> pd.DataFrame:
     """Means of columns with 95 % bootstrap intervals, drawing the values of ``unit``; one row a measure.
 
     ``n`` counts the rows that have a value; no row where the frame is empty.
     """
-    from crs_lib.stats.bootstrap import cluster_bootstrap
+    from crs_lib.stats import cluster_bootstrap
 
     if frame.empty:
         return pd.DataFrame(columns=["measure", "mean", "low", "high", "n"])
@@ -148,8 +131,41 @@ def mean_intervals(
     return found.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
 
 
+def rank_intervals(frame: pd.DataFrame, columns: Sequence[str], seed: int = 0) -> pd.DataFrame:
+    """The intervals of questions with gold, drawing questions, then drawing whole chats."""
+    scored = with_gold(frame)
+    one, two = (intervals(scored, columns, unit, seed=seed) for unit in ("question", "chat"))
+    both = one.assign(chats_low=two["low"], chats_high=two["high"])
+    return both[["measure", "mean", "low", "high", "chats_low", "chats_high", "n"]]
+
+
+def with_gold(frame: pd.DataFrame) -> pd.DataFrame:
+    """The questions that have gold, with the column ``question``."""
+    return with_question(frame[frame["gold"] > 0])
+
+
+def visits(predictions: Sequence[Record]) -> pd.DataFrame:
+    """One row a question: searched ``again``, answer ``given``, ``phases`` and ``ids`` of its narrative."""
+    rows = [
+        {
+            "question": f"{record['chat']} {record['qa_index']}",
+            "again": record["timings"]["rounds"] > 1,
+            "given": record["answer"]["text"] is not None,
+            "phases": len(record["phases"]),
+            "ids": len(record["narrative"]),
+        }
+        for record in predictions
+    ]
+    return pd.DataFrame(rows, columns=["question", "again", "given", "phases", "ids"])
+
+
+def with_question(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame with the column ``question``: chat and number of the question."""
+    return frame.assign(question=frame["chat"] + " " + frame["qa_index"].astype(str))
+
+
 def narratives(
-    predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat], cases: Sequence[arcs.Arc]
+    predictions: Sequence[Record], chats: Sequence[Chat], cases: Sequence[arcs.Arc]
 ) -> pd.DataFrame:
     """One row an ARC case: how the predicted phases of its question cover the gold phases."""
     known = {chat.name: chat for chat in chats}
@@ -176,18 +192,15 @@ def checkpoint_density(frame: pd.DataFrame) -> pd.DataFrame:
 ANSWERED = ("exact", "token_f1", "date_accuracy", "baseline_exact", "baseline_f1")
 
 
-def answered(predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat]) -> pd.DataFrame:
+def answered(predictions: Sequence[Record], chats: Sequence[Chat]) -> pd.DataFrame:
     """One row a question with an annotated answer: whether it was answered, and how well.
 
     An abstention scores 0 (``abstained`` counts it). ``date_accuracy`` is 1 where the days of the answer meet
     those that the annotated answer names, null where that names none. The baseline answers with the
     whole first message of the ranking.
     """
-    known = {chat.name: chat for chat in chats}
     rows = []
-    for record in predictions:
-        chat = known[str(record["chat"])]
-        asked = next(q for q in chat.questions if q.index == record["qa_index"])
+    for record, chat, asked in _asked(predictions, chats):
         if asked.answer is None or not asked.answer.strip():
             continue
         given = record["answer"]["text"]
@@ -202,7 +215,7 @@ def answered(predictions: Sequence[Mapping[str, Any]], chats: Sequence[Chat]) ->
             "baseline_f1": evidence.answer_f1(best, asked.answer),
         })  # fmt: skip
     columns = ["chat", "qa_index", "category", "abstained", *ANSWERED]
-    return pd.DataFrame(rows, columns=columns)
+    return with_question(pd.DataFrame(rows, columns=columns))
 
 
 def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:

@@ -1,6 +1,5 @@
 """Topics and concepts named by a language model: one call a text, each answer JSON of a given shape."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import LLMSettings, role_settings
 from crs_lib.llm.text import fence
 from crs_lib.metrics.scores import BatchScorer, Scores, unscored
-from crs_lib.thesis.concepts import ConceptSpace
 
 ROLE = "topics"
 SHORTEST = "ollama:mistral:7b"
@@ -72,15 +70,16 @@ class Asker:
         self._who = who
         self._unusable: dict[str, LLMError] = {}  # by the text; not asked about again by this asker
 
-    def objects(
-        self, prompt: str, texts: Sequence[str], schema: Mapping[str, Any], **values: str | int
-    ) -> list[dict[str, Any]]:
-        """The answer to a prompt about each text, as an object that keeps the schema.
+    def lists(
+        self, prompt: str, texts: Sequence[str], names: Sequence[str], longest: int = 20, **values: str | int
+    ) -> list[dict[str, list[str]]]:
+        """The answer to a prompt about each text: a list of at most ``longest`` texts under each name.
 
         The prompt takes ``message`` and ``fence`` beside ``values``. All texts are asked about before
         anything is raised.
         """
-        found: dict[str, dict[str, Any]] = {}
+        schema = _lists(names, longest)
+        found: dict[str, dict[str, list[str]]] = {}
         distinct = [text for text in dict.fromkeys(texts) if text not in self._unusable]
         for first in range(0, len(distinct), _AT_ONCE):
             part = distinct[first : first + _AT_ONCE]
@@ -109,7 +108,7 @@ def _request(prompt: str, text: str, schema: Mapping[str, Any], values: Mapping[
     )
 
 
-def lists(names: Sequence[str], most: int = 20) -> dict[str, Any]:
+def _lists(names: Sequence[str], most: int) -> dict[str, Any]:
     """The JSON schema of an object with a list of texts under each name."""
     entry = {"type": "array", "items": {"type": "string"}, "maxItems": most}
     return {
@@ -118,54 +117,6 @@ def lists(names: Sequence[str], most: int = 20) -> dict[str, Any]:
         "required": list(names),
         "additionalProperties": False,
     }
-
-
-class LlmExtractor:
-    """Concepts that a model names, one call a text.
-
-    A name counts as the catalogue's value that equals the name, else as the first value that contains the
-    name or is contained in it (the thesis's rule); names that the catalogue lacks are dropped. A text in
-    which the model finds nothing has no concepts. (The thesis fell back on substrings there, and so mixed two
-    methods in one column.)
-    """
-
-    name = "llm"
-
-    def __init__(self, space: ConceptSpace, llm: str | LLM) -> None:
-        self.space = space
-        self._ask = Asker(llm, "concept extractor llm")
-        self.embedder = self._ask.name
-
-    def sets(self, texts: Sequence[str]) -> list[frozenset[int]]:
-        """The codes of every text; blank texts are not asked about."""
-        asked = [text for text in texts if text.strip()]
-        fields = self.space.fields
-        shape = json.dumps({name: ["..."] for name in fields})
-        replies = self._ask.objects(
-            "movies/concepts", asked, lists(fields), kinds=", ".join(fields), shape=shape
-        )
-        answers = iter(replies)
-        return [
-            frozenset(
-                code
-                for name, values in (next(answers) if text.strip() else {}).items()
-                for value in values
-                if (code := self.code(name, value)) is not None
-            )
-            for text in texts
-        ]
-
-    def code(self, field: str, value: str) -> int | None:
-        """The concept that a name stands for, None where the catalogue has none."""
-        wanted = value.strip().lower()
-        if not wanted or field not in self.space.fields:
-            return None
-        if (field, wanted) in self.space.code_of:
-            return self.space.code_of[field, wanted]
-        values = self.space.value
-        return next(
-            (c for c in self.space.codes_of(field) if wanted in values[c] or values[c] in wanted), None
-        )
 
 
 @dataclass(eq=False)

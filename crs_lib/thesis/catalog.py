@@ -18,7 +18,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import one_text
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError
-from crs_lib.thesis.concepts import ConceptSpace
+from crs_lib.thesis.extractors import ConceptSpace
 
 CONCEPT_FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 FIELDS = ("name", "genre", "actor", "director", "language", "writer", "year")
@@ -66,14 +66,11 @@ class ThesisCatalog:
             raise InputError("the catalogue holds no film")
         self.titles = tuple(str(record.get("name") or title) for title, record in self.records)
         self.index: dict[str, dict[str, list[int]]] = {name: {} for name in FIELDS}
-        self.shown: dict[str, dict[str, str]] = {name: {} for name in FIELDS}
         for number, (title, record) in enumerate(self.records):
             for name in FIELDS:
                 for value in _listed(record.get(name, title if name == "name" else None)):
-                    key = normalise(name, value)
-                    if key:
+                    if key := normalise(name, value):
                         self.index[name].setdefault(key, []).append(number)
-                        self.shown[name].setdefault(key, value)
 
     @classmethod
     @outside.reader("a catalogue")
@@ -143,19 +140,6 @@ class ThesisCatalog:
         """What the thesis fitted its sentence space on: every title and every plot, one document each."""
         return [*self.titles, *(str(record.get("plot") or "") for _, record in self.records)]
 
-    # ── what it offered ────────────────────────────────────────────────────────────────────────
-    def available_genres(self) -> list[str]:
-        """Genres of at least three entries (repetitions counted) and three letters, in catalogue order."""
-        return [key for key, films in self.index["genre"].items() if len(films) >= 3 and len(key) > 2]
-
-    def attribute_values(self, field: str, min_count: int = 1) -> list[str]:
-        """The values of a field in their first spelling, sorted; repetitions count. Plot: its keywords."""
-        name = _field(field)
-        if name == "plot":
-            return sorted(self.plot_index)
-        found = self.index[name].items()
-        return sorted(self.shown[name][key] for key, films in found if len(films) >= min_count)
-
     @cached_property
     def plot_index(self) -> Mapping[str, frozenset[int]]:
         """Films by plot keyword: words of four letters or more, a short list of common ones left out."""
@@ -165,7 +149,6 @@ class ThesisCatalog:
                 table.setdefault(word, set()).add(number)
         return {word: frozenset(films) for word, films in table.items()}
 
-    # ── retrieval ──────────────────────────────────────────────────────────────────────────────
     def lookup(self, field: str, value: str) -> frozenset[int]:
         """Films of one value: by equal form, and only where none has it by every value that contains it."""
         name = _field(field)

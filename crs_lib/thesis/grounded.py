@@ -21,7 +21,7 @@ from crs_lib.metrics.scores import Scores
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.extractors import Extractor
-from crs_lib.thesis.summary import ALIASES, MEANS, METRICS, detail, mean_of, spread_of
+from crs_lib.thesis.tables import ALIASES, MEANS, METRICS, detail, mean_of, spread_of
 
 __all__ = ["ALIASES", "METRICS", "GroundedScorer"]
 _WORD = re.compile(r"[a-z0-9]+(?:'[a-z0-9]+)?")

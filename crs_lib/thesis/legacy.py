@@ -16,8 +16,7 @@ from crs_lib.metrics import composite, constructs
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.scores import Scores
 from crs_lib.metrics.similarity import SentenceSpace, cosines
-from crs_lib.thesis.topic_words import admitted
-from crs_lib.thesis.topics import TopicExtractor
+from crs_lib.thesis.topics import TopicExtractor, admitted
 
 SHIFT_SIMILARITY, SHIFT_JACCARD = 0.55, 0.35
 ALIGNED, WORDS_FROM, PATIENCE = 0.65, 0.3, 4

@@ -3,12 +3,16 @@
 gensim draws the start of every inference from the topic model's generator, so that the thesis's recovery,
 delay and interference depend on all calls made before. The stored model lacks that generator. Its state does
 not depend on the texts it was trained on, only on how much was drawn, and is rebuilt here; with NLTK's tokens
-and WordNet's lemmas every session then has the original's numbers.
-Source: gensim 4.4.0, ``LdaModel`` (``__init__``, ``update``, ``bound``, ``show_topics``).
+and WordNet's lemmas every session then has the original's numbers. WordNet is not part of this package:
+Debian's ``wordnet-base`` has it, and so has NLTK's data.
+Source: gensim 4.4.0, ``LdaModel`` (``__init__``, ``update``, ``bound``, ``show_topics``); Fellbaum (1998),
+WordNet, whose rules are those of its function Morphy.
 """
 
+import os
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +20,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crs_lib import data as datasets
-from crs_lib.core import hashes
+from crs_lib.core import hashes, outside, paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.metrics.scores import Scores
-from crs_lib.thesis import legacy, wordnet
+from crs_lib.thesis import legacy
 from crs_lib.thesis.legacy import LegacyScorer, Segment
-from crs_lib.thesis.topic_model import TopicModel
-from crs_lib.thesis.topic_words import FUNCTION_WORDS, admitted
-from crs_lib.thesis.topics import TOPICS, Topics, default_model
+from crs_lib.thesis.topics import FUNCTION_WORDS, TOPICS, TopicModel, Topics, admitted, default_model
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -33,6 +35,56 @@ NAME = "lda_replayed"
 _SEED, _PASSES, _CHUNKS = 42, 15, (2000, 164)  # the thesis trained on 2,164 plots, 2,000 at a time
 _SHAPE, _RATE = 100.0, 0.01  # of the gamma draws
 _LEAST = 0.1
+
+
+_ENDS = (
+    ("s", ""), ("ses", "s"), ("ves", "f"), ("xes", "x"), ("zes", "z"), ("ches", "ch"), ("shes", "sh"),
+    ("men", "man"), ("ies", "y"),
+)  # fmt: skip
+_FILES = ("index.noun", "noun.exc")
+
+
+def wordnet() -> Path:
+    """Where WordNet lies: ``WNSEARCHDIR``, Debian's place, or NLTK's data.
+
+    Raises InputError with the way to get it where it is in none of them.
+    """
+    named = os.environ.get("WNSEARCHDIR")
+    data = [os.environ.get("NLTK_DATA", ""), "~/nltk_data"]
+    usual = ["/usr/share/wordnet", *(f"{place}/corpora/wordnet" for place in data if place)]
+    places = [paths.given(place) for place in ([named] if named else usual)]
+    for place in places:
+        if all((place / name).is_file() for name in _FILES):
+            return place
+    raise InputError(
+        f"no WordNet ({' and '.join(_FILES)}) in {', '.join(map(paths.shown, places))}; install Debian's "
+        "wordnet-base, or unpack WordNet 3.0 and set WNSEARCHDIR to its folder dict"
+    )
+
+
+class NounLemmas:
+    """The noun lemma of a word, by WordNet 3.0."""
+
+    def __init__(self, nouns: set[str], irregular: dict[str, tuple[str, ...]]) -> None:
+        self._nouns, self._irregular = nouns, irregular
+
+    @classmethod
+    @outside.reader("WordNet")
+    def load(cls, place: str | Path) -> "NounLemmas":
+        """Read ``index.noun`` and ``noun.exc`` of a folder."""
+        nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
+        pairs = (line.split() for line in plurals)
+        return cls(
+            {line.partition(" ")[0] for line in nouns if not line.startswith(" ")},
+            {words[0]: tuple(words[1:]) for words in pairs if words},
+        )
+
+    @lru_cache(maxsize=100_000)  # noqa: B019 - one instance a process
+    def __call__(self, word: str) -> str:
+        """The shortest noun that the word may be a form of; the word itself where WordNet has none."""
+        rules = (word[: -len(end)] + new for end, new in _ENDS if word.endswith(end))
+        forms = (word, *self._irregular.get(word, rules))
+        return min((form for form in forms if form in self._nouns), key=len, default=word)
 
 
 def generator_after_training(n_topics: int, n_words: int) -> np.random.RandomState:
@@ -65,7 +117,7 @@ class ReplayedLda:
                 f"{NAME} replays the thesis's own topic model, and {str(place)!r} holds another; "
                 "set CRS_MIRROR to a folder with thesis/lda, or take topics lda"
             )
-        self._cut, self._lemma = _tokeniser(), wordnet.NounLemmas.load(wordnet.folder())
+        self._cut, self._lemma = _tokeniser(), NounLemmas.load(wordnet())
         self._draws = generator_after_training(self._model.n_topics, len(self._model.words))
         self._known: dict[str, tuple[str, ...]] = {}
         self.name = f"lda replayed, {self._model.n_topics} topics, {len(self._model.words)} words"
@@ -157,6 +209,3 @@ class ReplayedScorer(LegacyScorer):
 
     def _closed(self, users: Sequence[str], first: int, end: int) -> Segment:
         return Segment(first, admitted(self.topics.of(" ".join(users[first:end]))))
-
-
-__all__ = ["NAME", "ReplayedLda", "ReplayedScorer", "generator_after_training"]

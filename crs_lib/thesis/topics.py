@@ -1,24 +1,345 @@
-"""Topic extractors by name, for the thesis's older version: at most five words that say what a text is about.
+"""Topics of short texts, for the thesis's older version: at most five words that say what a text is about.
 
-A model that is missing is an error with the command that makes it: no silent change of method.
+Topic extractors by name, the words that they rest on, and latent Dirichlet allocation from a stored model. A
+model that is missing is an error with the command that makes it: no silent change of method. A model is a
+folder of two files, the thesis's own form: ``exp_elog_beta.npy``, exp(E[log β]) as float32 of shape (topics,
+words), and ``dictionary.tsv``, a row a word: number, word, document frequency. No word list is downloaded: a
+plural gives way to its singular (by the library inflect) where the model knows the singular; the thesis used
+NLTK with WordNet. Source: Hoffman, Blei and Bach (2010), Online learning for latent Dirichlet allocation.
 """
 
-from collections.abc import Sequence
+import re
+import zlib
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from crs_lib import data as datasets
-from crs_lib.core import hashes, paths
+from crs_lib.core import hashes, outside, paths, rng, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
-from crs_lib.thesis import topic_words
-from crs_lib.thesis.topic_model import TRAIN, TopicModel
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
 
+Floats = NDArray[np.float32]
+Bag = tuple[tuple[int, int], ...]
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"
+TRAIN = "python -m crs_lib topics --catalog FILE"
+_STARTS = 1009
+_SMALL = np.finfo(
+    np.float32
+).eps  # in the norm of φ: of two topics that share a text the likelier word's wins
+_EDGES = str.maketrans(dict.fromkeys(',:;@#$%&?!*()[]{}<>"“”„‘’«»`', " "))
+_TOKEN = re.compile(r"([^\W\d_]{3,}?)(?:n't|'(?:s|m|d|ll|re|ve)?)?(?:\.'?)?")
+_PLURAL_ENDS = ("s", "en", "eet", "eeth", "ice", "eese", "ople", "a", "i", "ae")  # no other word is looked up
+FUNCTION_WORDS = frozenset(
+    """
+    about above after again against ain all and any are aren because been before being below between
+    both but can couldn did didn does doesn doing don down during each few for from further had hadn has
+    hasn have haven having her here hers herself him himself his how into isn its itself just more most
+    mustn myself nor not now off once only other our ours ourselves out over own same shan she should
+    shouldn some such than that the their theirs them themselves then there these they this those
+    through too under until very was wasn were weren what when where which while who whom why will with
+    won wouldn you your yours yourself yourselves
+    """.split()
+)
+SHORT_WORDS = frozenset("a an am as at be by do i if in is it me my no of on or s so t to up us we".split())
+_ASCII_WORD = re.compile(r"[a-z0-9-]+")
+GENERIC = frozenset(
+    """
+    assistant conversation film films movie movies recommendation recommendations recommend something system
+    thing things user
+    """.split()
+)
+HINTS = (
+    "action", "actor", "actress", "adventure", "alien invasion", "aliens", "animation", "cast", "character",
+    "comedy", "cinema", "director", "ending", "fantasy", "genre", "ghost", "horror", "mood", "plot",
+    "romance", "space", "thriller", "western",
+)  # fmt: skip
+STEMS = re.compile("love|fear|sad|happy|romantic|tense|dark|futur|drama|emot|space|ghost|sci")
+MOST = 5
+
+
+def pieces(text: str) -> list[str]:
+    """The lower-cased text cut at blanks and at the marks that a Treebank tokeniser takes off."""
+    lowered = text.lower().replace("--", " ").replace("..", " ")
+    return lowered.translate(_EDGES).split()
+
+
+def token_of(piece: str) -> str:
+    """The word of three letters or more in a piece, without contraction and full stop; else empty."""
+    found = _TOKEN.fullmatch(piece)
+    return found[1] if found else ""
+
+
+def tokens(text: str) -> list[str]:
+    """The lower-cased words of three letters or more, as a Treebank tokeniser cuts them, in order.
+
+    "don't" gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
+    """
+    return [token for piece in pieces(text) if (token := token_of(piece))]
+
+
+def lemma(word: str, known: Container[str]) -> str:
+    """The singular of a noun if ``known`` has it and not the word itself; else the word."""
+    return word if word in known else singular(word, known)
+
+
+def singular(word: str, known: Container[str]) -> str:
+    """The singular of a noun, by inflect, if ``known`` has it; else the word."""
+    found = _one_of(word)
+    return found if found in known else word
+
+
+@lru_cache(maxsize=100_000)
+def _one_of(word: str) -> str:
+    """The singular of a plural; any other word itself."""
+    return str(_engine().singular_noun(word) or word) if word.endswith(_PLURAL_ENDS) else word
+
+
+@cache
+def _engine() -> Any:
+    import inflect
+
+    return inflect.engine()
+
+
+def admitted(topics: Iterable[str]) -> tuple[str, ...]:
+    """The topics that the thesis let count: at most five, each once, in order.
+
+    Kept is what has two letters or more, is not generic, and contains a hint of the film domain or the stem
+    of an emotion. (Of the thesis's 50 LDA topics seven have such a word among their five.)
+    """
+    kept = dict.fromkeys(map(_tidy, topics))
+    kept.pop("", None)
+    return tuple(kept)[:MOST]
+
+
+@lru_cache(maxsize=100_000)
+def _tidy(topic: str) -> str:
+    """The topic in lower case without blanks around it; empty where it does not count."""
+    tidy = topic.strip().lower()
+    if len(tidy) < 2 or tidy in GENERIC:
+        return ""
+    return tidy if any(hint in tidy for hint in HINTS) or STEMS.search(tidy) else ""
+
+
+def heuristics(texts: Sequence[str]) -> list[tuple[str, ...]]:
+    """Of every text at most five words by how often they occur, those that hint at films or feelings first.
+
+    A word scores 1 an occurrence, 2 more for a hint and 2 more for a stem; of equals the first goes first.
+    """
+    return [_heuristic(text) for text in texts]
+
+
+def _heuristic(text: str) -> tuple[str, ...]:
+    counts = Counter(_ASCII_WORD.findall(text.lower()))
+    scores = {word: n * worth for word, n in counts.items() if (worth := _worth(word))}
+    return tuple(sorted(scores, key=lambda word: -scores[word])[:MOST])
+
+
+@lru_cache(maxsize=100_000)
+def _worth(word: str) -> int:
+    """What an occurrence of a word scores; 0 for a function word."""
+    if word in FUNCTION_WORDS or word in SHORT_WORDS:
+        return 0
+    stem = STEMS.search(word)
+    return 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
+
+
+class _Numbers(dict[str, int]):
+    """The number of the model's word that a piece of text is, -1 for none; fills itself."""
+
+    def __init__(self, number: Mapping[str, int]) -> None:
+        self._number = number
+
+    def __missing__(self, piece: str) -> int:
+        token = token_of(piece)
+        self[piece] = self._number.get(lemma(token, self._number), -1) if token else -1
+        return self[piece]
+
+
+class TopicModel:
+    """A topic-word matrix and its words. ``alpha`` is the symmetric prior, 1/topics as the thesis had it."""
+
+    def __init__(
+        self, words: Sequence[str], exp_elog_beta: Floats, document_frequency: Sequence[int]
+    ) -> None:
+        if exp_elog_beta.ndim != 2 or exp_elog_beta.shape[1] != len(words):
+            raise InputError(
+                f"the topic matrix has shape {exp_elog_beta.shape} for {len(words)} words; expected "
+                "(topics, words)"
+            )
+        self.words = tuple(words)
+        self.document_frequency = tuple(document_frequency)
+        self.beta = np.ascontiguousarray(exp_elog_beta.T, dtype=np.float32)
+        self.n_topics = exp_elog_beta.shape[0]
+        self.alpha = 1 / self.n_topics
+        self.number = {word: number for number, word in enumerate(self.words)}
+        best = np.argsort(-exp_elog_beta, axis=1, kind="stable")[:, :MOST]
+        self.top_words = [tuple(self.words[i] for i in row) for row in best.tolist()]
+        self._numbers = _Numbers(self.number)
+
+    @classmethod
+    @outside.reader("a topic model")
+    def load(cls, folder: str | Path) -> "TopicModel":
+        """Read a model's folder; InputError names what is missing and the command that makes a model."""
+        place = paths.given(folder)
+        try:
+            matrix = np.load(place / "exp_elog_beta.npy", allow_pickle=False)
+            lines = (place / "dictionary.tsv").read_text(encoding="utf-8").splitlines()
+            rows = [(int(number), word, int(df)) for number, word, df in (li.split("\t") for li in lines)]
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise InputError(
+                f"no topic model in {paths.shown(place)} ({reason}); it is two files, exp_elog_beta.npy and "
+                f"dictionary.tsv: train one on a catalogue's plots with {TRAIN}, set CRS_MIRROR to a folder "
+                "that holds thesis/lda (the thesis's own), or do without: topics heuristic"
+            ) from error
+        if sorted(number for number, _, _ in rows) != list(range(len(rows))):
+            raise InputError("dictionary.tsv must number its words 0, 1, 2, … without a gap")
+        rows.sort()
+        return cls([word for _, word, _ in rows], matrix, [df for _, _, df in rows])
+
+    def save(self, folder: Path) -> None:
+        """Write the two files, each atomically."""
+        with tables.write_aside(folder / "exp_elog_beta.npy", "wb") as file:
+            np.save(file, np.ascontiguousarray(self.beta.T))
+        with tables.write_aside(folder / "dictionary.tsv") as file:
+            for number, word in enumerate(self.words):
+                file.write(f"{number}\t{word}\t{self.document_frequency[number]}\n")
+
+    def bag(self, text: str) -> Bag:
+        """The model's words in a text: number and count, ascending."""
+        if len(self._numbers) > 200_000:
+            self._numbers.clear()
+        found = Counter(map(self._numbers.__getitem__, pieces(text)))
+        found.pop(-1, None)
+        return tuple(sorted(found.items()))
+
+    def shares(self, bags: Sequence[Bag], starts: Sequence[int], *, steps: int = 50) -> Floats:
+        """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform.
+
+        The variational E-step: γ = α + Σ over words of the expected topic counts, until the mean change is
+        below 0.001, at most ``steps`` times. ``starts`` says with which of the fixed draws from
+        Gamma(100, 0.01), near equal topics, each bag begins; what else is asked for does not matter.
+        """
+        out = np.full((len(bags), self.n_topics), 1 / self.n_topics, dtype=np.float32)
+        by_length: dict[int, list[int]] = {}
+        for row, bag in enumerate(bags):
+            if bag:
+                by_length.setdefault(len(bag), []).append(row)
+        for length, rows in sorted(by_length.items()):
+            size = max(1, 4096 // length)
+            for start in range(0, len(rows), size):
+                part = rows[start : start + size]
+                both = np.array([bags[row] for row in part], dtype=np.int64)
+                begin = self._starts[[starts[row] for row in part]]
+                gamma = self.infer(both[:, :, 0], both[:, :, 1].astype(np.float32), begin, steps)
+                out[part] = gamma / gamma.sum(axis=1, keepdims=True)
+        return out
+
+    @cached_property
+    def _starts(self) -> Floats:
+        draws = rng.stream(0, "topics", "start").gamma(100.0, 0.01, (_STARTS, self.n_topics))
+        starts: Floats = draws.astype(np.float32)
+        return starts
+
+    def infer(self, words: NDArray[np.int64], counts: Floats, gamma: Floats, steps: int = 50) -> Floats:
+        """γ of bags of equal length from their starts: (bags, words) numbers and counts to (bags, topics).
+
+        ``gamma`` holds the starts, one row a bag, and is overwritten.
+        """
+        beta = self.beta[words]
+        active = np.arange(len(words))
+        theta = _exp_elog(gamma)
+        for _ in range(steps):
+            before = gamma[active]
+            norm = np.einsum("bwk,bk->bw", beta, theta) + _SMALL
+            expected = theta * np.einsum("bw,bwk->bk", counts / norm, beta)
+            new = np.float32(self.alpha) + expected
+            gamma[active] = new
+            moving = np.abs(new - before).mean(axis=1) >= np.float32(0.001)
+            if not moving.any():
+                break
+            active, counts, beta = active[moving], counts[moving], beta[moving]
+            theta = _exp_elog(new[moving])
+        return gamma
+
+    def topics(self, texts: Sequence[str], least: float = 0.1) -> list[tuple[str, ...]]:
+        """The five words of each text's most probable topic; none where no topic has a share of ``least``."""
+        asked = [(self.bag(text), start_of(text)) for text in texts]
+        distinct = [pair for pair in dict.fromkeys(asked) if pair[0]]
+        shares = self.shares([bag for bag, _ in distinct], [start for _, start in distinct])
+        best, high = shares.argmax(axis=1).tolist(), shares.max(axis=1).tolist()
+        words = {
+            pair: self.top_words[topic]
+            for pair, topic, share in zip(distinct, best, high, strict=True)
+            if share >= least
+        }
+        return [words.get(pair, ()) for pair in asked]
+
+
+def start_of(text: str) -> int:
+    """Which of the fixed starts a text takes: the same in every process, and spread over texts.
+
+    (The thesis drew a new start per call, so that its figures depend on the order of calls.)
+    """
+    return zlib.crc32(text.encode("utf-8", "surrogatepass")) % _STARTS
+
+
+def _exp_elog(gamma: Floats) -> Floats:
+    """exp(E[log θ]) under a Dirichlet: exp(ψ(γ) − ψ(Σγ))."""
+    from scipy.special import psi
+
+    out: Floats = np.exp(psi(gamma) - psi(gamma.sum(axis=1, keepdims=True)))
+    return out
+
+
+def train(
+    plots: Sequence[str],
+    *,
+    n_topics: int = 50,
+    passes: int = 15,
+    seed: int = 42,
+    least: int = 5,
+    most: float = 0.5,
+) -> TopicModel:
+    """A model of the plots: words in at least ``least`` and at most a share ``most`` of them.
+
+    scikit-learn's variational Bayes with symmetric priors of 1/topics, in one process: the same plots and
+    seed give the same model. Raises InputError where fewer words than topics are left.
+    """
+    from scipy.sparse import csr_array
+    from scipy.special import psi
+    from sklearn.decomposition import LatentDirichletAllocation
+
+    cut = [[word for word in tokens(plot) if word not in FUNCTION_WORDS] for plot in plots]
+    seen = {word for words in cut for word in words}
+    texts = [[singular(word, seen) for word in words] for words in cut]
+    df = Counter(word for words in texts for word in set(words))
+    kept = sorted(word for word, n in df.items() if least <= n <= most * len(plots))
+    if len(kept) < n_topics:
+        raise InputError(
+            f"only {len(kept)} words occur in {least} to {most:.0%} of the {len(plots)} plots; too few for "
+            f"{n_topics} topics, ask for fewer topics or a lower bound"
+        )
+    number = {word: n for n, word in enumerate(kept)}
+    rows = [row for row, words in enumerate(texts) for word in words if word in number]
+    columns = [number[word] for words in texts for word in words if word in number]
+    counts = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(texts), len(kept)))
+    model = LatentDirichletAllocation(n_topics, max_iter=passes, random_state=seed, learning_method="batch")
+    model.fit(counts)
+    lam = model.components_
+    exp_elog_beta = np.exp(psi(lam) - psi(lam.sum(axis=1, keepdims=True))).astype(np.float32)
+    return TopicModel(kept, exp_elog_beta, [df[word] for word in kept])
 
 
 class TopicExtractor(Protocol):
@@ -89,7 +410,7 @@ class Heuristic:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text."""
-        return [topic_words.admitted(found) for found in topic_words.heuristics(texts)]
+        return [admitted(found) for found in heuristics(texts)]
 
 
 @TOPICS.register("llm", filtered=True, needs="a model: --llm ollama:mistral:7b")
@@ -107,23 +428,7 @@ class Llm:
 
     def topics(self, texts: Sequence[str]) -> Topics:
         """The topics of every text; blank texts are not asked about."""
-        from crs_lib.thesis.asking import lists
-
         asked = list(dict.fromkeys(text for text in texts if text.strip()))
-        most = topic_words.MOST
-        replies = self._ask.objects("movies/topics", asked, lists(["topics"], most), most=most)
-        found = {
-            text: topic_words.admitted(reply["topics"]) for text, reply in zip(asked, replies, strict=True)
-        }
+        replies = self._ask.lists("movies/topics", asked, ["topics"], MOST, most=MOST)
+        found = {text: admitted(reply["topics"]) for text, reply in zip(asked, replies, strict=True)}
         return [found.get(text, ()) for text in texts]
-
-
-__all__ = [
-    "TOPICS",
-    "TRAIN",
-    "TopicExtractor",
-    "create",
-    "default_model",
-    "trained_model",
-    "vocabulary_of",
-]

@@ -80,7 +80,7 @@ def scores(config: PrecisionConfig) -> pd.DataFrame:
         loaded = sources.load(catalog)
         world = World(loaded, Grounder(loaded))
         rule = conventions.get("default")
-        scorer, plain = ItemsScorer(world.grounder, rule), Scorer(world.grounder, rule)
+        plain = Scorer(world.grounder, rule)
         for templates, seed in product(config.templates, config.seeds):
             batch = config.batch(catalog, templates, seed)
             talks, fresh = [], []
@@ -89,8 +89,8 @@ def scores(config: PrecisionConfig) -> pd.DataFrame:
                 for spec in config.systems:
                     talks.append(simulate.session(world, spec, number, batch, plan))
                     fresh += simulate.fresh_sessions(world, spec, number, batch, [plan])
-            gains = arms.gains_of(fresh, (), plain)
-            for talk, found in zip(talks, scorer.score_many(list(arms.joined(talks, gains))), strict=True):
+            scorer = ItemsScorer(world.grounder, rule, gains=arms.gains_of(fresh, (), plain))
+            for talk, found in zip(talks, scorer.score_many(talks), strict=True):
                 row = {"system": talk.model_name, "catalogue": catalog, "wording": templates, "seed": seed}
                 rows.append(row | {"scenario": talk.session_id, "value": found.session[config.metric]})
     return pd.DataFrame(rows).astype({"value": float})

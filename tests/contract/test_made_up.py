@@ -9,7 +9,8 @@ from crs_lib import evaluate, figures, simulate
 from crs_lib.__main__ import main
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec import retrieve
+from crs_lib.cosrec.settings import RetrieveSettings
+from crs_lib.cosrec.study import STUDY
 from crs_lib.data.registry import Dataset, Origin, files
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.figures import style
@@ -86,10 +87,11 @@ def test_a_made_up_retriever_serves_the_retrieval_stage_by_its_spec(folder):
         RETRIEVERS.register("shortest")(Shortest)
         assert [hit.id for hit in build("shortest", {"b": "of two", "a": "one"}).search("two")] == ["a", "b"]
         specs = ("shortest", "bm25", "bm25+shortest")
-        config = retrieve.RetrieveConfig(
-            run="made-up", router="tfidf", retrievers=specs, rewriters=("last turn",), mapping="", depth=20
+        config = RetrieveSettings(
+            run="made-up", router="views", retrievers=specs, rewriters=("last turn",), mapping="", depth=20
         )
-        done = retrieve.retrieve(config)
+        STUDY.run("retrieve", config)
+        done = paths.run_folder("cosrec", "made-up")
         runs = {spec: read_run(done / "runs" / f"{paths.slug(f'{spec}, last turn')}.run") for spec in specs}
         shortest = {topic: [hit.id for hit in hits] for topic, hits in runs["shortest"].items()}
         assert len({tuple(ids) for ids in shortest.values()}) <= 2, "one order of products, one of passages"

@@ -41,8 +41,7 @@ def scores():
     plain = config.changed(arms=("none",))
     twins = [simulate.session(world, key.system, key.session, plain) for key in keys]
     gains = arms.gains_of(fresh, twins, Scorer(world.grounder, conventions.get("default")))
-    talks = list(arms.joined(talks, gains))
-    return list(evaluate.score_all(talks, world.grounder, conventions.get("default")))
+    return list(evaluate.score_all(talks, world.grounder, conventions.get("default"), gains))
 
 
 @EACH

@@ -12,6 +12,7 @@ from tests.helpers import browser as chromium
 
 PROGRAM = chromium.executable()
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.browser,
     pytest.mark.subprocess,
     pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),

@@ -9,6 +9,8 @@ from crs_lib.core.errors import RunError
 from tests.helpers import cosrec_job
 from tests.helpers.cosrec_data import part_of_sample
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(autouse=True)
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

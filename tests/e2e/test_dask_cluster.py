@@ -13,6 +13,8 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs.ledger import Ledger
 from tests.helpers.jobs import Draws, Refuses, keys, run
 
+pytestmark = pytest.mark.full
+
 pytest.importorskip("distributed", reason="needs the extra dist")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.ollama_server import Faults, OllamaServer
 
-pytestmark = [pytest.mark.subprocess, pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.subprocess, pytest.mark.slow]
 STOPPED = "stopped; what was finished is stored, the same command continues"
 LONG = ["-p", "run", "x", "-p", "n_sessions", "3000", "-p", "n_turns", "20", "-p", "workers", "2"]
 # The whole process ignores the interrupt but for the thread that watches: as in a long computation in C.

@@ -82,7 +82,9 @@ def kill_at(process, folder, n, seconds=120):
     return stored(folder)
 
 
-@pytest.mark.parametrize(("workers", "shares"), [(1, (1, 60)), (2, (30,))])
+@pytest.mark.parametrize(
+    ("workers", "shares"), [(1, (1, 60)), pytest.param(2, (30,), marks=pytest.mark.full)]
+)
 def test_killed_and_started_again_it_ends_with_the_same_bytes(results, expected, workers, shares):
     run = f"killed-{workers}"
     folder, counts = results / run, []

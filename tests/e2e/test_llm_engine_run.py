@@ -13,6 +13,8 @@ pytest.importorskip("gguf", reason="needs the real engine: pip install 'crs-lib[
 
 from tests.helpers.engine import CONTEXT, Engine
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def engine(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ def results(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.full
 def test_killed_ten_times_it_ends_as_if_nothing_had_happened_and_asks_nothing_twice(results):
     with llm_job.Marking(llm_job.models(2)) as server:
         whole = llm_job.contents(llm_job.work(results, server.url, "whole", *SIZE, agent=True))
@@ -125,6 +126,7 @@ class Stubborn:
         return "{" if schema and seed in self.bad else template.answer(prompt, schema, seed)
 
 
+@pytest.mark.full
 def test_a_session_that_failed_is_tried_with_more_seeds_at_the_next_start(results):
     with OllamaServer(llm_job.models(1), answer=Stubborn(4)) as server:
         with pytest.raises(RunError, match=r"1 of 2 sessions failed; .*session 1 of 'ollama:m0:1': BadReply"):
@@ -134,6 +136,7 @@ def test_a_session_that_failed_is_tried_with_more_seeds_at_the_next_start(result
     assert not (folder / simulate.FAILED).exists()
 
 
+@pytest.mark.full
 def test_a_run_can_do_without_a_session_that_never_ends_well(results):
     """It is listed with its error, and it has a row of nulls in the results: nothing goes missing unsaid."""
     with OllamaServer(llm_job.models(2), answer=Stubborn(999)) as server:
@@ -157,6 +160,7 @@ def test_a_run_can_do_without_a_session_that_never_ends_well(results):
     assert report.write("some").is_file()
 
 
+@pytest.mark.full
 def test_hostile_answers_go_through_every_stage(results):
     """HTML, braces, control characters, half an emoji and a megabyte as every reply and utterance."""
     rubbish = NOISE + "x" * 1_000_000

@@ -19,6 +19,7 @@ from tests.helpers.ollama_server import OllamaServer
 
 PROGRAM = chromium.executable()
 pytestmark = [
+    pytest.mark.full,
     pytest.mark.browser,
     pytest.mark.subprocess,
     pytest.mark.skipif(PROGRAM is None, reason="no Chromium found; install one, or name it in CRS_CHROMIUM"),

@@ -11,7 +11,7 @@ import pytest
 
 from crs_lib.core.paths import ROOT
 
-pytestmark = [pytest.mark.subprocess, pytest.mark.slow]
+pytestmark = [pytest.mark.full, pytest.mark.subprocess, pytest.mark.slow]
 PARTS = ("crs_lib", "notebooks", "data/samples", "pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 

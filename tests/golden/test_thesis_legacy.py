@@ -25,6 +25,7 @@ def differences(both, column):
     return (means.iloc[:, 0] - means.iloc[:, 1]).abs().max()
 
 
+@pytest.mark.full
 def test_text_similarities_equal_the_original():
     both = merged(scored(), REFERENCE)
     assert len(both) == 3000

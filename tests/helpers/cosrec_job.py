@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from crs_lib.cosrec.config import GenerateConfig
 from crs_lib.cosrec.generate import generate
+from crs_lib.cosrec.settings import GenerateSettings
 from crs_lib.llm import Recorder
 from crs_lib.llm.pool import LOG
 from tests.helpers.ollama_server import Faults, OllamaServer
@@ -55,7 +55,7 @@ def answer(prompt, schema, seed):
 def work(folder, url, run, conversations, source="sample"):
     """One start of the generation."""
     os.environ["CRS_RESULTS"] = str(folder)
-    config = GenerateConfig(
+    config = GenerateSettings(
         run=run, source=str(source), conversations=conversations, writer="ollama:writer:1", query_writer="ollama:asker:1",
         retries=9, llm={"host": url, "slots": 8},
     )  # fmt: skip

@@ -20,7 +20,8 @@ from crs_lib import evaluate, figures, simulate
 from crs_lib import report as views
 from crs_lib.__main__ import main
 from crs_lib.core import paths
-from crs_lib.cosrec import retrieve
+from crs_lib.cosrec.settings import RetrieveSettings
+from crs_lib.cosrec.study import STUDY
 from crs_lib.evaluate.run import EvaluateConfig
 from crs_lib.retrieval.fusion import RETRIEVERS, build
 from crs_lib.simulate.config import SimulateConfig
@@ -67,8 +68,9 @@ def figure():
 
 def retriever():
     specs = ("coverage", "bm25+coverage")
-    config = retrieve.RetrieveConfig(run="mine", router="tfidf", retrievers=specs, mapping="")
-    folder = retrieve.retrieve(config)
+    config = RetrieveSettings(run="mine", router="views", retrievers=specs, mapping="")
+    STUDY.run("retrieve", config)
+    folder = paths.run_folder("cosrec", "mine")
     made = build("coverage", {"tent": "a light tent", "lamp": "a lamp", "stove": "gas"})
     made.save(Path("index"))
     again = RETRIEVERS.get("coverage").make.load(Path("index"))

@@ -1,5 +1,6 @@
 """Every notebook with parameters other than its defaults, chained through the files that they write."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,7 @@ FULL = {
 }
 
 # A run for each tens digit, except for those that simulate systems of their own and for a reader of another's run.
+PAPERMILL = "01_catalog"  # the one that papermill runs every day; the others in make test-all
 RUNS = {"07_thesis": "logs", "08_models": "models", "32_human_labels": "0"}
 
 
@@ -53,18 +55,56 @@ def values_for(path):
     return values | ({"run": run} if "run" in defaults else {})
 
 
-def grouped(cases):
-    """One group a study, so that its notebooks run one after the other in one process."""
-    return [
-        pytest.param(path, marks=pytest.mark.xdist_group(notebooks.study(path)), id=path.stem)
-        for path in cases
-    ]
+STUDIES = list(dict.fromkeys(notebooks.study(path) for path in BOOKS))
+IN_ONE_PROCESS = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+import matplotlib
+matplotlib.use("agg")
+for name, cells in json.load(sys.stdin):
+    shell = InteractiveShell()
+    for number, cell in enumerate(cells, start=1):
+        done = shell.run_cell(cell, store_history=True)
+        if not done.success:
+            raise SystemExit(f"{name}, code cell {number}: {done.error_before_exec or done.error_in_exec!r}")
+    print(f"### {name} ran", flush=True)
+"""
 
 
-@pytest.mark.parametrize("path", grouped(BOOKS))
-def test_runs_with_other_parameters_on_the_files_of_the_one_before(path):
+def cells_with(path, values):
+    """The code cells of a notebook, these parameters set after the tagged cell."""
+    found = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code":
+            found.append(cell.source)
+            if "parameters" in cell.metadata.get("tags", []):
+                found.append("\n".join(f"{name} = {value!r}" for name, value in values.items()))
+    return found
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_runs_with_other_parameters_each_notebook_on_the_files_of_the_one_before(study):
+    mine = [path for path in BOOKS if notebooks.study(path) == study]
+    values = {path.stem: values_for(path) for path in mine}
+    assert all(values.values()), "a notebook without parameters can be neither swept nor smoked"
+    given = json.dumps([(path.stem, cells_with(path, values[path.stem])) for path in mine])
+    done = subprocess.run(
+        [sys.executable, "-c", IN_ONE_PROCESS], input=given, capture_output=True, text=True, check=False,
+        cwd=paths.notebooks(),
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    assert [path.stem for path in mine if f"### {path.stem} ran" not in done.stdout] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.full] if path.stem != PAPERMILL else [], id=path.stem)
+        for path in BOOKS
+    ],
+)
+def test_papermill_runs_it_with_other_parameters(path):
     values = values_for(path)
-    assert values, "a notebook without parameters can be neither swept nor smoked"
     out = notebooks.run(path, values)
     executed = nbformat.read(out, as_version=4)
     injected = [cell for cell in executed.cells if "injected-parameters" in cell.metadata.get("tags", [])]
@@ -74,15 +114,15 @@ def test_runs_with_other_parameters_on_the_files_of_the_one_before(path):
     assert all(cell.execution_count for cell in code)
 
 
-@pytest.mark.parametrize("path", grouped(BOOKS))
-def test_an_unknown_parameter_is_an_error(path):
-    with pytest.raises(InputError, match=f"{path.stem} has no parameter 'seeed'"):
-        notebooks.run(path, {"seeed": 1})
+def test_an_unknown_parameter_is_an_error():
+    for path in BOOKS:
+        with pytest.raises(InputError, match=f"{path.stem} has no parameter 'seeed'"):
+            notebooks.run(path, {"seeed": 1})
 
 
 @pytest.mark.parametrize("folder", [paths.notebooks(), paths.ROOT], ids=["notebooks", "root"])
-@pytest.mark.parametrize("path", grouped(BOOKS[:1]))
-def test_plain_papermill_works_from_both_folders(path, folder, tmp_path):
+def test_plain_papermill_works_from_both_folders(folder, tmp_path):
+    path = next(path for path in BOOKS if path.stem == PAPERMILL)
     name, value = next((name, value) for name, value in values_for(path).items())
     command = [
         str(Path(sys.prefix) / "bin" / "papermill"),

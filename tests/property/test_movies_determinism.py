@@ -43,6 +43,7 @@ print(hashlib.sha256((told + sources.content_hash(catalog)).encode()).hexdigest(
 """
 
 
+@pytest.mark.full
 @pytest.mark.subprocess
 def test_python_s_hash_seed_changes_nothing():
     assert len(hash_seeds.printed(SCRIPT, ",".join(SPECS))) == 64

@@ -5,7 +5,9 @@ import pytest
 from crs_lib import figures
 from crs_lib.__main__ import main
 from crs_lib.core.errors import RunError
-from crs_lib.cosrec import figure_tables, stages, statistics
+from crs_lib.cosrec import corpus, statistics
+from crs_lib.cosrec.settings import CorpusSettings
+from crs_lib.cosrec.study import STUDY, figure_table
 from crs_lib.figures import NoDataError
 
 
@@ -14,7 +16,7 @@ def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CRS_RESULTS", str(folder))
-        stages.audit(stages.CorpusConfig(run="a"))
+        STUDY.run("corpus", CorpusSettings(run="a"))
     return folder
 
 
@@ -26,18 +28,18 @@ def place(results, tmp_path, monkeypatch):
 
 
 def test_the_files_give_what_the_corpus_gives():
-    found = stages.load_all("sample")
+    found = corpus.load_all("sample")
     ratings = statistics.conversation_ratings(found)
-    bars = figure_tables.read("a", "average_ratings")
+    bars = figure_table("a", "average_ratings")
     assert bars["conversations"].tolist() == statistics.average_rating_counts(ratings).tolist()
     assert set(bars["n_conversations"]) == {len(ratings)}
-    aspects = figure_tables.read("a", "aspect_ratings")
+    aspects = figure_table("a", "aspect_ratings")
     counts = statistics.aspect_rating_counts(ratings)
     assert (
         aspects.pivot_table(index="rating", columns="aspect", values="conversations").to_dict()
         == counts.to_dict()
     )
-    judged = figure_tables.read("a", "judgments")
+    judged = figure_table("a", "judgments")
     per_intent = statistics.judgments_per_intent(found["curated"])
     assert judged.groupby("grade")["intents"].sum().to_dict() == dict.fromkeys(
         ("not relevant", "partially relevant", "highly relevant"), len(per_intent)
@@ -47,9 +49,9 @@ def test_the_files_give_what_the_corpus_gives():
 
 def test_what_is_not_there_is_said():
     with pytest.raises(NoDataError, match="run 14_cosrec_evaluate -p run a"):
-        figure_tables.read("a", "systems")
+        figure_table("a", "systems")
     with pytest.raises(RunError, match="run 11_cosrec_corpus -p run nowhere"):
-        figure_tables.read("nowhere", "judgments")
+        figure_table("nowhere", "judgments")
 
 
 @pytest.mark.slow
@@ -59,7 +61,9 @@ def test_the_command_finds_the_study_of_a_run(place, capsys):
     drawn = [line.rsplit("/", 1)[1] for line in lines if line.startswith("drawn: ")]
     names = [name for name in figures.names("cosrec") if name != "cosrec_systems"]
     assert drawn == [f"{name}.{kind}" for name in names for kind in ("png", "pdf")] + ["captions.md"]
-    assert lines[-1].startswith("left out: cosrec_systems: run 'a' has no finished 14_cosrec_evaluate")
+    assert lines[-1].startswith(
+        "left out: cosrec_systems: no finished 14_cosrec_evaluate in run 'a'; make it with"
+    )
     assert sorted(path.name for path in (place / "cosrec-a").iterdir()) == sorted(drawn)
 
 

@@ -17,9 +17,9 @@ from crs_lib.cosrec.collections import (
     read_passages,
     read_products,
 )
-from crs_lib.cosrec.config import PROMPTS, GenerateConfig
 from crs_lib.cosrec.generate import generate, read_generated
 from crs_lib.cosrec.index import StockInMemory
+from crs_lib.cosrec.settings import PROMPTS, GenerateSettings
 from crs_lib.cosrec.writing import Writer
 from tests.helpers import hash_seeds
 
@@ -155,7 +155,7 @@ def obedient(request: Any) -> str:
 
 
 def writer(answer: Callable[[Any], str], **settings: Any) -> tuple[Writer, Scripted]:
-    config = GenerateConfig(writer="ollama:tiny", conversations=3, **settings)
+    config = GenerateSettings(writer="ollama:tiny", conversations=3, **settings)
     model = Scripted(answer)
     return Writer(config, str(corpus.locate("sample")), pool=model), model  # type: ignore[arg-type]
 
@@ -210,7 +210,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_the_template_writer_needs_no_model(results: Path) -> None:
-    folder = generate(GenerateConfig(run="a", conversations=12))
+    folder = generate(GenerateSettings(run="a", conversations=12))
     records = read_generated("a")
     talks = corpus.load(folder, "raw").conversations
     assert list(talks) == [record["id"] for record in records]
@@ -218,15 +218,15 @@ def test_the_template_writer_needs_no_model(results: Path) -> None:
     for record in records:
         assert drafts.judge(record["conversation"], record["target_title"], 6, 8).problems == ()
     before = (folder / "generated.jsonl").read_bytes()
-    generate(GenerateConfig(run="a", conversations=12))
+    generate(GenerateSettings(run="a", conversations=12))
     assert (folder / "generated.jsonl").read_bytes() == before
-    generate(GenerateConfig(run="b", conversations=12, workers=2))
+    generate(GenerateSettings(run="b", conversations=12, workers=2))
     assert (paths.run_folder("cosrec", "b") / "generated.jsonl").read_bytes() == before
 
 
 @pytest.mark.slow
 def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = GenerateConfig(run="c", conversations=4)
+    config = GenerateSettings(run="c", conversations=4)
     real = Writer.record
 
     def unlucky(self: Writer, number: int) -> dict[str, Any]:
@@ -248,7 +248,7 @@ def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest
 def test_hash_seed_changes_nothing() -> None:
     code = (
         "from crs_lib.cosrec import config, corpus, writing\n"
-        "w = writing.Writer(config.GenerateConfig(conversations=3), str(corpus.locate('sample')))\n"
+        "w = writing.Writer(config.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
         "print([w.record(i) for i in range(3)])\n"
     )
     assert "Generated_1" in hash_seeds.printed(code)
@@ -311,9 +311,9 @@ def test_template_asks_about_each_title_once() -> None:
 )
 def test_settings_are_checked(settings: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        GenerateConfig(**settings)
+        GenerateSettings(**settings)
 
 
 def test_more_conversations_than_products() -> None:
     with pytest.raises(InputError, match="need as many target products"):
-        Writer(GenerateConfig(conversations=9999), str(corpus.locate("sample")))
+        Writer(GenerateSettings(conversations=9999), str(corpus.locate("sample")))

@@ -10,7 +10,7 @@ import pytest
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, index
-from crs_lib.cosrec.config import GenerateConfig
+from crs_lib.cosrec.settings import GenerateSettings
 from crs_lib.cosrec.writing import Writer
 
 SAMPLE = corpus.locate("sample")
@@ -63,8 +63,8 @@ def test_the_same_products_hits_and_reviews_as_in_memory(folder: Path) -> None:
 
 
 def test_a_writer_makes_the_same_record_from_either(folder: Path) -> None:
-    plain = Writer(GenerateConfig(conversations=2), str(folder)).record(1)
-    assert Writer(GenerateConfig(conversations=2, index=str(folder / "made")), "").record(1) == plain
+    plain = Writer(GenerateSettings(conversations=2), str(folder)).record(1)
+    assert Writer(GenerateSettings(conversations=2, index=str(folder / "made")), "").record(1) == plain
     assert index.digests(folder, str(folder / "made")) == index.digests(folder)
 
 

@@ -20,7 +20,7 @@ from crs_lib.evaluate import choose
 from crs_lib.metrics import conventions
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.grounded import ALIASES, words_of
-from crs_lib.thesis.topic_model import train
+from crs_lib.thesis.topics import train
 
 pytestmark = pytest.mark.slow
 RECORDS = {

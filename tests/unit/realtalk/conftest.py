@@ -4,16 +4,21 @@ import os
 import pytest
 
 from crs_lib.core import paths
-from crs_lib.realtalk import corpus, index
+from crs_lib.realtalk import corpus, index, query, ranker
 
 MODELS = paths.external() / "models"
 
 
-@pytest.fixture(autouse=True)
-def folders(tmp_path_factory, tmp_path, monkeypatch):
-    """Every test has results of its own; caches are shared by the session, outside the repository."""
-    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
-    monkeypatch.setenv("CRS_DATA", str(tmp_path_factory.getbasetemp() / "crs_data"))
+@pytest.fixture(scope="session", autouse=True)
+def caches(tmp_path_factory):
+    """Caches are shared by the session, outside the repository."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CRS_DATA", str(tmp_path_factory.getbasetemp() / "crs_data"))
+        _link_models()
+        yield
+
+
+def _link_models():
     linked = paths.external() / "models"  # the encoders are used where they are, not downloaded again
     if MODELS.is_dir() and not linked.exists():
         linked.parent.mkdir(parents=True, exist_ok=True)
@@ -25,9 +30,22 @@ def sample():
     return corpus.read_chat(paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
+def results(tmp_path, monkeypatch):
+    """Every test has results of its own."""
+    monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
+
+
+@pytest.fixture(scope="session")
 def built(sample):
+    """The sample's index, made once: nothing in it depends on a question."""
     return index.build(sample, "hashing")
+
+
+@pytest.fixture(scope="session")
+def told(built):
+    """The predictions for the sample's questions, in order."""
+    return list(query.predict(built, ranker.Hand()))
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import answers, arcs, index, plan, predictions, ranker, scoring, stages
+from crs_lib.realtalk import answers, arcs, index, plan, scoring, study
 from crs_lib.realtalk.config import RealTalkConfig
 
 
-def told(chat, question, *places, near=0.9):
+def extracted(chat, question, *places, near=0.9):
     built = index.build(chat, "hashing")
     made = plan.make(question, built.names, built.today)
     return answers.extract(built, made, places, {"tokens": np.full(built.size, near, np.float32)})
@@ -27,22 +27,22 @@ def chat(make_chat):
 
 
 def test_days_are_counted_from_the_message(chat):
-    found = told(chat, "When did Ann go to the lake?", 0)
+    found = extracted(chat, "When did Ann go to the lake?", 0)
     assert (found.text, found.days) == ("31 December 2023", ("2023-12-31", "2023-12-31"))
     assert (
-        told(chat, "When did Ben buy kayaks?", 2).text == "2 January 2024"
+        extracted(chat, "When did Ben buy kayaks?", 2).text == "2 January 2024"
     )  # no date said: the day it was written
 
 
 def test_places_numbers_and_yes_or_no(chat):
-    assert told(chat, "Where did Ben buy kayaks?", 2).text == "Oslo"
-    assert told(chat, "How many kayaks did Ben buy?", 2).text == "three"
-    assert told(chat, "Does Ann eat fish?", 3).text == "no"
-    assert told(chat, "Did Ben buy kayaks?", 2).text == "yes"
+    assert extracted(chat, "Where did Ben buy kayaks?", 2).text == "Oslo"
+    assert extracted(chat, "How many kayaks did Ben buy?", 2).text == "three"
+    assert extracted(chat, "Does Ann eat fish?", 3).text == "no"
+    assert extracted(chat, "Did Ben buy kayaks?", 2).text == "yes"
 
 
 def test_a_list_has_a_part_of_each_message(chat):
-    found = told(chat, "What things did Ben buy?", 2, 4)
+    found = extracted(chat, "What things did Ben buy?", 2, 4)
     assert found.text == "I bought three kayaks in Oslo, I also bought a paddle" and found.ids == (
         "D2:1",
         "D3:1",
@@ -50,8 +50,8 @@ def test_a_list_has_a_part_of_each_message(chat):
 
 
 def test_nothing_found_is_no_answer(chat):
-    assert told(chat, "What is Ann's salary?").text is None
-    found = told(chat, "What is Ann's salary?", 1, near=0.05)
+    assert extracted(chat, "What is Ann's salary?").text is None
+    found = extracted(chat, "What is Ann's salary?", 1, near=0.05)
     assert found.text is None and "no message shares a word" in found.why
 
 
@@ -69,24 +69,22 @@ def test_days_are_written_as_people_write_them(start, end, words):
 
 
 @pytest.mark.slow
-def test_answers_are_scored_beside_the_best_message(sample):
-    made = list(predictions.predict(index.build(sample, "hashing"), ranker.Hand()))
-    rows = scoring.answered(made, [sample])
+def test_answers_are_scored_beside_the_best_message(sample, told):
+    rows = scoring.answered(told, [sample])
     table = scoring.answer_means(rows).set_index("category")
     assert table.loc["all", "n"] == len(rows) == table.drop("all")["n"].sum()
     assert table.loc["all", "token_f1"] > table.loc["all", "baseline_f1"]
     assert rows.loc[rows["abstained"], "token_f1"].eq(0).all()
     perfect = [
-        {**r, "answer": {"text": q.answer, "days": None}} for r, q in zip(made, sample.questions, strict=True)
+        {**r, "answer": {"text": q.answer, "days": None}} for r, q in zip(told, sample.questions, strict=True)
     ]
     best = scoring.answered(perfect, [sample])
     assert best["exact"].eq(1).all() and best["date_accuracy"].dropna().eq(1).all()
 
 
 @pytest.mark.slow
-def test_unmoved_questions_sum_to_all_that_are_scored(sample):
-    made = list(predictions.predict(index.build(sample, "hashing"), ranker.Hand()))
-    table = scoring.unmoved(scoring.questions(made, [sample], "valid"))
+def test_unmoved_questions_sum_to_all_that_are_scored(sample, told):
+    table = scoring.unmoved(scoring.questions(told, [sample], "valid"))
     parts = table[["all gold is there", "some is missing", "nothing to rank"]].sum(axis=1)
     assert parts.tolist() == table["n"].tolist() == [37]
 
@@ -101,7 +99,7 @@ def test_own_arc_cases_are_read_and_wrong_ones_named_by_line(sample, tmp_path):
     good = case(sample, ["D1:1"], ["D2:2", "D2:3"])
     path.write_text(json.dumps(good) + "\n\n" + json.dumps(good) + "\n")
     config = RealTalkConfig(arc_cases=str(path))
-    assert [c.to_json() for c in stages.cases(config, [sample])] == [good, good]
+    assert [c.to_json() for c in study.cases(config, [sample])] == [good, good]
     path.write_text("\n".join([json.dumps(good), "{", json.dumps(case(sample, ["D1:1"], ["D99:1"])), "[]"]))
     with pytest.raises(InputError) as wrong:
         arcs.read(path, [sample])

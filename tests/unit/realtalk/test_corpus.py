@@ -4,7 +4,7 @@ import pytest
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import corpus, describe, readings
+from crs_lib.realtalk import corpus, describe
 from crs_lib.realtalk.corpus import month_number, read_time
 
 MESSAGE = {"clean_text": "hi", "speaker": "Ann", "date_time": "01.01.2024, 10:00:00", "dia_id": "D1:1"}
@@ -18,7 +18,7 @@ def parse(messages, **extra):
 
 def test_the_sample_keeps_what_the_issue_asks_of_it(sample):
     assert len(sample.messages) >= 300 and len(sample.questions) >= 30
-    assert len(readings.gold(sample)) >= 30
+    assert len(corpus.gold(sample)) >= 30
     days = (sample.messages[-1].time - sample.messages[0].time).days
     assert 20 <= days <= 21
     assert not sample.quirks

@@ -8,7 +8,7 @@ from crs_lib import runs
 from crs_lib.cli import realtalk
 from crs_lib.core import paths, prompts, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.realtalk import compare, experiments, forms, plan, predictions, query, ranker, stages
+from crs_lib.realtalk import compare, forms, plan, query, ranker, study
 from crs_lib.realtalk.config import RealTalkConfig
 
 CHAT = paths.samples() / "realtalk" / "Chat_0_Mira_Tobias.json"
@@ -19,77 +19,82 @@ pytestmark = pytest.mark.slow  # they share runs that take seconds
 def record(run, recall, **asked):
     """A finished evaluation as the stage would leave it."""
     config = RealTalkConfig(run=run, **asked)
-    with runs.stage("realtalk", run, "evaluate", stages._asked(config)) as stage:
+    with runs.stage("realtalk", run, "evaluate", study._recorded(config)) as stage:
         stage.counts.update({"recall": recall, "n": 10, "split": config.split, "repeated": False})
 
 
 def test_a_run_goes_from_corpus_to_log(tmp_path):
     config = RealTalkConfig(run="r", data=str(CHAT))
-    shown = stages.describe_corpus(config)
+    shown = study.describe_corpus(config)
     assert shown["evidence"].set_index("reading")["ids"].to_dict() == {
         "strict": 62,
         "valid": 67,
         "repaired": 68,
     }
-    stages.predict(config)
-    scored = stages.evaluate(config)
+    study.predict(config)
+    scored = study.evaluate(config)
     folder = paths.run_folder("realtalk", "r")
     manifest = json.loads((folder / "manifest.json").read_text())
     assert set(manifest["stages"]) == {"corpus", "query", "evaluate"}
-    log = experiments.log()
+    log = study.log()
     assert log["experiment_id"].tolist() == ["r"] and log["config_changes"].tolist() == [f"data={CHAT}"]
     assert log["recall"].iloc[0] == pytest.approx(scored["summary"]["recall"].iloc[0])
     assert log[["train_recall", "test_recall"]].isna().all().all()  # the sample is neither
-    written = tables.read_table(paths.results() / "realtalk" / "experiments.csv", experiments_contract())
+    written = tables.read_table(paths.results() / "realtalk" / "experiments.csv", log_contract())
     assert len(written) == 1
 
 
-def experiments_contract():
-    return tables.Contract("experiments.csv", experiments.COLUMNS, ("experiment_id",))
+def log_contract():
+    return tables.Contract("experiments.csv", study.COLUMNS, ("experiment_id",))
 
 
 def test_predictions_on_disk_are_the_same_bytes_twice():
     for run in ("a", "b"):
-        stages.predict(RealTalkConfig(run=run, data=str(CHAT)))
+        study.predict(RealTalkConfig(run=run, data=str(CHAT)))
     one, two = (paths.run_folder("realtalk", r) / "predictions.jsonl" for r in ("a", "b"))
     assert one.read_bytes() == two.read_bytes()
 
 
 def test_scores_need_predictions_first():
     with pytest.raises(RunError, match="22_realtalk_query"):
-        stages.evaluate(RealTalkConfig(run="empty"))
+        study.evaluate(RealTalkConfig(run="empty"))
 
 
 def test_recall_stands_under_its_own_split_and_the_best_is_chosen_on_train():
     record("one", 0.5, data="realtalk", split="train", keep=30)
     record("two", 0.6, data="realtalk", split="train", encoder="minilm")
     record("three", 0.9, data="realtalk", split="test", final=True)
-    log = experiments.log().set_index("experiment_id")
+    log = study.log().set_index("experiment_id")
     assert log.loc["one", "train_recall"] == 0.5 and log["test_recall"].notna().sum() == 1
     assert log.loc["one", "config_changes"] == "data=realtalk keep=30"
-    assert experiments.best(experiments.log())["experiment_id"] == "two"
+    assert study.best(study.log())["experiment_id"] == "two"
 
 
 def test_the_test_split_is_scored_once_and_only_on_purpose():
-    levers = RealTalkConfig(data="realtalk", split="test").levers()
-    check = experiments.check_test_split
-    with pytest.raises(RunError, match="final=true"):
-        check("realtalk", "test", levers, final=False, force=False)
-    with pytest.raises(RunError, match="final=true"):
-        check("realtalk", "all", levers, final=False, force=False)
-    assert check("realtalk", "train", levers, final=False, force=False) is False
-    assert check("realtalk", "test", levers, final=True, force=False) is False
+    def check(**asked):
+        return study.check_test_split(RealTalkConfig(data="realtalk", **asked))
+
+    for split in ("test", "all"):
+        with pytest.raises(RunError, match="final=true"):
+            check(split=split)
+    assert check(split="train") is False
+    assert check(split="test", final=True) is False
     record("first", 0.5, data="realtalk", split="test", final=True)
     with pytest.raises(RunError, match=r"already scored .*run 'first'"):
-        check("realtalk", "test", levers, final=True, force=False)
-    assert check("realtalk", "test", levers, final=True, force=True) is True  # marked as repeated
-    other = RealTalkConfig(data="realtalk", split="test", keep=20).levers()
-    assert check("realtalk", "test", other, final=True, force=False) is False
+        check(split="test", final=True)
+    assert check(split="test", final=True, force=True) is True  # marked as repeated
+    assert check(split="test", final=True, keep=20) is False
+
+
+def test_the_stage_itself_keeps_the_test_split():
+    config = RealTalkConfig(run="around", data="realtalk", split="test")
+    with pytest.raises(RunError, match="final=true"):
+        study.REALTALK.run("evaluate", config)
 
 
 def test_test_chats_are_known_by_name_wherever_they_lie(make_chat):
-    assert experiments.is_test([make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
-    assert not experiments.is_test([make_chat([("Ann", "a")], name="Chat_3_Ann_Ben")])
+    assert study.is_test([make_chat([("Ann", "a")], name="Chat_9_Ann_Ben")])
+    assert not study.is_test([make_chat([("Ann", "a")], name="Chat_3_Ann_Ben")])
 
 
 def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
@@ -99,9 +104,9 @@ def test_scoring_a_test_chat_from_another_folder_is_refused_too(tmp_path):
     }
     (tmp_path / "Chat_8_Ann_Ben.json").write_text(json.dumps(chat))
     config = RealTalkConfig(run="sneaky", data=str(tmp_path))
-    stages.predict(config)
+    study.predict(config)
     with pytest.raises(RunError, match="test split"):
-        stages.evaluate(config)
+        study.evaluate(config)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +144,7 @@ def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_pat
         assert kind in said
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["qa_index"] for line in lines] == [0, 1] and lines[0]["ranked"][0] == "D1:1"
-    assert set(predictions.KEYS) <= set(lines[0])
+    assert set(query.KEYS) <= set(lines[0])
 
 
 @pytest.mark.parametrize("qa", [[], [{"question": "Where does Ann ski?", "evidence": ["D77:1"]}]])
@@ -149,9 +154,9 @@ def test_a_chat_without_evidence_is_answered_and_not_scored(tmp_path, qa):
     source = tmp_path / "own.json"
     source.write_text(json.dumps(chat))
     config = RealTalkConfig(run="own", data=str(source))
-    assert len(stages.predict(config)) == len(qa)
+    assert len(study.predict(config)) == len(qa)
     with pytest.raises(InputError, match="has evidence that exists in its chat"):
-        stages.evaluate(config)
+        study.evaluate(config)
     with pytest.raises(InputError, match="nothing to score"):
         compare.table(config, "keep", [20])
 
@@ -212,7 +217,7 @@ QUESTION = "What sounds does Tobias record?"
 
 
 def ask(built, llm, *nodes, view="windowed"):
-    settings = query.PipelineSettings(forms=query.NodeForms(**dict.fromkeys(nodes, "model")))
+    settings = RealTalkConfig(forms=",".join(f"{node}=model" for node in nodes))
     return query.Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm, view=view)).ask([QUESTION])[0]
 
 
@@ -311,9 +316,8 @@ def test_without_a_server_one_notice_is_logged_and_every_question_has_the_rule_r
     questions = ["When is the wedding?", "How old is Tobias?"]
     offline = query.Pipeline(built, ranker.Hand()).ask(questions)
     llm = LLM("ollama:nothing", host="http://127.0.0.1:9", retry=Retry(waits=0, first=0.0))
-    settings = query.PipelineSettings(forms=query.node_forms("auto", model=True))
     with caplog.at_level(logging.WARNING, logger="crs_lib.realtalk"):
-        found = query.Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm)).ask(questions)
+        found = query.Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
     assert [(r.ranked, r.selected, r.answer) for r in found] == [
         (r.ranked, r.selected, r.answer) for r in offline
     ]
@@ -327,11 +331,10 @@ def test_a_server_that_misbehaves_leaves_every_question_the_rule_result_with_a_n
     from tests.helpers.ollama_server import Faults, OllamaServer
 
     questions = ["When is the wedding?", "How old is Tobias?"]
-    settings = query.PipelineSettings(forms=query.node_forms("auto", model=True))
     plain = query.Pipeline(built, ranker.Hand()).ask(questions)
     with OllamaServer(faults=Faults(rate=1.0, kinds=[fault])) as server:
         llm = LLM("ollama:tiny", host=server.url, retry=Retry(waits=0, seeds=0, first=0.0))
-        found = query.Pipeline(built, ranker.Hand(), settings, forms.LLMForm(llm)).ask(questions)
+        found = query.Pipeline(built, ranker.Hand(), None, forms.LLMForm(llm)).ask(questions)
         assert server.chats > 0
     for one, ruled in zip(found, plain, strict=True):
         assert (one.ranked, one.selected, one.phases) == (ruled.ranked, ruled.selected, ruled.phases)
@@ -346,11 +349,11 @@ def test_a_second_run_with_a_model_sends_nothing_and_fewer_segments_are_fewer_ca
     asked = {"data": str(CHAT), "llm": "ollama:tiny", "questions": 1}
     with OllamaServer() as server:
         monkeypatch.setenv("OLLAMA_HOST", server.url)
-        first = stages.predict(RealTalkConfig(run="first", **asked))
+        first = study.predict(RealTalkConfig(run="first", **asked))
         sent = server.chats
-        again = stages.predict(RealTalkConfig(run="again", **asked))
+        again = study.predict(RealTalkConfig(run="again", **asked))
         assert again == first and server.chats == sent > 3
-        stages.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **asked))
+        study.predict(RealTalkConfig(run="few", segments=1, forms="selector=model", **asked))
         assert server.chats - sent == 1
     rows = [json.loads(line) for line in _calls("again")]
     assert len(rows) == len(_calls("first")) == sent and all(row["cache_hit"] for row in rows)

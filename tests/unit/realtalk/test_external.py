@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import arcs, channels, corpus, describe, plan, readings
+from crs_lib.realtalk import arcs, channels, corpus, describe, plan
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.wording import content_words
 from crs_lib.retrieval import encoders
@@ -59,13 +59,13 @@ def test_a_planner_meets_the_regularities(train):
 def test_locomo_is_read_whole(mirror):
     chats = [c for c in corpus.read_folder(mirror / "locomo") if corpus.number(c.name) <= 7]
     assert len(chats) == 7 and sum(len(c.messages) for c in chats) == 4124
-    assert sum(len(readings.gold(c)) for c in chats) == 1345
+    assert sum(len(corpus.gold(c)) for c in chats) == 1345
 
 
 def test_bm25_is_calibrated(train):
     recalls = []
     for chat in train:
-        gold = readings.gold(chat)
+        gold = corpus.gold(chat)
         bm25 = BM25(1.2, 0.75).fit([content_words(m.text) for m in chat.messages])
         for question in chat.questions:
             if question.index in gold:
@@ -80,7 +80,7 @@ def test_the_first_person_lifts_minilm(train):
     """On the questions about the first 150 messages of a chat: enough to see it, quick enough to run."""
     whole = train[3]
     chat = replace(whole, messages=whole.messages[:150])
-    gold = {i: places for i, places in readings.gold(whole).items() if max(places) < 150}
+    gold = {i: places for i, places in corpus.gold(whole).items() if max(places) < 150}
     index = indexes.build(chat, "minilm")
     texts = [q.text for q in chat.questions if q.index in gold]
     plans = [plan.make(text, index.names, index.today) for text in texts]

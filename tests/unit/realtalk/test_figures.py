@@ -4,7 +4,7 @@ import pytest
 
 from crs_lib import figures
 from crs_lib.core.errors import RunError
-from crs_lib.realtalk import figure_tables, stages
+from crs_lib.realtalk import study
 from crs_lib.realtalk.config import RealTalkConfig
 
 
@@ -12,11 +12,11 @@ from crs_lib.realtalk.config import RealTalkConfig
 def test_a_finished_run_has_its_figures(tmp_path, monkeypatch):
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path))
     with pytest.raises(RunError, match="run 23_realtalk_evaluate -p run drawn"):
-        figure_tables.read("drawn", "attribution")
+        study.read("drawn", "attribution")
     config = RealTalkConfig(run="drawn")
-    stages.predict(config)
-    shown = stages.evaluate(config)
-    losses, measures = (figure_tables.read("drawn", table) for table in ("attribution", "intervals"))
+    study.predict(config)
+    shown = study.evaluate(config)
+    losses, measures = (study.read("drawn", table) for table in ("attribution", "intervals"))
     assert losses["ids"].tolist() == shown["attribution"]["ids"].tolist()
     assert set(losses["n_ids"]) == {shown["attribution"]["ids"].max()}
     assert measures["mean"].tolist() == pytest.approx(shown["intervals"]["mean"].tolist())

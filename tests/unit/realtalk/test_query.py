@@ -5,25 +5,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import (
     channels,
     corpus,
     index,
-    phases,
-    plan,
-    predictions,
     query,
     ranker,
     scoring,
     select,
-    training,
 )
-from crs_lib.realtalk.view import Trace, page
+from crs_lib.realtalk.config import RealTalkConfig
+from crs_lib.realtalk.describe import Trace, page
 from crs_lib.retrieval import encoders
-
-WHEN = plan.make("When did Ann come?", {"ann": "Ann"}, None)
-LIST = plan.make("What cities did Ann see?", {"ann": "Ann"}, None)
 
 
 def dump(records):
@@ -37,33 +32,32 @@ def dump(records):
 
 def test_a_fact_keeps_what_is_near_the_best_and_a_list_more():
     ranked, scores = [5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0])
-    bounds = select.Bounds(single=1.5, listed=2.5, most=10)
-    assert select.facts(ranked, scores, WHEN, bounds, 1.0) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
-    assert select.facts(ranked, scores, LIST, bounds, 1.0) == [5, 3, 8]  # 2.4 >= 4 - 2.5
-    assert select.facts(ranked, scores, LIST, bounds, 2.0) == ranked
-    assert select.facts(ranked, scores, LIST, select.Bounds(most=2), 9.0) == [5, 3]
-    assert select.facts([], np.zeros(0), WHEN, bounds, 1.0) == []
+    assert select.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
+    assert select.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
+    assert select.facts(ranked, scores, 5.0, 10) == ranked
+    assert select.facts(ranked, scores, 9.0, 2) == [5, 3]
+    assert select.facts([], np.zeros(0), 1.5, 10) == []
 
 
 def test_a_narrative_is_as_long_as_the_scores_call_for():
-    ranked, bounds = list(range(10)), select.Bounds(narrative=8, share=0.7)
+    ranked = list(range(10))
     clear = np.array([9.0, 5, 4, 3, 2, 1, 1, 1, 1, 1])
-    assert select.narrative(ranked, clear, [0], bounds, 1.0) == [0]  # e^0 holds over 97 % of all weight
+    assert select.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
     alike = np.zeros(10)
-    assert select.narrative(ranked, alike, [0], bounds, 1.0) == ranked[:7]  # 70 % of ten equals
-    assert select.narrative(ranked, alike, [0], select.Bounds(narrative=3), 1.0) == [0, 1, 2]
-    assert select.narrative(ranked, clear, [0, 1, 2], bounds, 1.0) == [0, 1, 2]  # never less than the fact
-    assert select.narrative([], np.zeros(0), [], bounds, 1.0) == []
+    assert select.narrative(ranked, alike, 1, 8, 1.0, 0.7) == ranked[:7]  # 70 % of ten equals
+    assert select.narrative(ranked, alike, 1, 3, 1.0) == [0, 1, 2]
+    assert select.narrative(ranked, clear, 3, 8, 1.0, 0.7) == [0, 1, 2]  # never less than the fact
+    assert select.narrative([], np.zeros(0), 0, 8, 1.0) == []
     falling = np.array([0.0, -1, -2])  # weights 1, e^-2, e^-4: 87 %, then 98 % of all
-    assert select.narrative([0, 1, 2], falling, [], select.Bounds(share=0.9), 1.0) == [0, 1]
-    assert select.narrative([0, 1, 2], falling, [], select.Bounds(share=0.86), 1.0) == [0]
+    assert select.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.9) == [0, 1]
+    assert select.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.86) == [0]
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.1, 5))
 def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, unit):
     falling = np.array(sorted(scores, reverse=True))
     ranked = list(range(len(scores)))
-    chosen = select.narrative(ranked, falling, [], select.Bounds(narrative=most), unit)
+    chosen = select.narrative(ranked, falling, 0, most, unit)
     assert chosen == ranked[: len(chosen)] and 1 <= len(chosen) <= most
 
 
@@ -74,7 +68,7 @@ def test_the_old_preview_cannot_choose_deep_messages():
 
 def test_bounds_are_checked():
     with pytest.raises(InputError, match="single is -1; give a number >= 0"):
-        select.Bounds(single=-1)
+        RealTalkConfig(single=-1)
 
 
 # ── phases ───────────────────────────────────────────────────────────────────────────────────────────
@@ -82,7 +76,7 @@ def test_bounds_are_checked():
 
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
     chosen = list(range(0, 300, 10))
-    told = phases.make(built, chosen, dict.fromkeys(chosen, 1.0), 0.5)
+    told = select.phases(built, chosen, dict.fromkeys(chosen, 1.0), 0.5)
     ids = [i for phase in told for i in phase.ids]
     assert ids == built.chat.ids(chosen) and len(told) == 8
     for phase in told:
@@ -94,28 +88,22 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
 def test_a_phase_ends_with_its_session_and_eight_are_the_most(make_chat):
     chat = make_chat(*[[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)])
     built = index.build(chat, "hashing")
-    assert phases.cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
-    assert phases.cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
-    assert phases.cut(built, [3]) == [[3]] and phases.cut(built, []) == []
-    parts = phases.cut(built, list(range(20)))
+    assert select.cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
+    assert select.cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
+    assert select.cut(built, [3]) == [[3]] and select.cut(built, []) == []
+    parts = select.cut(built, list(range(20)))
     assert len(parts) == 8 and [p for part in parts for p in part] == list(range(20))
 
 
 def test_the_cap_of_a_phase_is_soft(make_chat):
     built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
     scores = {0: 5.0, 1: 4.0, 2: 0.1, 3: 3.0, 4: 0.2}
-    (phase,) = phases.make(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
+    (phase,) = select.phases(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
     assert phase.ids == ("D1:1", "D1:2", "D1:4")  # three certain ones stay, two uncertain ones go
     assert phase.uncertain == 0
 
 
 # ── pipeline ─────────────────────────────────────────────────────────────────────────────────────────
-
-
-@pytest.fixture(scope="module")
-def told(sample):
-    """The predictions for the sample's questions, in order."""
-    return list(predictions.predict(index.build(sample, "hashing"), ranker.Hand()))
 
 
 @pytest.mark.slow
@@ -131,9 +119,9 @@ def test_checkpoints_are_nested_and_lists_long_enough(built, told):
 
 @pytest.mark.slow
 def test_two_runs_are_identical_and_so_are_the_engines(built, told):
-    again = list(predictions.predict(index.build(built.chat, "hashing"), ranker.Hand()))
+    again = list(query.predict(index.build(built.chat, "hashing"), ranker.Hand()))
     assert dump(again) == dump(told)
-    plain = predictions.predict(built, ranker.Hand(), query.PipelineSettings(engine="plain"))
+    plain = query.predict(built, ranker.Hand(), RealTalkConfig(engine="plain"))
     assert dump(plain) == dump(told)
 
 
@@ -143,7 +131,7 @@ def test_kept_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch, t
 
     def lines():
         built = index.build(sample, "hashing")
-        return [json.dumps(r) for r in predictions.predict(built, ranker.Hand(), questions=6)]
+        return [json.dumps(r) for r in query.predict(built, ranker.Hand(), RealTalkConfig(questions=6))]
 
     made = lines()
     with monkeypatch.context() as patch:
@@ -157,7 +145,7 @@ def test_kept_scores_change_no_byte_and_are_read_not_made(sample, monkeypatch, t
 
 def test_langgraph_runs_the_same_nodes(built, told):
     pytest.importorskip("langgraph")
-    graph = predictions.predict(built, ranker.Hand(), query.PipelineSettings(engine="langgraph"))
+    graph = query.predict(built, ranker.Hand(), RealTalkConfig(engine="langgraph"))
     assert dump(graph) == dump(told)
 
 
@@ -169,7 +157,7 @@ def test_annotations_cannot_reach_predictions(sample, told):
         for i, q in enumerate(sample.questions)
     ]
     other = type(sample)(sample.name, sample.schema, sample.speakers, sample.messages, tuple(shuffled), ())
-    assert dump(predictions.predict(index.build(other, "hashing"), ranker.Hand())) == dump(told)
+    assert dump(query.predict(index.build(other, "hashing"), ranker.Hand())) == dump(told)
 
 
 def test_the_trace_names_every_visit_its_form_and_the_state_after_it(told):
@@ -186,19 +174,19 @@ def test_the_trace_names_every_visit_its_form_and_the_state_after_it(told):
 
 
 def test_forms_are_named_node_by_node():
-    assert query.node_forms("auto", model=False).any_model is False
-    by = query.node_forms("auto", model=True).by_node()
+    assert set(query.node_forms("auto", model=False).values()) == {"rule"}
+    by = query.node_forms("auto", model=True)
     assert [n for n, form in by.items() if form == "model"] == ["planner", "selector", "generator"]
-    assert query.node_forms("selector=model", model=True).by_node()["planner"] == "rule"
-    assert set(query.node_forms("model", model=True).by_node().values()) == {"model"}
+    assert query.node_forms("selector=model", model=True)["planner"] == "rule"
+    assert set(query.node_forms("model", model=True).values()) == {"model"}
     with pytest.raises(InputError, match="'selectr=model' is no NODE=FORM"):
         query.node_forms("selectr=model", model=True)
 
 
 def test_a_model_form_without_a_model_is_refused(built):
-    chosen = query.PipelineSettings(forms=query.NodeForms(selector="model"))
+    chosen = RealTalkConfig(forms="selector=model")
     with pytest.raises(InputError, match="no language model is named; give llm=SPEC"):
-        query.Pipeline(built, settings=chosen)
+        query.Pipeline(built, config=chosen)
 
 
 def test_a_question_does_not_depend_on_the_others(built, told):
@@ -217,29 +205,29 @@ def test_a_question_without_end_is_refused_with_its_limit(built, monkeypatch):
     assert len(pipeline.ask(["Where did Mira " + "and Tobias " * 400 + "go?"])) == 1
 
 
-def test_lists_go_back_to_retrieval_and_oneshot_never(built):
+def test_lists_go_back_to_retrieval_and_oneshot_never(built, monkeypatch):
     questions = ["What sounds does Tobias record?", "When is the wedding?"]
     rounds = [r.rounds for r in query.Pipeline(built).ask(questions)]
     assert 2 <= rounds[0] <= 3 and rounds[1] == 1
-    two = query.Pipeline(built, settings=query.PipelineSettings(rounds=2)).ask(questions)
-    assert [r.rounds for r in two] == [2, 1]
-    once = query.Pipeline(built, settings=query.oneshot(query.PipelineSettings()))
+    monkeypatch.setattr(query, "ROUNDS", 2)
+    assert [r.rounds for r in query.Pipeline(built).ask(questions)] == [2, 1]
+    once = query.Pipeline(built, config=RealTalkConfig(mode="oneshot"))
     assert [r.rounds for r in once.ask(questions)] == [1, 1]
 
 
 def test_settings_say_what_is_wrong():
     with pytest.raises(InputError, match="share is 0; give a number > 0 and <= 1"):
-        query.PipelineSettings(share=0)
+        RealTalkConfig(share=0)
     with pytest.raises(InputError, match="engine is 'magic'; give one of auto, langgraph, plain"):
-        query.PipelineSettings(engine="magic")
+        RealTalkConfig(engine="magic")
 
 
 @pytest.mark.slow
 def test_the_new_selection_finds_more_than_the_old_preview(sample, built, told):
-    old = list(predictions.predict(built, ranker.Hand(), query.PipelineSettings(selection="preview")))
+    old = list(query.predict(built, ranker.Hand(), RealTalkConfig(selection="preview")))
     assert [r["candidates"] for r in old] == [r["candidates"] for r in told]
-    wider = query.PipelineSettings(bounds=select.Bounds(single=1.5))
-    new = list(predictions.predict(built, ranker.Hand(), wider))
+    wider = RealTalkConfig(single=1.5)
+    new = list(query.predict(built, ranker.Hand(), wider))
     new_recall, old_recall = (scoring.questions(r, [sample], "valid")["recall"].mean() for r in (new, old))
     assert new_recall > old_recall
     assert sum(len(r["selected"]) for r in new) < sum(len(r["selected"]) for r in old)
@@ -268,14 +256,14 @@ def test_questions_without_gold_are_excluded_and_counted(sample, told):
 
 def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_path):
     path = tmp_path / "p.jsonl"
-    assert predictions.write(path, told) == len(sample.questions)
-    assert dump(predictions.read(path, [sample])) == dump(told)
-    predictions.write(path, [{**told[0], "selected": ["D99:1"]}])
+    assert tables.write_jsonl(path, told) == len(sample.questions)
+    assert dump(query.read(path, [sample])) == dump(told)
+    tables.write_jsonl(path, [{**told[0], "selected": ["D99:1"]}])
     with pytest.raises(InputError, match=r"line 1: .* has no message 'D99:1'"):
-        predictions.read(path, [sample])
-    predictions.write(path, [{"chat": sample.name}])
+        query.read(path, [sample])
+    tables.write_jsonl(path, [{"chat": sample.name}])
     with pytest.raises(InputError, match=r"keys .* are missing"):
-        predictions.read(path, [sample])
+        query.read(path, [sample])
 
 
 @settings(max_examples=15, deadline=None)
@@ -287,7 +275,7 @@ def test_predictions_round_trip_and_unknown_ids_are_refused(sample, told, tmp_pa
 def test_any_chat_and_question_get_an_answer(messages, question):
     entries = [{"clean_text": t, "speaker": s, "dia_id": f"D1:{i}"} for i, (s, t) in enumerate(messages)]
     chat = corpus.parse_chat({"session_1": entries, "qa": [{"question": question}]}, "c")
-    records = list(predictions.predict(index.build(chat, "hashing"), ranker.Hand()))
+    records = list(query.predict(index.build(chat, "hashing"), ranker.Hand()))
     assert len(records) == (1 if question.strip() else 0)
     for record in records:
         assert set(record["selected"]) <= set(chat.position)
@@ -374,13 +362,13 @@ def test_the_shipped_ranker_serves_new_chats_and_never_its_teachers(sample, monk
     assert ranker.SHIPPED.read_bytes() == before
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
     chat = type(sample)("new", sample.schema, sample.speakers, sample.messages[:10], (), ())
-    assert predictions.choose_ranker("auto", index.build(chat, "hashing")).origin == "no training data"
-    assert predictions.choose_ranker("auto", index.build(sample, "hashing")).origin == "no training data"
+    assert query.choose_ranker("auto", index.build(chat, "hashing")).origin == "no training data"
+    assert query.choose_ranker("auto", index.build(sample, "hashing")).origin == "no training data"
     other = corpus.parse_chat(
         {"session_1": [{"clean_text": "quite another talk about kites", "speaker": "A", "dia_id": "D1:1"}]},
         "o",
     )
-    found = predictions.choose_ranker("auto", index.build(other, "hashing"))
+    found = query.choose_ranker("auto", index.build(other, "hashing"))
     assert found.origin == "made up" and ranker.shipped("minilm") is None
     monkeypatch.setattr(ranker, "features_key", lambda: "changed")
     assert ranker.shipped("hashing") is None
@@ -401,33 +389,29 @@ def test_what_ships_fits_the_features_and_holds_no_text():
 
 def test_a_chat_never_teaches_its_own_ranker(sample):
     renamed = type(sample)("other", sample.schema, sample.speakers, sample.messages, (), ())
-    assert (
-        training.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
-    )
+    assert ranker.for_chat(renamed, [sample], [], lambda c: pytest.fail("must not be indexed")).name == "hand"
 
 
 def test_a_chat_is_recognised_though_messages_were_changed(sample, make_chat):
     half = type(sample)("half", sample.schema, sample.speakers, sample.messages[:160], (), ())
-    assert training.same_talk(half, sample) and training.same_talk(sample, half)
-    assert not training.same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
+    assert ranker.same_talk(half, sample) and ranker.same_talk(sample, half)
+    assert not ranker.same_talk(make_chat([("Ann", "a talk about something else entirely")]), sample)
     loud = make_chat([(m.speaker, f" {m.text.upper()} !") for m in sample.messages])
-    assert training.same_talk(loud, sample)
+    assert ranker.same_talk(loud, sample)
 
 
 def test_without_training_data_the_hand_order_is_taken_and_said(built, monkeypatch, tmp_path):
     monkeypatch.setenv("CRS_MIRROR", str(tmp_path))
-    assert predictions.choose_ranker("auto", built).origin == "no training data"
+    assert query.choose_ranker("auto", built).origin == "no training data"
     with pytest.raises(InputError, match="no training chats" if ranker.available() else "LightGBM"):
-        predictions.choose_ranker("learned", built)
-    with pytest.raises(InputError, match="auto, hand or learned"):
-        predictions.choose_ranker("best", built)
+        query.choose_ranker("learned", built)
 
 
 @pytest.mark.slow
 def test_teaching_makes_a_ranker_that_knows_its_teachers_again(sample, monkeypatch, tmp_path):
     pytest.importorskip("lightgbm")
     monkeypatch.setattr(ranker, "SHIPPED", tmp_path / "rankers.json.gz")
-    origin = training.teach([sample], ["hashing"], index.build)
+    origin = ranker.teach([sample], ["hashing"], index.build)
     found = ranker.shipped("hashing")
     assert found is not None and found[0].origin == origin and sample.name in origin
     assert corpus.resembles(corpus.sketch([m.text for m in sample.messages[:40]]), found[1][0])

@@ -1,7 +1,7 @@
 import pytest
 
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk import arcs, corpus, readings
+from crs_lib.realtalk import arcs, corpus
 
 
 def chat_with(evidence, photo_at=(), missing=()):
@@ -22,7 +22,7 @@ def chat_with(evidence, photo_at=(), missing=()):
 
 
 def ids(chat, reading):
-    found = readings.evidence(chat, chat.questions[0], reading)
+    found = corpus.evidence(chat, chat.questions[0], reading)
     return chat.ids(found.positions), list(found.unresolved)
 
 
@@ -45,33 +45,33 @@ def ids(chat, reading):
 )
 def test_slips_are_repaired_by_valid_and_not_by_strict(evidence, strict, valid):
     chat = chat_with(evidence)
-    assert ids(chat, readings.STRICT)[0] == strict
-    assert ids(chat, readings.VALID) == (valid, [])
+    assert ids(chat, corpus.STRICT)[0] == strict
+    assert ids(chat, corpus.VALID) == (valid, [])
 
 
 @pytest.mark.parametrize("text", ["", "D:56", "D58", "somewhere"])
 def test_what_names_no_message_is_counted_and_not_scored(text):
     chat = chat_with([text])
-    for reading in readings.READINGS:
+    for reading in corpus.READINGS:
         assert ids(chat, reading) == ([], [text])
-    assert readings.gold(chat) == {}
+    assert corpus.gold(chat) == {}
 
 
 def test_a_missing_photo_moves_to_the_nearest_photo_only_when_repaired():
     chat = chat_with(["D1:6"], photo_at=(2, 8), missing=(6,))
-    assert ids(chat, readings.VALID) == ([], ["D1:6"])
-    assert ids(chat, readings.REPAIRED) == (["D1:8"], [])  # 8 is two away, 2 is four away
+    assert ids(chat, corpus.VALID) == ([], ["D1:6"])
+    assert ids(chat, corpus.REPAIRED) == (["D1:8"], [])  # 8 is two away, 2 is four away
 
 
 def test_of_two_photos_equally_near_the_earlier_is_taken_and_far_ones_never():
-    assert ids(chat_with(["D1:6"], (4, 8), (6,)), readings.REPAIRED)[0] == ["D1:4"]
-    assert ids(chat_with(["D1:12"], (5,), (12,)), readings.REPAIRED)[0] == []  # seven away
+    assert ids(chat_with(["D1:6"], (4, 8), (6,)), corpus.REPAIRED)[0] == ["D1:4"]
+    assert ids(chat_with(["D1:12"], (5,), (12,)), corpus.REPAIRED)[0] == []  # seven away
 
 
 def test_an_unknown_reading_is_refused(make_chat):
     chat = make_chat([("Ann", "a")], qa=[{"question": "q?", "evidence": []}])
     with pytest.raises(InputError, match="strict, valid, repaired"):
-        readings.evidence(chat, chat.questions[0], "loose")
+        corpus.evidence(chat, chat.questions[0], "loose")
 
 
 def test_derived_arcs_are_questions_over_three_sessions(make_chat):

@@ -168,6 +168,5 @@ def test_texts_go_out_in_parts_and_each_once(monkeypatch):
 
     asker = asking.Asker(Counting("scripted", answers=lambda _: '{"topics": []}'), "x")
     texts = [f"text {number}" for number in (0, 1, 2, 3, 0, 4, 5, 6, 6)]
-    schema = asking.lists(["topics"])
-    assert asker.objects("movies/topics", texts, schema, most=5) == [{"topics": []}] * 9
+    assert asker.lists("movies/topics", texts, ["topics"], most=5) == [{"topics": []}] * 9
     assert sizes == [3, 3, 1]

@@ -14,9 +14,7 @@ from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog
-from crs_lib.thesis.concepts import ConceptSpace
-from crs_lib.thesis.extractors import EXTRACTORS, ExtractorInputs
-from crs_lib.thesis.substrings import NearWords, SubstringMatcher
+from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, NearWords, SubstringMatcher
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 VALUES = {

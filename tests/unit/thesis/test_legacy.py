@@ -38,13 +38,10 @@ def test_the_index_repeats_films_and_counts_distinct_ones():
     catalog = ThesisCatalog(RECORDS)
     assert catalog.index["genre"]["action"] == [0, 0, 1]
     assert catalog.index["actor"]["maya lind"] == [0, 1, 1]
-    assert catalog.available_genres() == ["action"]
     space = catalog.space
     code = space.code_of["genre", "action"]
     assert space.films[code] == 2
     assert space.idf[code] == pytest.approx(np.log(4 / 3) + 1)
-    assert catalog.attribute_values("genre") == ["Action", "Crime Fiction", "Drama"]
-    assert catalog.attribute_values("title") == ["Alpha", "Beta", "Gamma"]
 
 
 def test_a_label_that_was_normalised_never_meets_its_own_wish():

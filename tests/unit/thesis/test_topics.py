@@ -11,8 +11,8 @@ from scipy.special import psi
 
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM
-from crs_lib.thesis import topic_model, topics
-from crs_lib.thesis.topic_words import (
+from crs_lib.thesis import topics
+from crs_lib.thesis.topics import (
     FUNCTION_WORDS,
     HINTS,
     SHORT_WORDS,
@@ -85,16 +85,16 @@ def test_many_texts_at_once_are_each_text_alone(texts):
     assert heuristics(texts) == [plain_heuristic(text) for text in texts]
 
 
-def small_model(n_topics: int = 4, n_words: int = 30) -> topic_model.TopicModel:
+def small_model(n_topics: int = 4, n_words: int = 30) -> topics.TopicModel:
     rng = np.random.default_rng(3)
     lam = rng.gamma(0.3, 5.0, (n_topics, n_words)) + 0.02
     beta = np.exp(psi(lam) - psi(lam.sum(axis=1, keepdims=True))).astype(np.float32)
-    return topic_model.TopicModel(
+    return topics.TopicModel(
         [f"word{chr(97 + i // 26)}{chr(97 + i % 26)}" for i in range(n_words)], beta, [5] * n_words
     )
 
 
-def plain(model: topic_model.TopicModel, bag, gamma) -> np.ndarray:
+def plain(model: topics.TopicModel, bag, gamma) -> np.ndarray:
     """The textbook E-step, one document, in float64."""
     beta = model.beta.astype(np.float64)[[w for w, _ in bag]]
     counts = np.array([c for _, c in bag], dtype=float)
@@ -126,7 +126,7 @@ def test_inference_equals_a_plain_loop_and_does_not_depend_on_the_batch():
 def test_of_two_topics_that_share_a_text_the_likelier_words_wins():
     """Each word belongs to one topic alone, so both topics get one count; 0.04 > 0.03 decides."""
     beta = np.array([[0.03, 1e-24, 0.9], [1e-24, 0.04, 0.9]], dtype=np.float32)
-    model = topic_model.TopicModel(["star", "like", "rest"], beta, [5, 5, 5])
+    model = topics.TopicModel(["star", "like", "rest"], beta, [5, 5, 5])
     assert model.topics(["stars like"])[0][0] == "rest"
     shares = model.shares([((0, 1), (1, 1))], [7])[0]
     assert shares[1] > shares[0]
@@ -135,13 +135,13 @@ def test_of_two_topics_that_share_a_text_the_likelier_words_wins():
 def test_a_model_is_stored_and_read_back(tmp_path):
     model = small_model()
     model.save(tmp_path)
-    again = topic_model.TopicModel.load(tmp_path)
+    again = topics.TopicModel.load(tmp_path)
     assert again.words == model.words and again.document_frequency == model.document_frequency
     np.testing.assert_array_equal(again.beta, model.beta)
     with pytest.raises(InputError, match="train one"):
-        topic_model.TopicModel.load(tmp_path / "none")
+        topics.TopicModel.load(tmp_path / "none")
     with pytest.raises(InputError, match="shape"):
-        topic_model.TopicModel(["a"], np.zeros((2, 3), np.float32), [1])
+        topics.TopicModel(["a"], np.zeros((2, 3), np.float32), [1])
 
 
 def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_helps(tmp_path, monkeypatch):
@@ -160,15 +160,15 @@ def test_a_mirrors_model_is_found_unnamed_and_without_any_the_error_names_what_h
 @pytest.mark.slow
 def test_training_finds_the_two_themes_and_is_reproducible():
     plots = ["ships sail the stormy sea"] * 12 + ["a ghost haunts the old castle"] * 12
-    model = topic_model.train(plots, n_topics=2, passes=10, seed=1)
+    model = topics.train(plots, n_topics=2, passes=10, seed=1)
     assert {"ship", "sail", "sea"}.isdisjoint({"the"})
     themes = [set(words) for words in model.top_words]
     assert any({"stormy", "sea"} <= theme for theme in themes)
     assert any({"ghost", "castle"} <= theme for theme in themes)
-    again = topic_model.train(plots, n_topics=2, passes=10, seed=1)
+    again = topics.train(plots, n_topics=2, passes=10, seed=1)
     np.testing.assert_array_equal(again.beta, model.beta)
     with pytest.raises(InputError, match="too few"):
-        topic_model.train(["one plot"], n_topics=2)
+        topics.train(["one plot"], n_topics=2)
 
 
 @pytest.fixture

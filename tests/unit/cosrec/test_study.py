@@ -8,8 +8,9 @@ import pytest
 from crs_lib import runs
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec import corpus, generate, stages
-from crs_lib.cosrec.config import CorpusConfig, CosrecEvaluateConfig, RetrieveConfig
+from crs_lib.cosrec import corpus, generate
+from crs_lib.cosrec.settings import CorpusSettings, RetrieveSettings, ScoreSettings
+from crs_lib.cosrec.study import STUDY
 from crs_lib.retrieval.runs import ranked, write_run
 from tests.helpers.cosrec_data import part_of_sample
 
@@ -21,9 +22,9 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_audit_is_written() -> None:
-    found = stages.audit(CorpusConfig(run="a"))
+    found = STUDY.run("corpus", CorpusSettings(run="a"))
     folder = paths.run_folder("cosrec", "a")
-    assert len(pd.read_csv(folder / "quirks.csv")) == len(found.quirks) > 0
+    assert len(pd.read_csv(folder / "quirks.csv")) == len(found["quirks"]) > 0
     assert set(pd.read_csv(folder / "claims.csv")["verdict"]) == {"another corpus", "not verifiable"}
     manifest = runs.read_manifest("cosrec", "a")["stages"]["corpus"]
     assert manifest["status"] == "finished"
@@ -42,14 +43,14 @@ def test_runs_of_anybody_are_scored(results: Path) -> None:
     }
     write_run(results / "mine" / "best.run", best, "best")
     write_run(results / "mine" / "worst.run", worst, "worst")
-    config = CosrecEvaluateConfig(run="b", source=str(source), runs=str(results / "mine"), resamples=50)
-    found = stages.score(config)
-    means = found.means[found.means["measure"] == "nDCG@10"].set_index(["kind", "system"])["mean"]
+    config = ScoreSettings(run="b", source=str(source), runs=str(results / "mine"), resamples=50)
+    found = STUDY.run("evaluate", config)
+    means = found["means"][found["means"]["measure"] == "nDCG@10"].set_index(["kind", "system"])["mean"]
     assert means["search", "best"] == means["recommendation", "best"] == 1.0
     assert means["search", "worst"] < means["search", "random order of the pool"] < 1.0
-    assert found.joint.empty  # nobody said where the turns were routed
-    assert found.links.empty
-    assert (found.differences["diff"] > 0).all()
+    assert found["joint"].empty  # nobody said where the turns were routed
+    assert found["links"].empty
+    assert (found["differences"]["diff"] > 0).all()
     assert (paths.run_folder("cosrec", "b") / "differences.csv").is_file()
 
 
@@ -60,14 +61,14 @@ def test_one_run_alone_has_nothing_to_compare(results: Path) -> None:
     run = {topic: ranked(dict.fromkeys(grades, 1.0)) for topic, grades in curated.qrels.items()}
     write_run(results / "mine" / "one.run", run, "one")
     mine = str(results / "mine")
-    found = stages.score(CosrecEvaluateConfig(run="c", source=str(source), runs=mine, resamples=20))
-    assert found.differences.empty
-    assert set(found.by_reader["reader"]) == {"generic", "user"}
+    found = STUDY.run("evaluate", ScoreSettings(run="c", source=str(source), runs=mine, resamples=20))
+    assert found["differences"].empty
+    assert set(found["by_reader"]["reader"]) == {"generic", "user"}
 
 
 def test_the_order_of_stages_is_told() -> None:
     with pytest.raises(RunError, match="13_cosrec_retrieve -p run d"):
-        stages.score(CosrecEvaluateConfig(run="d"))
+        STUDY.run("evaluate", ScoreSettings(run="d"))
     with pytest.raises(RunError, match="12_cosrec_generate"):
         generate.read_generated("d")
 
@@ -75,9 +76,9 @@ def test_the_order_of_stages_is_told() -> None:
 @pytest.mark.slow
 def test_people_on_a_part_of_the_sample(results: Path) -> None:
     source = part_of_sample(results / "source", crowd=10, curated=6)
-    found = stages.people(CosrecEvaluateConfig(run="e", source=str(source), resamples=20, vectors="none"))
-    assert set(found.intents["model"]) == {"majority", "position", "tfidf", "views", "annotators"}
-    assert found.rewriting["system"].iloc[-1] == "one annotator"
+    found = STUDY.run("people", ScoreSettings(run="e", source=str(source), resamples=20, vectors="none"))
+    assert set(found["intents"]["model"]) == {"views", "annotators"}
+    assert found["rewriting"]["system"].iloc[-1] == "one annotator"
     assert (paths.run_folder("cosrec", "e") / "people_noise.csv").is_file()
 
 
@@ -86,11 +87,11 @@ def test_people_on_a_part_of_the_sample(results: Path) -> None:
 )
 def test_settings_are_checked(settings: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        CosrecEvaluateConfig(**settings)
+        ScoreSettings(**settings)
 
 
 def test_systems_have_names_of_their_own() -> None:
-    config = RetrieveConfig()
+    config = RetrieveSettings()
     names = [paths.slug(system.name) for system in config.systems()]
     assert len(set(names)) == len(config.retrievers) * (len(config.rewriters) + 1)
-    assert not any(system.personal for system in RetrieveConfig(mapping="").systems())
+    assert not any(system.personal for system in RetrieveSettings(mapping="").systems())

@@ -1,16 +1,17 @@
 """The settings of the study's notebooks 11 to 14, checked before anything starts."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import pandas as pd
 from pydantic import AfterValidator
 
 from crs_lib.core import prompts
-from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.cosrec import budget
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
 from crs_lib.cosrec.records import MAPPINGS
@@ -22,33 +23,29 @@ from crs_lib.llm.settings import Service
 from crs_lib.metrics import ranking
 from crs_lib.retrieval.fusion import FUSIONS
 
-STUDY, TEMPLATE = "cosrec", "template"
+NAME, TEMPLATE, KEYWORDS = "cosrec", "template", "with keywords"
 PROMPTS = ("product_query", "conversation", "user_summary", "user_keywords")
 _SERVICE = ("host", "timeout", "slots", "send_key", "think")
 _FREE = ("run", "workers", "scheduler", "llm", "retries", "index")
 
-Run = Annotated[RunName, Field(description="name of the run, its folder under results/cosrec")]
-Source = Annotated[str, Field(description="sample, cosrec (the release), or a corpus's folder")]
-Retrievers = tuple[str, ...]
-Fusion = Annotated[str, OneOf(FUSIONS), Field(description="how several rankings become one")]
-Index = Annotated[str, Field(description="folder made by cosrec-index; empty: the source's own files")]
-K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
-B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
-KEYWORDS = "with keywords"
-AnySeed = Annotated[Seed, Field(description="seed of every random choice")]
-Vectors = Annotated[
+_Run = Annotated[RunName, Field(description="name of the run, its folder under results/cosrec")]
+_Source = Annotated[str, Field(description="sample, cosrec (the release), or a corpus's folder")]
+_Fusion = Annotated[str, OneOf(FUSIONS), Field(description="how several rankings become one")]
+_Index = Annotated[str, Field(description="folder made by cosrec-index; empty: the source's own files")]
+_K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
+_B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
+_Vectors = Annotated[
     str,
     OneOf(VECTORS),
     Field(description="sentence vectors of the intent model: auto takes those installed"),
 ]
 
 
-@dataclass(frozen=True)
-class CorpusConfig(Config):
+class CorpusSettings(Settings):
     """Which corpus is read; its raw partition only where it is there."""
 
-    run: Run = "smoke"
-    source: Source = "sample"
+    run: _Run = "smoke"
+    source: _Source = "sample"
 
 
 class RetrievalSystem(NamedTuple):
@@ -60,29 +57,29 @@ class RetrievalSystem(NamedTuple):
     personal: bool
 
 
-@dataclass(frozen=True)
-class RetrieveConfig(Config):
+class RetrieveSettings(Settings):
     """The systems to run: one for each rewriter and retriever, all with the same router.
 
     With a ``mapping`` each retriever runs once more with the last rewriter and the keywords of the topic's
     user in the query.
     """
 
-    run: Run = "smoke"
-    source: Source = "sample"
-    index: Index = ""
+    run: _Run = "smoke"
+    source: _Source = "sample"
+    index: _Index = ""
     retrievers: Annotated[
-        Retrievers, Field(min_length=1, description="specs, e.g. bm25; + fuses several: bm25+dense:hashing")
+        tuple[str, ...],
+        Field(min_length=1, description="specs, e.g. bm25; + fuses several: bm25+dense:hashing"),
     ] = ("bm25", "dense:hashing", "bm25+dense:hashing")
     rewriters: Annotated[
         tuple[Annotated[str, OneOf(REWRITERS)], ...],
         Field(min_length=1, description="how a turn becomes a query"),
     ] = ("last turn", "first and last")
-    fusion: Fusion = "stratum"
-    k1: K1 = 1.2
-    b: B = 0.75
+    fusion: _Fusion = "stratum"
+    k1: _K1 = 1.2
+    b: _B = 0.75
     router: Annotated[str, OneOf(MODELS), Field(description="model that routes turns to modules")] = ROUTER
-    vectors: Vectors = "auto"
+    vectors: _Vectors = "auto"
     mapping: Annotated[
         str, OneOf(("", *MAPPINGS)), Field(description="whose keywords a user index adds; empty adds none")
     ] = "zero_is_generic"
@@ -95,32 +92,34 @@ class RetrieveConfig(Config):
         twins = [RetrievalSystem(f"{r}, {last}, {KEYWORDS}", r, last, True) for r in self.retrievers]
         return plain + (twins if self.mapping else [])
 
+    def table(self) -> pd.DataFrame:
+        """One row a system: retriever, rewriter, whether the user's keywords join the query, router."""
+        return pd.DataFrame(self.systems()).assign(router=self.router).set_index("name")
 
-def _known_measure(spec: str) -> str:
+
+def _measure(spec: str) -> str:
     """The spec of a measure itself; InputError with a suggestion for an unknown one."""
     return ranking.measure(spec).spec
 
 
-@dataclass(frozen=True)
-class CosrecEvaluateConfig(Config):
+class ScoreSettings(Settings):
     """Which runs are scored, by which measure, and how sure the means are."""
 
-    run: Run = "smoke"
-    source: Source = "sample"
+    run: _Run = "smoke"
+    source: _Source = "sample"
     runs: Annotated[
         str, Field(description="folder of TREC run files; empty: those of 13_cosrec_retrieve")
     ] = ""
-    measure: Annotated[str, AfterValidator(_known_measure), Field(description="the main measure")] = "nDCG@10"
+    measure: Annotated[str, AfterValidator(_measure), Field(description="the main measure")] = "nDCG@10"
     mapping: Annotated[str, OneOf(MAPPINGS), Field(description="which user an index denotes")] = (
         "zero_is_generic"
     )
     resamples: Annotated[int, Field(ge=1, description="resamples of an interval; 1000 is usual")] = 1000
-    vectors: Vectors = "auto"
-    seed: AnySeed = 0
+    vectors: _Vectors = "auto"
+    seed: Annotated[Seed, Field(description="seed of every random choice")] = 0
 
 
-@dataclass(frozen=True)
-class GenerateConfig(Config):
+class GenerateSettings(Settings):
     """The settings of a generation. The defaults are those of the published design."""
 
     run: Annotated[RunName, Field(description="name of the run")] = "smoke"
@@ -144,9 +143,9 @@ class GenerateConfig(Config):
         "bm25", "dense:hashing",
     )  # fmt: skip
     passage_retrievers: Annotated[tuple[str, ...], Field(description="specs, fused")] = ("bm25",)
-    fusion: Fusion = "stratum"
-    k1: K1 = 1.2
-    b: B = 0.75
+    fusion: _Fusion = "stratum"
+    k1: _K1 = 1.2
+    b: _B = 0.75
     attempts: Annotated[int, Field(ge=1, description="drafts with seeds of their own, then it failed")] = 3
     retries: Annotated[int, Field(ge=0, description="repetitions of a call that broke off")] = 5
     temperature: Annotated[float, Field(ge=0, le=2, description="of the models")] = 0.8
@@ -158,24 +157,24 @@ class GenerateConfig(Config):
     writer_seed: Annotated[int | None, Field(description="of the models, where another one is wanted")] = None
     workers: Annotated[int, Field(ge=1, description="processes; models take threads")] = 1
     scheduler: Annotated[str, Field(description="Dask scheduler: local, or an address")] = ""
-    llm: Annotated[Mapping[str, Any], Field(description="host, timeout, slots, send_key, think")] = field(
-        default_factory=dict
-    )
+    llm: Annotated[Mapping[str, Any], Field(description="host, timeout, slots, send_key, think")] = {}
 
     def check(self) -> None:
         """Whether the fields fit one another; InputError if not."""
         if self.fewest_turns > self.most_turns:
             raise InputError(f"user turns from {self.fewest_turns} to {self.most_turns}: give a rising range")
         for name, spec in (("writer", self.writer), ("query_writer", self.asked_for_queries)):
-            if spec != TEMPLATE:
-                _known(name, spec)
+            try:
+                _ = spec == TEMPLATE or BACKENDS.get(spec)
+            except InputError as error:
+                raise InputError(f"{name}: {error}; or take 'template', which needs no model") from None
         for name in self.llm:
             if name not in _SERVICE:
                 hint = did_you_mean(str(name), _SERVICE)
                 raise InputError(f"llm: a writer takes no {name!r}{hint} (it takes: {', '.join(_SERVICE)})")
         LLMSettings(**self.llm)
         if self.prompts:
-            check_prompts(Path(self.prompts))
+            _check_prompts(Path(self.prompts))
 
     @property
     def asked_for_queries(self) -> str:
@@ -193,55 +192,45 @@ class GenerateConfig(Config):
 
     def service(self) -> Service:
         """How the models are reached."""
-        found = LLMSettings(**self.llm).service()
-        return replace(found, retry=Retry(waits=self.retries))
+        return replace(LLMSettings(**self.llm).service(), retry=Retry(waits=self.retries))
 
     def parameters(self) -> dict[str, Any]:
         """What the conversations depend on, as plain data for the manifest."""
-        kept = {name: value for name, value in asdict(self).items() if name not in _FREE}
+        kept = {name: value for name, value in self.values().items() if name not in _FREE}
         if self.prompts:
-            kept["prompts"] = {name: prompts.digest(f"{STUDY}/{name}", self.prompts) for name in PROMPTS}
+            kept["prompts"] = {name: prompts.digest(f"{NAME}/{name}", self.prompts) for name in PROMPTS}
         return kept
 
     def needs(self) -> list[Need]:
         """What the preflight checks: each model in its roles, with the largest context it is asked for."""
-        service, found = self.service(), []
-        for name, spec, answer in self._roles():
-            options = {"num_ctx": max(self.contexts), "num_predict": answer}
-            found.append(Need(f"cosrec {name}", spec, options, 0, service.settings_for(spec)))
-        return found
+        service, size = self.service(), max(self.contexts)
+        return [
+            Need(
+                f"cosrec {name}", spec, {"num_ctx": size, "num_predict": answer}, 0,
+                service.settings_for(spec),
+            )
+            for name, spec, answer, _ in self._roles()
+        ]  # fmt: skip
 
     def work(self) -> list[Work]:
         """What the run asks of each model: calls by role, repetitions left aside."""
-        calls = {
-            "product_query": 1,
-            "conversation": 1,
-            "user_summary": self.users,
-            "user_keywords": self.users,
-        }
         at_once = self.service().at_once
         return [
-            Work(f"cosrec {name}", spec, calls[name] * self.conversations, at_once)
-            for name, spec, _ in self._roles()
+            Work(f"cosrec {name}", spec, calls * self.conversations, at_once)
+            for name, spec, _, calls in self._roles()
         ]
 
-    def _roles(self) -> list[tuple[str, str, int]]:
-        """Prompt, model and longest answer of everything that a model is asked for."""
-        rows = [("product_query", self.asked_for_queries, self.query_tokens)]
-        rows.append(("conversation", self.writer, self.answer_tokens))
-        if self.users:
-            rows += [(name, self.writer, self.query_tokens) for name in PROMPTS[2:]]
-        return [row for row in rows if row[1] != TEMPLATE]
+    def _roles(self) -> list[tuple[str, str, int, int]]:
+        """Prompt, model, longest answer and calls a conversation of everything that a model is asked for."""
+        rows = [
+            ("product_query", self.asked_for_queries, self.query_tokens, 1),
+            ("conversation", self.writer, self.answer_tokens, 1),
+            *((name, self.writer, self.query_tokens, self.users) for name in PROMPTS[2:]),
+        ]
+        return [row for row in rows if row[1] != TEMPLATE and row[3]]
 
 
-def _known(name: str, spec: str) -> None:
-    try:
-        BACKENDS.get(spec)
-    except InputError as error:
-        raise InputError(f"{name}: {error}; or take 'template', which needs no model") from None
-
-
-def check_prompts(folder: Path) -> None:
+def _check_prompts(folder: Path) -> None:
     """Raise InputError for a folder without a prompt of ours, or a prompt that holds an unknown name."""
     mine = [name for name in PROMPTS if (folder / f"{name}.txt").is_file()]
     if not mine:
@@ -249,7 +238,7 @@ def check_prompts(folder: Path) -> None:
             f"no prompt in {folder.name!r}; put in one or more of: {', '.join(f'{n}.txt' for n in PROMPTS)}"
         )
     for name in mine:
-        full = f"{STUDY}/{name}"
+        full = f"{NAME}/{name}"
         unknown = [key for key in prompts.wanted(full, str(folder)) if key not in prompts.wanted(full)]
         if unknown:
             raise InputError(

@@ -1,0 +1,401 @@
+"""The study as a table of stages (corpus, query, evaluate), its log of experiments, and its test split."""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pandas as pd
+
+from crs_lib import runs
+from crs_lib.core import paths, tables
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.hashes import fingerprint
+from crs_lib.realtalk import arcs, corpus, describe, index, query, scoring
+from crs_lib.realtalk.config import SAMPLE, STUDY, RealTalkConfig
+from crs_lib.realtalk.corpus import Chat
+
+_MEASURED = ("r@5", "r@10", "r@20", "mrr", "ndcg@10", "recall", "f1")
+_LOG = logging.getLogger("crs_lib.realtalk")
+
+
+def chats(config: RealTalkConfig) -> list[Chat]:
+    """The chats that a run is about; InputError where the data or the split has none."""
+    found = _read(config.data)
+    if config.split != "all":
+        found = [chat for chat in found if corpus.split_of(chat) == config.split]
+    if not found:
+        raise InputError(f"data {config.data!r} has no chat of split {config.split!r}; use split 'all'")
+    return found
+
+
+def _read(data: str) -> list[Chat]:
+    if data == SAMPLE:
+        return [corpus.read_chat(path) for path in sorted((paths.samples() / STUDY).glob("Chat_*.json"))]
+    if data in ("realtalk", "locomo"):
+        from crs_lib import data as datasets
+
+        return corpus.read_folder(datasets.locate(data))
+    place = Path(data)
+    if place.is_dir():
+        return corpus.read_folder(place)
+    if place.is_file():
+        return [corpus.read_chat(place)]
+    raise InputError(f"data {data!r} is no file or folder; use sample, realtalk, locomo or a path")
+
+
+def cases(config: RealTalkConfig, found: Sequence[Chat]) -> list[arcs.Arc]:
+    """The ARC cases: a user's own file where one is named, else those that the evidence gives.
+
+    The sample has a file of its own beside the questions with evidence in three sessions or more.
+    """
+    if config.arc_cases:
+        return arcs.read(Path(config.arc_cases), found)
+    own = paths.samples() / STUDY / "arcs.json"
+    given = arcs.read(own, found) if config.data == SAMPLE else []
+    asked = {(case.chat, case.question) for case in given}
+    derived = [case for chat in found for case in arcs.derive(chat, config.reading)]
+    return given + [case for case in derived if (case.chat, case.question) not in asked]
+
+
+def _corpus(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
+    """Stage "corpus": four tables of the chats, and the ARC cases."""
+    found = chats(config)
+    stage.counts.update(chats=len(found), messages=sum(len(c.messages) for c in found))
+    arcs.write(stage.path("arcs.json"), cases(config, found))
+    return {
+        "chats": describe.chats(found),
+        "evidence": describe.evidence(found),
+        "quirks": describe.quirks(found),
+        "regularities": describe.regularities(found),
+    }
+
+
+def _query(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
+    """Stage "query": predictions, and the seconds of each node in a file of their own.
+
+    Chats are answered one by one, each by a ranker that never saw it. The same settings give the same
+    predictions, byte for byte.
+    """
+    calls = paths.run_folder(STUDY, config.run) / "llm_calls.sqlite"
+    model = language_model(config, calls)
+    out = list(answered(config, chats(config), model, timings=True))
+    seconds = [{"chat": r["chat"], "qa_index": r["qa_index"], **(r["timings"]["seconds"] or {})} for r in out]
+    for record in out:
+        record["timings"]["seconds"] = None
+    if model:
+        write_calls(calls, stage.path("llm_calls.jsonl"))
+    rankers = sorted({record["made_with"]["ranker"] for record in out})
+    stage.counts.update(questions=len(out), encoder=index.choose_encoder(config.encoder), rankers=rankers)
+    return {"predictions": out, "timings": seconds}
+
+
+def answered(
+    config: RealTalkConfig,
+    found: Sequence[Chat],
+    model: query.ModelForm | None = None,
+    *,
+    timings: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """The predictions for chats under a config, one a question; nothing is written."""
+    encoder = index.choose_encoder(config.encoder)
+    for chat in found:
+        built = index.build(chat, encoder)
+        ranker = query.choose_ranker(config.ranker, built, teachers=config.teachers)
+        yield from query.predict(built, ranker, config, model, timings=timings)
+        _LOG.info("%s: %d questions answered by %s/%s", chat.name, len(chat.questions), encoder, ranker.name)
+
+
+def _evaluate(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
+    """Stage "evaluate": all tables of scores."""
+    found = chats(config)
+    shown = score(query.read(REALTALK.path(config.run, "predictions"), found), found, config)
+    stage.counts.update(headline(shown), split=config.split, repeated=config.force)
+    return shown
+
+
+def score(
+    told: Sequence[dict[str, Any]], found: Sequence[Chat], config: RealTalkConfig
+) -> dict[str, pd.DataFrame]:
+    """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
+    rows = scoring.questions(told, found, config.reading)
+    scoring.need_gold(rows, config.reading)
+    columns = (*scoring.RANKS, *scoring.SETS)
+    story = scoring.narratives(told, found, cases(config, found))
+    given = scoring.answered(told, found)
+    return {
+        "questions": rows,
+        "summary": scoring.means(rows, columns),
+        "by_category": scoring.means(rows, columns, "category"),
+        "by_chat": scoring.means(rows, columns, "chat"),
+        "attribution": scoring.attribution(rows, "category", "chat"),
+        "intervals": scoring.rank_intervals(rows, _MEASURED, config.seed),
+        "arcs": story,
+        "arc_intervals": scoring.intervals(story, scoring.ARCS, "case", seed=config.seed),
+        "density": scoring.checkpoint_density(rows),
+        "answered": given,
+        "answers": scoring.answer_means(given),
+        "answer_intervals": scoring.intervals(given, scoring.ANSWERED, "question", seed=config.seed),
+        "unmoved": scoring.unmoved(rows),
+    }
+
+
+def headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
+    """The figures that the manifest and the log of experiments carry, each with the n it rests on."""
+    first = shown["summary"].iloc[0]
+    whole = shown["attribution"].iloc[0]
+    story = shown["arcs"]
+    told = {f"arc {name}": float(story[name].mean()) for name in scoring.ARCS} if len(story) else {}
+    return {
+        "n": int(first["n"]),
+        "excluded": int(first["excluded"]),
+        **{name: float(first[name]) for name in (*scoring.RANKS, *scoring.SETS)},
+        **{
+            name: int(whole[name])
+            for name in whole.index
+            if str(name).startswith("lost ") and "%" not in str(name)
+        },
+        "density": float(shown["density"]["density"].mean()),
+        "arc cases": len(story),
+        **_answered(shown["answers"]),
+        **told,
+    }
+
+
+def _answered(table: pd.DataFrame) -> dict[str, float]:
+    """The answers' figures of all questions; empty where no question has an annotated answer."""
+    first = table.iloc[0]
+    if not first["n"]:
+        return {}
+    named = {"answer token_f1": "token_f1", "answer exact": "exact", "answers abstained": "abstained"}
+    return {key: float(first[column]) for key, column in named.items()}
+
+
+def _recorded(config: RealTalkConfig) -> dict[str, Any]:
+    return {name: value for name, value in config.values().items() if name != "run"}
+
+
+def _chats_by_digest(config: RealTalkConfig) -> dict[str, str]:
+    return {chat.name: chat.digest for chat in chats(config)}
+
+
+def _scorable(config: RealTalkConfig) -> dict[str, str]:
+    """The chats of an evaluation; RunError where they are of the test split and nobody said "final"."""
+    check_test_split(config)
+    REALTALK.finished(config.run, "query")
+    if not config.final and is_test(chats(config)):
+        refuse_test_split()
+    return _chats_by_digest(config)
+
+
+def _with_n(name: str, column: str, counted: str) -> Callable[[str], pd.DataFrame]:
+    """The table of a figure: a file of the evaluation with the number of all that it counts."""
+
+    def read(run: str) -> pd.DataFrame:
+        frame = REALTALK.read(run, f"{name}.csv")
+        return frame.assign(**{column: int(frame[counted].max()) if len(frame) else 0})
+
+    return read
+
+
+_SCORES = (
+    "summary", "by_category", "by_chat", "attribution", "intervals", "arcs", "arc_intervals", "answers",
+    "answer_intervals", "unmoved",
+)  # fmt: skip
+REALTALK = runs.Study(
+    STUDY,
+    [
+        runs.StageSpec(
+            "corpus", "21_realtalk_corpus", RealTalkConfig, _corpus, needs=_chats_by_digest,
+            outputs={name: f"{name}.csv" for name in ("chats", "evidence", "quirks", "regularities")},
+            parameters=lambda config: {"data": config.data, "split": config.split, "reading": config.reading},
+        ),
+        runs.StageSpec(
+            "query", "22_realtalk_query", RealTalkConfig, _query, needs=_chats_by_digest,
+            outputs={name: f"{name}.jsonl" for name in ("predictions", "timings")}, parameters=_recorded,
+        ),
+        runs.StageSpec(
+            "evaluate", "23_realtalk_evaluate", RealTalkConfig, _evaluate, ("predictions.jsonl",),
+            needs=_scorable, parameters=_recorded,
+            outputs={"questions": "questions.parquet"} | {name: f"{name}.csv" for name in _SCORES},
+        ),
+    ],
+    derived={
+        "attribution": _with_n("attribution", "n_ids", "ids"),
+        "intervals": _with_n("intervals", "n_questions", "n"),
+    },
+)  # fmt: skip
+read = REALTALK.read
+
+
+def describe_corpus(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
+    """Stage "corpus": writes its four tables and ``arcs.json``; returns the tables."""
+    return REALTALK.run("corpus", config)
+
+
+def predict(config: RealTalkConfig) -> list[dict[str, Any]]:
+    """Stage "query": writes ``predictions.jsonl`` and ``timings.jsonl``; returns the predictions."""
+    made: list[dict[str, Any]] = REALTALK.run("query", config)["predictions"]
+    return made
+
+
+def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
+    """Stage "evaluate": scores ``predictions.jsonl``, writes the tables and ``experiments.csv``.
+
+    The test split is scored only with ``final``, and a second time for the same levers only with
+    ``force`` (marked as repeated). Raises RunError otherwise, before anything is read or written.
+    """
+    shown = REALTALK.run("evaluate", config.changed(force=check_test_split(config)))
+    write_log()
+    return shown
+
+
+def write_calls(log: Path, target: Path) -> int:
+    """The recorded calls of a model as JSON lines; returns their number."""
+    from crs_lib.llm import export
+
+    return export([log], target) if log.is_file() else 0
+
+
+def language_model(config: RealTalkConfig, log: Path | None = None) -> query.ModelForm | None:
+    """The model that a config names, its calls recorded in ``log``; None where it names none.
+
+    Replies are kept under ``data/processed/realtalk``: the same question to the same weights is asked once. A
+    missing server costs two quick attempts; nothing is sent before the first question.
+    """
+    if not config.llm:
+        return None
+    from crs_lib.llm import LLM, Cache, Recorder, Retry
+    from crs_lib.realtalk import forms
+
+    llm = LLM(
+        config.llm,
+        cache=Cache(paths.data() / "processed" / STUDY / "replies.sqlite"),
+        retry=Retry(waits=1, seeds=1, first=0.2, longest=1.0),
+        recorder=Recorder(log) if log else None,
+    )
+    return forms.LLMForm(llm, config.seed, config.view, config.segments)
+
+
+def of_run(run: str, *, final: bool = False, force: bool = False) -> RealTalkConfig:
+    """The settings that the query stage of a run was made with, with permissions to score.
+
+    Raises RunError with the command that makes the stage, where it is not finished.
+    """
+    asked = REALTALK.finished(run, "query")["parameters"]
+    known = {name: value for name, value in asked.items() if name in RealTalkConfig.model_fields}
+    return RealTalkConfig(**known | {"run": run, "final": final, "force": force})
+
+
+# ── the log of experiments ───────────────────────────────────────────────────────────────────────────
+
+COLUMNS = ("experiment_id", "date", "train_recall", "test_recall", "config_changes")
+MEASURES = (
+    "n", "recall", "precision", "f1", "fuzzy_recall", "size", "r@5", "r@10", "r@20", "r@50", "mrr", "ndcg@10",
+    "arc global_recall", "arc coverage_any", "arc coverage_aligned",
+    "lost at candidates", "lost at reranking", "lost at selection", "density",
+)  # fmt: skip
+_FREE = ("split", "final", "force", "engine")
+
+
+def log() -> pd.DataFrame:
+    """One row a finished evaluation, oldest first: the four thesis columns, then the measures.
+
+    Everything is read off the runs' manifests, so the log cannot disagree with them. A recall stands under
+    the split it was measured on and nowhere else (null there); ``config_changes`` names the levers that
+    differ from the defaults. Choose by ``train_recall``, never by ``test_recall``.
+    """
+    rows = [_row(run, entry, manifest) for run, entry, manifest in _evaluations()]
+    frame = pd.DataFrame(rows, columns=[*COLUMNS, "split", "repeated", "commit", *MEASURES])
+    return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
+
+
+def write_log() -> Path:
+    """Write ``results/realtalk/experiments.csv`` anew from the manifests; returns its path."""
+    path = paths.results() / STUDY / "experiments.csv"
+    tables.write_csv(path, log())
+    return path
+
+
+def best(frame: pd.DataFrame) -> pd.Series:
+    """The row with the highest train recall, the earliest of equals; RunError where no run has one."""
+    known = frame[frame["train_recall"].notna()]
+    if known.empty:
+        raise RunError("no evaluation on the train split yet; run 22 and 23 with data=realtalk split=train")
+    return known.loc[known["train_recall"].idxmax()]
+
+
+def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
+    counts, asked = entry["counts"], entry["parameters"]
+    split = asked["split"] if asked["data"] == "realtalk" else "other"
+    return {
+        "experiment_id": run,
+        "date": entry.get("ended", ""),
+        "train_recall": counts["recall"] if split == corpus.TRAIN else None,
+        "test_recall": counts["recall"] if split == corpus.TEST else None,
+        "config_changes": changes(asked),
+        "split": split,
+        "repeated": bool(counts.get("repeated")),
+        "commit": str(manifest.get("code", {}).get("commit", ""))[:12],
+        **{name: counts.get(name) for name in MEASURES},
+    }
+
+
+def changes(asked: Mapping[str, Any]) -> str:
+    """The levers that differ from the defaults, ``name=value`` joined by blanks, else "defaults"."""
+    usual = RealTalkConfig()
+    found = [
+        f"{name}={asked[name]}"
+        for name in sorted(asked)
+        if name not in _FREE and hasattr(usual, name) and asked[name] != getattr(usual, name)
+    ]
+    return " ".join(found) or "defaults"
+
+
+def is_test(chats: Sequence[Chat]) -> bool:
+    """Whether any of the chats belongs to the test split, whatever folder it was read from."""
+    return any(corpus.split_of(chat) == corpus.TEST for chat in chats)
+
+
+def check_test_split(config: RealTalkConfig) -> bool:
+    """Whether this is a repeated scoring of the test split; RunError where it is not allowed.
+
+    Without ``final`` the test split is not scored at all. With it, the same levers are scored once; a
+    second time needs ``force`` and is marked. Other splits pass freely.
+    """
+    if config.data != "realtalk" or config.split == corpus.TRAIN:
+        return False
+    if not config.final:
+        refuse_test_split()
+    levers = fingerprint(tables.finite(config.levers()))
+    done = [
+        run
+        for run, entry, _ in _evaluations()
+        if entry["parameters"].get("final")
+        and fingerprint({name: entry["parameters"].get(name) for name in config.levers()}) == levers
+    ]
+    if done and not config.force:
+        raise RunError(
+            f"the test split was already scored with these levers (run {done[0]!r}); the result is in its "
+            "manifest. Score it again with force=true only if you must: it will be marked as repeated"
+        )
+    return bool(done)
+
+
+def refuse_test_split() -> NoReturn:
+    """Say why the test split is not scored."""
+    raise RunError(
+        "chats 8 to 10 are the test split; scoring them needs final=true, once, after all choices were made "
+        "on the train split (split=train)"
+    )
+
+
+def _evaluations() -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Run, stage entry and manifest of every finished evaluation, by run name."""
+    found = []
+    for path in sorted((paths.results() / STUDY).glob("*/manifest.json")):
+        manifest = runs.manifest_at(path)
+        entry = manifest.get("stages", {}).get("evaluate", {})
+        if entry.get("status") == "finished":
+            found.append((path.parent.name, entry, manifest))
+    return found
