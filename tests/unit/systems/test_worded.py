@@ -237,7 +237,6 @@ def test_a_long_conversation_loses_its_oldest_utterances(world):
     lines = [worded.quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
     prompt = worded.build_prompt(world.catalog, {}, (0, 1), lines, rule)
     assert prompt.lines_left_out > 0
-    assert prompt.left_out() == {"utterances_left_out": prompt.lines_left_out}
     assert f'"{prompt.lines_left_out} word' in prompt.text
     assert f'"{prompt.lines_left_out - 1} word' not in prompt.text
     assert '"20 word' in prompt.text
