@@ -22,13 +22,9 @@ _MORE = frozenset(
 
 
 def recommend(
-    catalog: Catalog,
-    items: Sequence[int],
-    constraints: Mapping[str, str],
-    draw: np.random.Generator,
-    restates: float = 0.5,
-    kind: str = RECOMMEND,
-) -> str:
+    catalog: Catalog, items: Sequence[int], constraints: Mapping[str, str], draw: np.random.Generator,
+    restates: float = 0.5, kind: str = RECOMMEND,
+) -> str:  # fmt: skip
     """A sentence that recommends films by title and year; a share of them opens with the constraints.
 
     ``kind`` is the section of words: ``RECOMMEND``; ``LAST``, where no further film fits; ``AGAIN``, where

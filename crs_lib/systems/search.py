@@ -20,7 +20,7 @@ from crs_lib.retrieval.bm25 import Lexical
 from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
 from crs_lib.retrieval.fusion import fuse
 from crs_lib.retrieval.runs import Hit, named, top_k
-from crs_lib.systems.base import N_ITEMS, SYSTEMS, World
+from crs_lib.systems.base import N_ITEMS, SYSTEMS, Draw, Items, Wishes, World
 from crs_lib.systems.policies import Recommender, Tracker
 
 DEPTH = 100  # films of each ranking that a fusion looks at
@@ -151,12 +151,12 @@ class TurnSearch(Recommender):
         self.index, self.argument = index(world.catalog), argument
         self.turns: list[str] = []
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """Nothing: the turns themselves are the query."""
         self.turns.append(text)
         return {}, {}
 
-    def choose(self, constraints: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The best films of the search; those that were recommended before fill up what is missing."""
         return unseen_first(self.search(N_ITEMS + len(self.seen)), self.seen)
 
@@ -223,14 +223,12 @@ class FilteredSearch(Tracker):
         self.index, self.how = index(world.catalog), argument
         self.turns: list[str] = []
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The tracked state; the turns order the films."""
         self.turns.append(text)
         return super().believe(turn, text, user_meta)
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The nearest of the films that meet the constraints, relaxed where none does."""
         kept = set(self.world.catalog.query(constraints, relax=True).items.tolist())
         hits = self.index.by_vector(self.turns, self.how, len(self.index.texts))
