@@ -22,7 +22,7 @@ from crs_lib.core.text import listing
 from crs_lib.evaluate.scorer import ArmGains, ItemsScorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
-from crs_lib.metrics.scores import BatchScorer
+from crs_lib.metrics.records import BatchScorer
 from crs_lib.thesis import extractors
 from crs_lib.thesis.extractors import ConceptSpace
 
@@ -174,7 +174,7 @@ class ScoringConfig(Settings):
 
         Its ``weights`` hold those of the composites, and the settings of a model that is asked, as JSON.
         """
-        weights = {name: dict(vars(getattr(self.rule, name))) for name in ("tas", "items", "cas")}
+        weights = {name: getattr(self.rule, name)._asdict() for name in ("tas", "items", "cas")}
         if self.asks:
             from crs_lib.thesis import asking
 

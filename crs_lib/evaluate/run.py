@@ -38,7 +38,7 @@ from crs_lib.evaluate.choose import (
 )
 from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
-from crs_lib.metrics.scores import Scores, unscored
+from crs_lib.metrics.records import Scores, unscored
 
 _FILES = {
     "turns": ("turns.parquet", tables.TURNS),
@@ -83,7 +83,7 @@ class EvaluateConfig(Settings):
             ("tas_weights", conventions.TasWeights),
             ("cas_weights", conventions.CasWeights),
         ):
-            known = list(config.__annotations__)
+            known = config._fields
             for key in getattr(self, name):
                 if key not in known:
                     hint = f"{did_you_mean(key, known)} (known: {', '.join(known)})"

@@ -10,8 +10,7 @@ from crs_lib.core import prompts
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Message
-from crs_lib.llm.limits import tokens_at_most, tokens_of
+from crs_lib.llm.base import Message, tokens_at_most, tokens_of
 from crs_lib.llm.text import fence, one_line
 from crs_lib.metrics import constructs
 

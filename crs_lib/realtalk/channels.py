@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk import kept, levels, wording
+from crs_lib.realtalk import levels, wording
 from crs_lib.realtalk.index import ChatIndex, grams
 from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import pairs
 from crs_lib.retrieval import bm25, encoders
 
 Floats = NDArray[np.float32]
-CHANNELS = {
+_MAIN = {
     "words": "BM25 on content stems, names left out",
     "pairs": "BM25 on neighbouring stems",
     "grams": "BM25 on character 4-grams",
@@ -33,23 +33,13 @@ CHANNELS = {
     "telling tokens": "best token matches, each query token weighted by how few messages it matches",
     "weakest token": "the worst of the best token matches: is everything there that was asked?",
     "caption": "sentence vector of the photo's caption, question as it stands",
-    **{
-        f"{prefix} {name}": f"{told}, {by}"
-        for prefix, by in (
-            ("beside", "by the encoder beside the main one"),
-            ("tuned", "by MiniLM as tuned to evidence in chats"),
-        )
-        for name, told in (
-            ("raw", "sentence vectors, question as it stands"),
-            ("first", "sentence vectors, first person"),
-            ("second", "sentence vectors, second person"),
-            ("turn", "message and remark before it, second person"),
-            ("tokens", "best token matches, first person"),
-            ("turn tokens", "best token matches with the remark before it, second person"),
-            ("telling tokens", "weighted best token matches"),
-            ("weakest token", "the worst of the best token matches"),
-        )
-    },
+}
+_OF_EVERY_ENCODER = (
+    "raw", "first", "second", "turn", "tokens", "turn tokens", "telling tokens", "weakest token",
+)  # fmt: skip
+_BESIDE = {"beside": "the encoder beside the main one", "tuned": "MiniLM as tuned to evidence in chats"}
+CHANNELS = _MAIN | {
+    f"{role} {name}": f"{_MAIN[name]}; by {by}" for role, by in _BESIDE.items() for name in _OF_EVERY_ENCODER
 }
 # Added z-scores: message channels first, then what makes a message likely to bear evidence at all.
 WEIGHTS = {
@@ -77,30 +67,21 @@ class AskedVectors(NamedTuple):
 def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[dict[str, Floats]]:
     """The raw score of every message in every channel of ``CHANNELS`` for each planned question.
 
-    Each is (messages,) float32; without an encoder beside the main one, its channels are 0. What is scored
-    once is kept on disk (:mod:`crs_lib.realtalk.kept`); the others are encoded together. The tuned channels
-    are 0 as well where there is no tuned encoder for this chat.
+    Each is (messages,) float32; the channels of an encoder that the index does not have are 0. What is
+    scored once is kept on disk (:func:`crs_lib.realtalk.index.kept_arrays`); the others are encoded together.
     """
-    made_by = kept.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
+    made_by = indexes.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
+    chat = (made_by, index.chat.digest, index.encoder, index.tuned)
     names = [
-        kept.key(
-            made_by,
-            index.chat.digest,
-            index.encoder,
-            index.tuned,
-            t,
-            p.terms,
-            p.first_person,
-            p.second_person,
-        )
-        for t, p in zip(texts, plans, strict=True)
+        indexes.kept_key(*chat, text, plan.terms, plan.first_person, plan.second_person)
+        for text, plan in zip(texts, plans, strict=True)
     ]
     asked = dict(zip(names, zip(texts, plans, strict=True), strict=True))
 
     def make(missing: list[str]) -> list[Floats]:
         return _scored(index, *zip(*(asked[name] for name in missing), strict=True))
 
-    found = [np.ascontiguousarray(rows.T) for rows in kept.arrays(names, make)]
+    found = [np.ascontiguousarray(rows.T) for rows in indexes.kept_arrays(names, make)]
     return [dict(zip(CHANNELS, rows, strict=True)) for rows in found]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.realtalk import channels as first_stage
-from crs_lib.realtalk import kept
+from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.channels import CHANNELS, zscore
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.levels import COLUMNS
@@ -125,8 +125,9 @@ def _like(index: ChatIndex, place: int) -> Floats:
         tokens[place] = np.partition(tokens, -2)[-2] if len(tokens) > 1 else 0
         return [tokens[:, None]]
 
-    made_by = kept.source_digest(sys.modules[__name__], encoders)
-    return kept.arrays([kept.key(made_by, index.chat.digest, index.encoder, place)], make)[0][:, 0]
+    made_by = indexes.source_digest(sys.modules[__name__], encoders)
+    key = indexes.kept_key(made_by, index.chat.digest, index.encoder, place)
+    return indexes.kept_arrays([key], make)[0][:, 0]
 
 
 def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:

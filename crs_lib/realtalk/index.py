@@ -1,21 +1,25 @@
 """The index of a chat: everything that is known before a question is asked."""
 
 import datetime as dt
+import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import corpus, levels, wording
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
 from crs_lib.retrieval import encoders as encoding
-from crs_lib.retrieval import lowrank
+from crs_lib.retrieval import lowrank, store
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
@@ -143,7 +147,7 @@ class ChatIndex:
     @cached_property
     def owner(self) -> NDArray[np.intp]:
         """The segment of each message."""
-        return levels.of_message(self.segments, self.size)
+        return levels.of_message(self.segments)
 
     @cached_property
     def segment_vectors(self) -> Floats:
@@ -311,3 +315,29 @@ def _shared_rare_words(index: ChatIndex) -> NDArray[np.float64]:
     has = has.reshape(len(index.segments), len(rare))
     shared: NDArray[np.float64] = np.minimum(_RARE * (has @ has.T), 2 * _RARE)
     return shared
+
+
+# ── scores kept on disk under all that decides them: the chat, the encoder, the question, the code ───────
+
+
+def kept_arrays(names: Sequence[str], make: Callable[[list[str]], list[Floats]]) -> list[Floats]:
+    """The arrays of some names, (rows, columns) float32: from ``scores.sqlite``, or made and stored.
+
+    ``make`` gets each missing name once. What is read has the bytes of what was made.
+    """
+    path = paths.data() / "processed" / "realtalk" / "scores.sqlite"
+    return store.vectors(path, names, make, np.float32)
+
+
+def kept_key(*facts: Any) -> str:
+    """One key for facts that JSON can hold; equal facts have equal keys."""
+    return json.dumps(facts, sort_keys=True)
+
+
+@cache
+def source_digest(*modules: ModuleType) -> str:
+    """64 hex digits of the source of some modules: a change makes anew all that they made."""
+    digest = hashlib.sha256()
+    for module in modules:
+        digest.update(Path(str(module.__file__)).read_bytes())
+    return digest.hexdigest()

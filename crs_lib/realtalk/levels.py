@@ -61,12 +61,10 @@ def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[TopicSegment]:
     ]
 
 
-def of_message(segments: Sequence[TopicSegment], messages: int) -> NDArray[np.intp]:
-    """The number of the segment that each message lies in, (messages,)."""
-    owner = np.zeros(messages, dtype=np.intp)
-    for i, segment in enumerate(segments):
-        owner[segment.start : segment.end] = i
-    return owner
+def of_message(segments: Sequence[TopicSegment]) -> NDArray[np.intp]:
+    """The number of the segment that each message lies in, (messages,); segments hold every message once."""
+    owner = np.repeat(np.arange(len(segments)), [segment.end - segment.start for segment in segments])
+    return owner.astype(np.intp)
 
 
 def _bursts(chat: Chat) -> list[tuple[int, int]]:

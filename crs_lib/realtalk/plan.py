@@ -3,8 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from crs_lib.core.text import fold
 from crs_lib.realtalk import dates, wording
@@ -45,10 +44,6 @@ class QueryPlan:
     first_person: str
     second_person: str
     parts: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as one JSON object."""
-        return asdict(self)
 
     @property
     def many(self) -> bool:

@@ -15,7 +15,7 @@ from crs_lib.llm.base import check_spec
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import roles as llm_roles
-from crs_lib.simulate import scenarios, situations
+from crs_lib.simulate import scenarios, voices
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems.base import SYSTEMS, is_program, model_of
@@ -91,9 +91,9 @@ class SimulateConfig(Settings):
     ] = Rates()
     explicitness: Annotated[
         str,
-        OneOf(situations.DEGREES),
+        OneOf(voices.DEGREES),
         Field(description="whether a shift names its new constraint, or a situation implies it"),
-    ] = situations.EXPLICIT
+    ] = voices.EXPLICIT
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
@@ -116,7 +116,7 @@ class SimulateConfig(Settings):
     @cached_property
     def llm_settings(self) -> LLMSettings:
         """The settings of the language models, read from ``llm``."""
-        return LLMSettings.read(self.llm)
+        return LLMSettings(**self.llm)
 
     def keys(self) -> list[Key]:
         """Every session of the batch, system by system: the order of the exported file."""

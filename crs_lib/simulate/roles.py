@@ -38,7 +38,7 @@ def needs(asked: Sequence[Role], rule: LLMSettings, catalog: Catalog) -> list[Ne
     return [
         Need(
             one.role, one.spec, rule.options, _longest(one.system, rule, catalog) if one.system else 0,
-            rule.service().settings_for(one.spec),
+            rule.settings_for(one.spec),
         )
         for one in asked
     ]  # fmt: skip

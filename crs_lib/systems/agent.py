@@ -14,8 +14,7 @@ from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import prompts
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Message, Reply, ToolCall
-from crs_lib.llm.errors import NoTools
+from crs_lib.llm.base import LLMError, Message, Reply, ToolCall
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import modes
 from crs_lib.systems import search as film_search
@@ -172,8 +171,8 @@ class Agent(ModelSystem):
         while len(self.searches) < self.rule.searches:
             try:
                 said = self.call(turn, asked, None, [tool(self.world.catalog.fields)])
-            except NoTools:
-                if self.rule.tools == "native":
+            except LLMError as error:
+                if error.kind != "no tools" or self.rule.tools == "native":
                     raise
                 self.native = False
                 return self.by_json(turn, asked)

@@ -21,7 +21,7 @@ from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.settings import LLMSettings
 
 if TYPE_CHECKING:
-    from crs_lib.llm.pool import Pool
+    from crs_lib.llm.client import Pool
     from crs_lib.systems.contract import Answer
 
 Wishes = Mapping[str, str]  # values by field

@@ -16,8 +16,7 @@ from crs_lib.catalog.titles import Foreign
 from crs_lib.core import outside, prompts, rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Message, Reply, Request
-from crs_lib.llm.limits import room, tokens_at_most, tokens_of
+from crs_lib.llm.base import Message, Reply, Request, room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import one_line
 from crs_lib.systems import search

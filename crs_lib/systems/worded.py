@@ -15,8 +15,7 @@ from crs_lib.core import prompts, rng
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import listing, shorten
-from crs_lib.llm.base import BACKENDS, Message, Reply, Request
-from crs_lib.llm.limits import room, tokens_at_most, tokens_of
+from crs_lib.llm.base import BACKENDS, Message, Reply, Request, room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import fence, one_line
 from crs_lib.systems import modes, tracker

@@ -23,7 +23,7 @@ from crs_lib import data as datasets
 from crs_lib.core import hashes, outside, paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.metrics.scores import Scores
+from crs_lib.metrics.records import Scores
 from crs_lib.thesis import legacy
 from crs_lib.thesis.legacy import LegacyScorer, Segment
 from crs_lib.thesis.topics import FUNCTION_WORDS, TOPICS, TopicModel, Topics, admitted, default_model

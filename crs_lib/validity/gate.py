@@ -191,7 +191,7 @@ def _ordered(metric: str, one: Ordering, wide: pd.DataFrame) -> dict[str, Any]:
     row |= {"n": n, "n_missing": len(wide) - n}
     if n < 2:
         return row | {"verdict": UNDEFINED}
-    found = stats.mean_differences(pair, pairs=[(one.a, one.b)]).iloc[0]
+    found = stats.mean_differences(pair, stats.Design(pairs=[(one.a, one.b)])).iloc[0]
     row |= {name: float(found[name]) for name in ("diff", "low", "high", "p")}
     margin = MARGIN * abs(float((wide["oracle"] - wide["random"]).mean()))
     holds = {
@@ -245,7 +245,7 @@ def dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFram
         known = mine.dropna(subset="value")
         if known.empty:
             continue
-        found = stats.cluster_bootstrap(known, resamples=resamples)
+        found = stats.cluster_bootstrap(known, stats.Design(resamples=resamples))
         parts.append(found.assign(metric=name, dose=found["system"].map(dose)))
     table = pd.concat(parts, ignore_index=True).sort_values(["metric", "dose"], ignore_index=True)
     return table[["metric", "dose", "mean", "low", "high", "n"]]

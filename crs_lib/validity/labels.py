@@ -198,6 +198,16 @@ class Findings(NamedTuple):
     power: pd.DataFrame
     correlations: pd.DataFrame
 
+    @property
+    def scripted(self) -> bool:
+        """Whether all raters are programs, whose labels say nothing about people."""
+        return all(name.startswith(SCRIPTED) for name in self.labels["rater"].astype(str))
+
+    @property
+    def who(self) -> str:
+        """The raters in words: "3 scripted raters"."""
+        return f"{self.labels['rater'].nunique()} {'scripted ' if self.scripted else ''}raters"
+
 
 def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.DataFrame:
     """The labels of exported files: item, rater, value (1 to 5), seconds; of an item a rater's last counts.
@@ -267,7 +277,9 @@ def of_raters(labels: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
     pairs = agreement.one_against_rest(labels)
     if pairs.empty:
         return pd.DataFrame(columns=["n_raters", "n_items", "alpha", "low", "high", "one_against_rest"])
-    alpha = stats.krippendorff_alpha(pairs, resamples=resamples).iloc[0]
+    alpha = stats.krippendorff_alpha(
+        pairs, stats.Design(system="rater", scenario="item", resamples=resamples)
+    ).iloc[0]
     row = {name: alpha[name] for name in ("n_raters", "n_items", "alpha", "low", "high")}
     return pd.DataFrame([row | {"one_against_rest": agreement.spearman(pairs["value"], pairs["rest"])}])
 

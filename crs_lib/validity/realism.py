@@ -31,7 +31,7 @@ from crs_lib.core.settings import Field, OneOf, Seed, Settings
 from crs_lib.core.text import words
 from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.manners import MANNERS
+from crs_lib.simulate.voices import MANNERS
 from crs_lib.systems.base import World
 
 TFIDF = "tfidf"

@@ -10,7 +10,6 @@ from crs_lib import judge as judging
 from crs_lib.core.errors import RunError
 from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
-from crs_lib.llm.settings import LLMSettings, Service
 from crs_lib.report import report
 from tests.helpers import llm_job
 from tests.helpers.ollama_server import NOISE, Faults, OllamaServer
@@ -79,10 +78,7 @@ def test_other_weights_under_the_same_name_do_not_continue_a_run(results):
 
 
 def test_with_a_fifth_of_the_calls_failing_no_session_is_lost_and_nothing_stands_in(results, monkeypatch):
-    at_once = llm.Retry(first=0.0, longest=0.0)
-    monkeypatch.setattr(
-        LLMSettings, "service", lambda self, starts=1: Service(self.host, slots=self.slots, retry=at_once)
-    )
+    monkeypatch.setattr(llm.Retry, "pause", lambda *_: 0.0)
     folder, starts, server = llm_job.under_faults(results, (2, 3, 5), 0.2)
     failed = sum(server.given.values())
     assert starts == 1 and failed > 0.1 * server.chats

@@ -193,7 +193,7 @@ def test_segments_hold_every_message_once_inside_sessions(built):
     for segment in found:
         assert {built.chat.sessions[p] for p in range(segment.start, segment.end)} == {segment.session}
         assert segment.start <= segment.medoid < segment.end
-    assert levels.of_message(found, built.size)[found[3].start] == 3
+    assert levels.of_message(found)[found[3].start] == 3
 
 
 def test_a_long_silence_cuts(make_chat):
