@@ -86,7 +86,7 @@ def scale(group: Sequence[str]) -> tuple[int, int]:
     return scales.pop()
 
 
-def system_prompt(group: Sequence[str]) -> str:
+def _system_prompt(group: Sequence[str]) -> str:
     """The instructions that every judge gets first."""
     lowest, highest = scale(group)
     return prompts.render("movies/judge_system", lowest=lowest, highest=highest)
@@ -181,7 +181,7 @@ def messages(
         asked = prompts.render("movies/judge_level", lowest=lowest, highest=highest, **parts)
         return (Message("user", asked),)
     text = prompts.render("movies/judge_user", names=", ".join(group), **parts)
-    return (Message("system", system_prompt(group)), Message("user", text))
+    return (Message("system", _system_prompt(group)), Message("user", text))
 
 
 def _gap(first: int, last: int) -> str:

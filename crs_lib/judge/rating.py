@@ -22,7 +22,7 @@ from crs_lib.metrics import constructs
 COLUMNS = ("model", "session_id", "canary", "judge", "construct", "sample", "score", "flag", "value")
 
 
-class JudgeModel(Protocol):
+class _JudgeModel(Protocol):
     """A model that answers a judge's requests: an ``LLM``."""
 
     def gather(self, requests: Iterable[Request]) -> list[Reply | LLMError]: ...
@@ -47,7 +47,7 @@ def _verdict(lowest: int, highest: int) -> type[BaseModel]:
     return made
 
 
-class CheckedScore(NamedTuple):
+class _CheckedScore(NamedTuple):
     """A score of a construct's scale, or None with the reason in ``flag``; ``value`` is the value given."""
 
     score: float | None
@@ -56,7 +56,7 @@ class CheckedScore(NamedTuple):
     evidence: str = ""
 
 
-def check_score(value: Any, construct: str) -> CheckedScore:
+def check_score(value: Any, construct: str) -> _CheckedScore:
     """A given value as a score: a whole number of the construct's scale, or missing with a flag.
 
     Flags: ``missing`` (null, NaN), ``not a number`` (also true, false and texts), ``not whole``,
@@ -65,17 +65,17 @@ def check_score(value: Any, construct: str) -> CheckedScore:
     lowest, highest = constructs.get(construct).scale
     shown = shorten(str(value), 80)
     if value is None or (isinstance(value, float) and value != value):
-        return CheckedScore(None, "missing", shown)
+        return _CheckedScore(None, "missing", shown)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return CheckedScore(None, "not a number", shown)
+        return _CheckedScore(None, "not a number", shown)
     if not lowest <= value <= highest:
-        return CheckedScore(None, "out of range", shown)
+        return _CheckedScore(None, "out of range", shown)
     if value != int(value):
-        return CheckedScore(None, "not whole", shown)
-    return CheckedScore(int(value), None, shown)
+        return _CheckedScore(None, "not whole", shown)
+    return _CheckedScore(int(value), None, shown)
 
 
-def read_reply(text: str, group: Sequence[str]) -> dict[str, CheckedScore]:
+def read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
     """The score of each construct in a judge's reply; ``unreadable`` where it is not the JSON asked for."""
     try:
         record = outside.loads(text, "the reply")
@@ -85,7 +85,7 @@ def read_reply(text: str, group: Sequence[str]) -> dict[str, CheckedScore]:
     for name in group:
         part = record.get(name) if isinstance(record, Mapping) else None
         if not isinstance(part, Mapping) or "score" not in part:
-            found[name] = CheckedScore(None, "unreadable", shorten(text, 80))
+            found[name] = _CheckedScore(None, "unreadable", shorten(text, 80))
         else:
             evidence = shorten(str(part.get("evidence", "")), 500)
             found[name] = check_score(part["score"], name)._replace(evidence=evidence)
@@ -96,7 +96,7 @@ def judge_session(
     dialogue: Dialogue,
     judges: Sequence[str],
     samples: int,
-    models: Callable[[str], JudgeModel],
+    models: Callable[[str], _JudgeModel],
     settings: JudgeSettings | None = None,
 ) -> dict[str, Any]:
     """One dialogue as several judges see it, each ``samples`` times: a record that can be a line of JSON.
@@ -171,17 +171,17 @@ def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict
     return rows
 
 
-def _read(answer: Reply | LLMError, request: Request) -> dict[str, CheckedScore]:
+def _read(answer: Reply | LLMError, request: Request) -> dict[str, _CheckedScore]:
     """The score of each construct of a call, read from the reply's words or from its probabilities."""
     name = str(request.tags["construct"])
     if not request.choices:
         return read_reply(answer.text, name.split("+"))
     if isinstance(answer, LLMError):
-        return {name: CheckedScore(None, "unreadable", shorten(answer.text, 80))}
+        return {name: _CheckedScore(None, "unreadable", shorten(answer.text, 80))}
     return {name: expected_score(answer.probabilities)}
 
 
-def expected_score(probabilities: Mapping[str, float]) -> CheckedScore:
+def expected_score(probabilities: Mapping[str, float]) -> _CheckedScore:
     """The mean of the levels by their probability, which need not sum to 1; no whole number.
 
     ``value`` is the likeliest level, ``evidence`` the probability of all levels together; the rest are words
@@ -190,7 +190,7 @@ def expected_score(probabilities: Mapping[str, float]) -> CheckedScore:
     """
     whole = sum(probabilities.values())
     score = sum(int(level) * share for level, share in probabilities.items()) / whole
-    return CheckedScore(score, None, likeliest(probabilities), f"a level with probability {whole:.2g}")
+    return _CheckedScore(score, None, likeliest(probabilities), f"a level with probability {whole:.2g}")
 
 
 def means(scores: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:

@@ -69,8 +69,8 @@ def judge_run(
         if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         lines = list(dialogue_lines(folder / "dialogues.jsonl"))
-        judging = JudgingRound.of(inputs["dialogues"], config.question(), lines)
-        exhibits = Exhibits(config, folder, lines)
+        judging = _JudgingRound.of(inputs["dialogues"], config.question(), lines)
+        exhibits = _Exhibits(config, folder, lines)
         wanted = {
             spec: {judging.key(one, weights[spec]): one for one in exhibits.of_judge(spec)}
             for spec in config.judges
@@ -78,7 +78,7 @@ def judge_run(
         every = {key: one for mine in wanted.values() for key, one in mine.items()}
         runs.job(
             stage, ledger, [runs.Part(list(mine), (spec,), spec) for spec, mine in wanted.items()],
-            JudgementMaker, (exhibits, every), llm=config.reached, logged=True, progress=progress,
+            _JudgementMaker, (exhibits, every), llm=config.reached, logged=True, progress=progress,
         )  # fmt: skip
         keys = judging.keys(ledger, weights)
         records = list(combined(ledger, keys, judging))
@@ -124,7 +124,7 @@ class Judgement(NamedTuple):
     canary: str
 
 
-class DialogueLine(NamedTuple):
+class _DialogueLine(NamedTuple):
     """The place of a dialogue in its file, in bytes, and whose dialogue it is."""
 
     offset: int
@@ -133,27 +133,27 @@ class DialogueLine(NamedTuple):
 
 
 @outside.reader("the dialogues of a run")
-def dialogue_lines(path: Path) -> Iterator[DialogueLine]:
+def dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
     """The place of every dialogue of a file, in order."""
     with path.open("rb") as file:
         offset = 0
         for line in file:
             record = outside.loads(line, path.name)
-            yield DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
+            yield _DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
             offset += len(line)
 
 
-class JudgingRound(NamedTuple):
+class _JudgingRound(NamedTuple):
     """The judgements whose scores may stand side by side: the same dialogues, judges asked the same.
 
     ``digest`` stands for both; other dialogues, settings or samples are another round.
     """
 
     digest: str
-    lines: Sequence[DialogueLine]
+    lines: Sequence[_DialogueLine]
 
     @classmethod
-    def of(cls, dialogues: str, asked: Mapping[str, Any], lines: Sequence[DialogueLine]) -> "JudgingRound":
+    def of(cls, dialogues: str, asked: Mapping[str, Any], lines: Sequence[_DialogueLine]) -> "_JudgingRound":
         """The round of a file of dialogues (its hash) and the parameters of the question."""
         return cls(fingerprint([dialogues, dict(asked)])[:12], lines)
 
@@ -193,7 +193,7 @@ class JudgingRound(NamedTuple):
 
 
 def combined(
-    ledger: Ledger, keys: Mapping[Judgement, Key], judging: JudgingRound
+    ledger: Ledger, keys: Mapping[Judgement, Key], judging: _JudgingRound
 ) -> Iterator[dict[str, Any]]:
     """One record a dialogue, canaries last: the scores of all judges, their means, and how many are missing.
 
@@ -214,10 +214,10 @@ def combined(
         }  # fmt: skip
 
 
-class Exhibits:
+class _Exhibits:
     """The dialogues of a run as judges are shown them, as they are or spoilt."""
 
-    def __init__(self, config: JudgeConfig, folder: Path, lines: Sequence[DialogueLine]) -> None:
+    def __init__(self, config: JudgeConfig, folder: Path, lines: Sequence[_DialogueLine]) -> None:
         self.config, self.lines = config, lines
         self.path = folder / "dialogues.jsonl"
         self.titles: list[str] = []
@@ -244,10 +244,10 @@ class Exhibits:
                         yield Judgement(line, spec, name)
 
 
-class JudgementMaker:
+class _JudgementMaker:
     """Lets one judge score one dialogue, given by ledger key. Threads share a maker."""
 
-    def __init__(self, exhibits: Exhibits, judgements: Mapping[Key, Judgement], start: runs.Start) -> None:
+    def __init__(self, exhibits: _Exhibits, judgements: Mapping[Key, Judgement], start: runs.Start) -> None:
         self.exhibits, self.judgements = exhibits, judgements
         self.models = start.pool(exhibits.config.reached)
 

@@ -64,7 +64,7 @@ class Retry:
         if error.remedy == "wait" and used < self.waits:
             return request
         if error.remedy == "other seed" and used < self.seeds:
-            return with_seed_of_attempt(request, used + 1)
+            return _with_seed_of_attempt(request, used + 1)
         return _with_more_room(request) if error.remedy == "more room" and not used else None
 
     def pause(self, error: LLMError, attempt: int) -> float:
@@ -79,7 +79,7 @@ class Retry:
         return max(grown, min(error.pause, self.longest)) + random.uniform(0, self.first)
 
 
-def with_seed_of_attempt(request: Request, attempt: int) -> Request:
+def _with_seed_of_attempt(request: Request, attempt: int) -> Request:
     """The request with the seed of its nth repetition; unchanged where it has no seed."""
     if request.seed is None:
         return request

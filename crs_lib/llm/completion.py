@@ -60,7 +60,7 @@ class _ToolCall(BaseModel):
     function: _Function
 
 
-class Said(BaseModel):
+class _Said(BaseModel):
     """A message of an answer."""
 
     content: str | list[_Part] | None = None
@@ -94,10 +94,10 @@ class _Logprobs(BaseModel):
     content: list[_Token] | None = None
 
 
-class Choice(BaseModel):
+class _Choice(BaseModel):
     """An answer of the model: its message, why it ended, and the weights of its tokens."""
 
-    message: Said
+    message: _Said
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
 
@@ -118,18 +118,18 @@ class Usage(BaseModel):
     completion_tokens: _Count | None = None
 
 
-class Completion(BaseModel):
+class _Completion(BaseModel):
     """A chat completion, as far as it is used."""
 
     model: str | None = None
-    choices: Annotated[list[Choice], Field(min_length=1)]
+    choices: Annotated[list[_Choice], Field(min_length=1)]
     usage: Usage | None = None
 
 
-def read(answer: object, who: str) -> Completion:
+def read(answer: object, who: str) -> _Completion:
     """An answer as the protocol defines it; LLMError "garbled" naming the first place of a wrong type."""
     try:
-        return Completion.model_validate(answer)
+        return _Completion.model_validate(answer)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = "/".join(map(str, first["loc"]))

@@ -45,7 +45,7 @@ class Clients(Generic[C]):
         if not timeout > 0:
             raise InputError(f"timeout is {timeout}; give seconds above 0: a call must be able to end")
         self._make, self._timeout = make, timeout
-        self._auth = KeyOnlyTo(key, addresses)
+        self._auth = _KeyOnlyTo(key, addresses)
         self._made: dict[tuple[int, str], C] = {}
         self._lock = threading.Lock()
 
@@ -64,12 +64,12 @@ class Clients(Generic[C]):
             # Used again, a connection gives what follows one answer as the answer to the next call.
             "limits": httpx.Limits(max_connections=None, max_keepalive_connections=0),
             "auth": self._auth,
-            "cookies": NoCookies(),
+            "cookies": _NoCookies(),
             "follow_redirects": False,
             "headers": {"accept-encoding": "identity"},
             "trust_env": not is_local(address),
             "verify": _certificates(),
-            "event_hooks": {"request": [Deadline(self._timeout)], "response": [watch_answer]},
+            "event_hooks": {"request": [_Deadline(self._timeout)], "response": [_watch_answer]},
         }
 
     def close(self) -> None:
@@ -124,7 +124,7 @@ class Servers(Generic[C]):
         return answered(request, text, **facts)
 
 
-class KeyOnlyTo(httpx.Auth):
+class _KeyOnlyTo(httpx.Auth):
     """Sends a key to the hosts that were configured and to no other; without a key, sends none.
 
     The ollama client puts OLLAMA_API_KEY into every request, whatever the host; this takes it out again.
@@ -142,7 +142,7 @@ class KeyOnlyTo(httpx.Auth):
         yield request
 
 
-class NoCookies(CookieJar):
+class _NoCookies(CookieJar):
     """Keeps no cookie: a model server sets none, and looking for them costs time in every call."""
 
     def extract_cookies(self, response: Any, request: Any) -> None:
@@ -163,7 +163,7 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-class Deadline:
+class _Deadline:
     """Bounds a whole exchange: httpx's own time-out counts from one piece of an answer to the next.
 
     Without a deadline, a server that sends a byte now and then is never timed out (proxies do so to keep a
@@ -178,7 +178,7 @@ class Deadline:
         request.extensions["deadline"] = time.monotonic() + self._seconds
 
 
-def watch_answer(response: httpx.Response) -> None:
+def _watch_answer(response: httpx.Response) -> None:
     """An answer begins: its deadline and its size are watched while its pieces are read.
 
     A compressed answer, which nobody asked for and whose size nobody knows, is not read.

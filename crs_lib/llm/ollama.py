@@ -5,10 +5,10 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
@@ -45,7 +45,6 @@ class Ollama(http.Servers[Any]):
         timeout: float = 300.0,
         keep_alive: str = "30m",
         think: bool | None = None,
-        stream: bool = False,
         send_key: bool = False,
     ) -> None:
         _client_package()
@@ -53,7 +52,7 @@ class Ollama(http.Servers[Any]):
             f"ollama:{argument}", host, _client, variable="OLLAMA_HOST", port=PORT, timeout=timeout,
             key="OLLAMA_API_KEY", send_key=send_key,
         )  # fmt: skip
-        self.keep_alive, self.think, self.stream = keep_alive, think, stream
+        self.keep_alive, self.think = keep_alive, think
         self._digest = ""
         self._asking = threading.Lock()
 
@@ -95,49 +94,36 @@ class Ollama(http.Servers[Any]):
         began = time.perf_counter()
         try:
             with self._translated(address):
-                answer = self._chat(address, request)
+                answer = self._asked(address, request)
+                said, used = answer.message, count(answer.prompt_eval_count)
+                facts: dict[str, Any] = {
+                    "text": said.content or "", "thinking": said.thinking or "",
+                    "stop": answer.done_reason or "stop", "tokens_out": count(answer.eval_count),
+                    "calls": tuple(_call(one) for one in said.tool_calls or ()),
+                    "first_token": _first_token(answer) if request.choices else {},
+                }  # fmt: skip
         except LLMError as error:
             raise no_tools(error, request) if error.kind == "refused" else error from error
-        if answer.done is not True:
-            raise LLMError(
-                "dropped", f"{shown(address)}: the answer ended before the server said that it was done"
-            )
-        if answer.model and _full(answer.model) != _full(self.model):
-            raise LLMError(
-                "other model", f"{shown(address)} answered with {answer.model}, not with {self.model}"
-            )
-        return self._reply(
-            request, address, began, answer.used, answer.text, thinking=answer.thinking, stop=answer.stop,
-            tokens_out=answer.made, digest=self._digest, calls=answer.calls, first_token=answer.first_token,
-        )  # fmt: skip
+        return self._reply(request, address, began, used, digest=self._digest, **facts)
 
-    def _chat(self, address: str, request: Request) -> "_Answer":
-        options = checked_options({**DEFAULTS, **request.options})
-        if request.seed is not None:
-            options["seed"] = request.seed
-        weighed = {"logprobs": True, "top_logprobs": _ALTERNATIVES} if request.choices else {}
+    def _asked(self, address: str, request: Request) -> Any:
+        """The answer of a server that is whole and of the model that was asked."""
+        options = _checked_options({**DEFAULTS, **request.options})
+        options |= {"seed": request.seed} if request.seed is not None else {}
         options |= {"num_predict": 1} if request.choices else {}
+        weighed = {"logprobs": True, "top_logprobs": _ALTERNATIVES} if request.choices else {}
         answer = self._clients.at(address).chat(
-            model=self.model,
-            messages=[_message(one) for one in request.messages], tools=list(request.tools) or None,
-            options=options, format=request.schema, keep_alive=self.keep_alive, think=self.think,
-            stream=self.stream, **weighed,
+            model=self.model, messages=[_message(one) for one in request.messages],
+            tools=list(request.tools) or None, options=options, format=request.schema,
+            keep_alive=self.keep_alive, think=self.think, **weighed,
         )  # fmt: skip
-        parts = list(answer) if self.stream else [answer]
-        if not parts:
-            raise LLMError("dropped", f"{shown(address)}: the answer ended before it began")
-        last = parts[-1]
-        return _Answer(
-            "".join(part.message.content or "" for part in parts),
-            "".join(part.message.thinking or "" for part in parts),
-            last.done, last.done_reason or "stop", count(last.prompt_eval_count), count(last.eval_count),
-            str(last.model or ""),
-            tuple(
-                ToolCall(outside.valid(str(call.function.name)), _arguments(call.function.arguments))
-                for part in parts for call in part.message.tool_calls or ()
-            ),
-            _first_token(parts) if request.choices else {},
-        )  # fmt: skip
+        if answer.done is not True:
+            told = f"{shown(address)}: the answer ended before the server said that it was done"
+            raise LLMError("dropped", told)
+        if answer.model and _full(str(answer.model)) != _full(self.model):
+            told = f"{shown(address)} answered with {answer.model}, not with {self.model}"
+            raise LLMError("other model", told)
+        return answer
 
     def served(self) -> tuple[int | None, str | None]:
         """The shortest context of the servers and their oldest version; RunError for one that is too old."""
@@ -199,31 +185,18 @@ class Ollama(http.Servers[Any]):
             ) from error
 
 
-def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a tool call, their texts valid; LLMError for what cannot be held."""
+def _call(told: Any) -> ToolCall:
+    """A tool call, its texts valid; LLMError for what cannot be held."""
     try:
-        return dict(outside.loads(json.dumps(dict(given)), "the arguments of a call"))
+        given = outside.loads(json.dumps(dict(told.function.arguments)), "the arguments of a call")
     except InputError as error:
         raise LLMError("garbled", str(error)) from error
+    return ToolCall(outside.valid(str(told.function.name)), dict(given))
 
 
-class _Answer(NamedTuple):
-    """The fields of an answer that are used, its pieces put together."""
-
-    text: str
-    thinking: str
-    done: bool | None
-    stop: str
-    used: int | None
-    made: int | None
-    model: str
-    calls: tuple[ToolCall, ...]
-    first_token: Mapping[str, float]
-
-
-def _first_token(parts: Sequence[Any]) -> dict[str, float]:
+def _first_token(answer: Any) -> dict[str, float]:
     """The log-probabilities of the first token's alternatives, by their texts; empty from an old server."""
-    tokens = [token for part in parts for token in part.logprobs or ()]
+    tokens = list(answer.logprobs or ())
     return {str(one.token): float(one.logprob) for one in (tokens[0].top_logprobs or () if tokens else ())}
 
 
@@ -245,7 +218,7 @@ def _message(message: Message) -> dict[str, Any]:
     return told | ({"tool_name": message.answers.name} if message.answers else {})
 
 
-def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options if Ollama knows all of them: it would ignore a misspelt one without a word."""
     known = _known_options()
     for name in options:

@@ -29,7 +29,7 @@ PATIENCE = 20  # sessions that may fail one after the other before threads or a 
 _WEIGHTS = "weights of "
 
 
-class SessionMaker(Protocol):
+class _SessionMaker(Protocol):
     """Makes the body (a line of JSON) of a session; the same key must give the same body."""
 
     def __call__(self, key: Key) -> str: ...
@@ -56,7 +56,7 @@ class Models(Protocol):
 
 
 @runtime_checkable
-class ModelMaker(Protocol):
+class _ModelMaker(Protocol):
     """A session maker whose sessions wait for models; threads share it."""
 
     @property
@@ -134,7 +134,7 @@ def job(
     stage: Stage,
     ledger: Ledger,
     parts: Sequence[Part],
-    make: Callable[..., SessionMaker],
+    make: Callable[..., _SessionMaker],
     arguments: tuple[Any, ...],
     *,
     llm: "LLMSettings | None" = None,
@@ -181,9 +181,9 @@ def job(
 class _Shared:
     """The maker that all parts with models share, made when the first of them begins."""
 
-    def __init__(self, make: Callable[..., SessionMaker], arguments: tuple[Any, ...]) -> None:
+    def __init__(self, make: Callable[..., _SessionMaker], arguments: tuple[Any, ...]) -> None:
         self._make, self._arguments = make, arguments
-        self._made: SessionMaker | None = None
+        self._made: _SessionMaker | None = None
 
     def __enter__(self) -> "_Shared":
         return self
@@ -192,7 +192,7 @@ class _Shared:
         if self._made is not None:
             self.models.close()
 
-    def maker(self) -> SessionMaker:
+    def maker(self) -> _SessionMaker:
         """The maker."""
         self._made = self._made or self._make(*self._arguments)
         return self._made
@@ -201,7 +201,7 @@ class _Shared:
     def models(self) -> Models:
         """The models of the maker's sessions."""
         maker = self.maker()
-        if not isinstance(maker, ModelMaker) or maker.models is None:
+        if not isinstance(maker, _ModelMaker) or maker.models is None:
             raise RunError("these sessions wait for models that nobody reaches; please report this defect")
         return maker.models
 
@@ -262,7 +262,7 @@ def _fetch_logs(stage: Stage, scheduler: str, logged: bool) -> None:
 def sessions(
     ledger: Ledger,
     keys: Sequence[Key],
-    make: Callable[..., SessionMaker],
+    make: Callable[..., _SessionMaker],
     arguments: tuple[Any, ...],
     *,
     workers: int = 1,
@@ -331,7 +331,7 @@ def chunks(todo: Sequence[Key], size: int) -> Iterator[list[Key]]:
     return (list(todo[i : i + size]) for i in range(0, len(todo), size))
 
 
-def attempt(maker: SessionMaker, key: Key) -> Done:
+def attempt(maker: _SessionMaker, key: Key) -> Done:
     """The outcome of a session: its body, or its error; an error that ends the run is raised."""
     try:
         return Done(key, pack(maker(key)), "")
@@ -341,14 +341,14 @@ def attempt(maker: SessionMaker, key: Key) -> Done:
         return Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}")
 
 
-def attempts(maker: SessionMaker, keys: Sequence[Key]) -> list[Done]:
+def attempts(maker: _SessionMaker, keys: Sequence[Key]) -> list[Done]:
     """The outcomes of several sessions."""
     return [attempt(maker, key) for key in keys]
 
 
 def _results(
     todo: Sequence[Key],
-    make: Callable[..., SessionMaker],
+    make: Callable[..., _SessionMaker],
     arguments: tuple[Any, ...],
     workers: int,
     threads: int,
@@ -373,7 +373,7 @@ def _results(
             yield outcome.result()
 
 
-def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Iterator[list[Done]]:
+def _in_threads(todo: Sequence[Key], maker: _SessionMaker, threads: int) -> Iterator[list[Done]]:
     """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
 
     After an interrupt they are not waited for. Freezes existing objects (gc.freeze): collecting the catalogue
@@ -397,7 +397,7 @@ def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Itera
         patient = False
         raise
     finally:
-        if not ended and isinstance(maker, ModelMaker) and maker.models is not None:
+        if not ended and isinstance(maker, _ModelMaker) and maker.models is not None:
             maker.models.halt()
         pool.shutdown(wait=patient, cancel_futures=True)
         gc.unfreeze()

@@ -106,7 +106,7 @@ def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
 
 def test_calls_that_fail_leave_dialogues_for_the_next_start(run, server):
     server.faults["j:1"] = Faults(plan=["400"] * 2)  # refused: not tried again
-    with pytest.raises(RunError, match=r"of 6 sessions failed.*Refused"):
+    with pytest.raises(RunError, match=r"of 6 sessions failed.*refused"):
         judge(run, server)
     assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
     assert judging.scores_of(run) == {}
