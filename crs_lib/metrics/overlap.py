@@ -9,6 +9,7 @@ from crs_lib.core.text import ngrams, words
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
+_COPYING = "docs/metrics.md, section 3"
 BOTH_EMPTY = "no concept on either side"
 _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
 
@@ -166,31 +167,13 @@ def copied_share(
     return largest
 
 
-@metric(
-    "topic_interference",
-    "I",
-    TURN,
-    0,
-    1,
-    LOWER,
-    gate=False,
-    source="copying penalty (docs/metrics.md, section 3)",
-)
+@metric("topic_interference", "I", TURN, 0, 1, LOWER, source=f"copying penalty ({_COPYING})", gate=False)
 def interference(turn: TurnRecord) -> float:
     """I: :func:`copied_share` of the reply, in [0, 1]."""
     return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders)
 
 
-@metric(
-    "copying",
-    "copying",
-    TURN,
-    0,
-    1,
-    LOWER,
-    gate=False,
-    source="copying without values (docs/metrics.md, section 3)",
-)
+@metric("copying", "copying", TURN, 0, 1, LOWER, source=f"copying without values ({_COPYING})", gate=False)
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
     words_of = turn.background.once(_words_of_values)

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.core.text import shorten, words
-from crs_lib.realtalk import dates
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import STOP, content_words
@@ -97,9 +96,7 @@ def phases(
     order = sorted(chosen)
     parts = [_capped(part, scores, bar, soft_cap) for part in cut(index, order)]
     counted = [Counter(_terms(index, part)) for part in parts]
-    everywhere: Counter[str] = Counter()
-    for count in counted:
-        everywhere.update(count)
+    everywhere = sum(counted, Counter[str]())
     return [_phase(index, p, c, everywhere, scores, bar) for p, c in zip(parts, counted, strict=True)]
 
 
@@ -301,9 +298,3 @@ def _without_question(text: str, plan: QueryPlan) -> str:
     if len([w for w in rest if content_words(w)]) < 1:
         rest = words
     return " ".join(rest[:_LONGEST]).strip(" ,.;:!—-")
-
-
-def days_of(text: str, today: dt.date) -> tuple[dt.date, dt.date] | None:
-    """The first stretch of days that an answer names, or None."""
-    found = dates.find(text, today)
-    return (found[0].start, found[0].end) if found else None

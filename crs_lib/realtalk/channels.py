@@ -56,7 +56,7 @@ SMOOTHING = (0.1, 0.03)
 SPREAD = {"hashing": 4.0}  # how much wider first-stage scores lie than with MiniLM
 
 
-class AskedVectors(NamedTuple):
+class _AskedVectors(NamedTuple):
     """Vectors of some questions by one encoder: as they stand, in the first and in the second person."""
 
     raw: encoders.Encoded
@@ -88,9 +88,9 @@ def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -
 def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[Floats]:
     """Scores of questions that were not kept, each (messages, channels)."""
     asked = (list(texts), [plan.first_person for plan in plans], [plan.second_person for plan in plans])
-    main = AskedVectors(*(index.encode(form) for form in asked))
+    main = _AskedVectors(*(index.encode(form) for form in asked))
     others = [
-        (role, vectors, AskedVectors(*(index.encode(form, role) for form in asked)))
+        (role, vectors, _AskedVectors(*(index.encode(form, role) for form in asked)))
         for role, vectors in index.others.items()
     ]
     return [
@@ -102,8 +102,8 @@ def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) 
 def _by_channel(
     index: ChatIndex,
     plan: QueryPlan,
-    main: AskedVectors,
-    others: Sequence[tuple[str, encoders.Encoded, AskedVectors]],
+    main: _AskedVectors,
+    others: Sequence[tuple[str, encoders.Encoded, _AskedVectors]],
     row: int,
 ) -> dict[str, Floats]:
     terms = plan.terms
@@ -126,7 +126,7 @@ def _by_channel(
 
 
 def _by_vectors(
-    messages: encoders.Encoded, asked: AskedVectors, row: int, before: NDArray[np.intp]
+    messages: encoders.Encoded, asked: _AskedVectors, row: int, before: NDArray[np.intp]
 ) -> dict[str, NDArray[np.floating]]:
     """The channels of one encoder."""
     raw, first, second = (form.sentences[row] for form in asked)
@@ -175,7 +175,7 @@ def fuse(
     or the two after it gains. Raises InputError for a weight of an unknown name.
     """
     used = dict(default_weights(index.encoder) if weights is None else weights)
-    parts = {**{name: zscore(s) for name, s in channels.items()}, **priors(index, plan)}
+    parts = {**{name: zscore(s) for name, s in channels.items()}, **_priors(index, plan)}
     unknown = sorted(used.keys() - parts.keys() - {"other speaker", "stated day"})
     if unknown:
         raise InputError(f"unknown channels {unknown}; expected some of {', '.join(sorted(parts))}")
@@ -184,7 +184,7 @@ def fuse(
         if weight and name in parts:
             total += weight * parts[name]
     total = smooth(total, index.session, smoothing)
-    total += used.get("other speaker", 0.0) * other_speaker(index, plan)
+    total += used.get("other speaker", 0.0) * _other_speaker(index, plan)
     total += used.get("stated day", 0.0) * stated_day(index, plan)
     return total.astype(np.float32)
 
@@ -194,7 +194,7 @@ def default_weights(encoder: str) -> dict[str, float]:
     return dict(SPELLING_WEIGHTS if encoder == "hashing" else WEIGHTS)
 
 
-def priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]:
+def _priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]:
     """What makes a message likely to bear evidence whatever is asked; photos where they are wanted."""
     column = index.signals.column
     return {
@@ -206,7 +206,7 @@ def priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def other_speaker(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
+def _other_speaker(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
     """1 for messages of the person the question does not name, where it names exactly one; else 0."""
     if len(plan.speakers) != 1:
         return np.zeros(index.size)

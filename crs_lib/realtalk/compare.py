@@ -1,6 +1,7 @@
 """The same questions asked in different ways: one lever set differently, and the ladder of retrieval."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -106,19 +107,14 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
         raw = index.encode(texts).sentences
         scored = channels.scores(index, texts, plans)
         for row, (question, made, found) in enumerate(zip(chat.questions, plans, scored, strict=True)):
-            fused = _fusions(index, made, found)
-            yield (
-                question.index,
-                {
-                    "BM25, text and question as they stand": bm25.scores(content_words(question.text)),
-                    f"{index.main}, 'speaker: text', question as it stands": named @ raw[row],
-                    "BM25 with captions, names left out": found["words"],
-                    f"{index.main}, question in the first person": found["first"],
-                    f"{index.main}, best token matches": found["tokens"],
-                    **_beside(index, found),
-                    **fused,
-                },
-            )
+            steps = {
+                "BM25, text and question as they stand": bm25.scores(content_words(question.text)),
+                f"{index.main}, 'speaker: text', question as it stands": named @ raw[row],
+                "BM25 with captions, names left out": found["words"],
+                f"{index.main}, question in the first person": found["first"],
+                f"{index.main}, best token matches": found["tokens"],
+            }
+            yield question.index, steps | _beside(index, found) | _fusions(index, made, found)
 
 
 def _beside(index: ChatIndex, found: RungScores) -> RungScores:
@@ -127,9 +123,7 @@ def _beside(index: ChatIndex, found: RungScores) -> RungScores:
 
 
 def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np.float32]]) -> RungScores:
-    def fuse(weights: dict[str, float], smoothing: tuple[float, float]) -> NDArray[np.float32]:
-        return channels.fuse(index, made, found, weights, smoothing)
-
+    fuse = partial(channels.fuse, index, made, found)
     full = channels.default_weights(index.encoder)
     placed = {name: full[name] for name in ("other speaker", "stated day")}
     return {

@@ -268,9 +268,3 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"{self.record['question']}\n{self.rows().to_string(index=False)}"
-
-
-def page(traces: Sequence[Trace]) -> str:
-    """One HTML document of several traces."""
-    body = "<hr>".join(trace.to_html() for trace in traces)
-    return f'<!doctype html><meta charset="utf-8"><title>RealTalk traces</title><body>{body}</body>'

@@ -31,7 +31,7 @@ _PROMPTS = {
 _LIMITS = {"num_predict": 256, "temperature": 0.0}
 
 
-class UnusableReplyError(Exception):
+class _UnusableReplyError(Exception):
     """A reply that cannot be used; its text is the note that the trace carries."""
 
 
@@ -60,7 +60,7 @@ class LLMForm:
             return ruled, self.silent
         try:
             return {**ruled, **ask(index, state, ruled)}, ""
-        except UnusableReplyError as error:
+        except _UnusableReplyError as error:
             return ruled, f"the rule's result: {error}"
 
     def _planner(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
@@ -73,7 +73,7 @@ class LLMForm:
         reply = self._ask("planner", schema, question=state["question"], speakers=speakers)
         statement = _text(reply, "statement")
         if reply.get("kind") not in plan.KINDS:
-            raise UnusableReplyError(f"the planner named no known kind, but {reply.get('kind')!r}")
+            raise _UnusableReplyError(f"the planner named no known kind, but {reply.get('kind')!r}")
         kind = "list" if reply.get("several") is True and reply["kind"] == "what" else str(reply["kind"])
         return {"plan": replace(ruled["plan"], kind=kind, first_person=shorten(statement, 300))}
 
@@ -86,7 +86,7 @@ class LLMForm:
         reply = self._ask("retriever", schema, question=question)
         found = [w.strip() for w in _texts(reply, "wordings") if w.strip()][:3]
         if not found:
-            raise UnusableReplyError("the retriever gave no wording")
+            raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
         plans = [replace(state["plan"], first_person=wording) for wording in found]
         for again in channels.scores(index, [question] * len(found), plans):
@@ -95,7 +95,7 @@ class LLMForm:
         fused = channels.fuse(index, state["plan"], scores)
         size = len(ruled["candidates"])
         return {
-            "wordings": found, "channels": scores, "fused": fused,
+            "channels": scores, "fused": fused,
             "candidates": channels.ranking(fused)[:size].tolist(),
         }  # fmt: skip
 
@@ -121,7 +121,7 @@ class LLMForm:
         reply = self._ask("explorer", schema, question=state["question"], topics=listing)
         chosen = [labels[name] for name in _texts(reply, "topics") if name in labels]
         if not chosen:
-            raise UnusableReplyError("the explorer named no topic")
+            raise _UnusableReplyError("the explorer named no topic")
         finite = np.where(np.isinf(ruled["widened"]), 99.0, ruled["widened"])
         return {"widened": (finite + 0.5 * np.isin(index.owner, chosen)).astype(np.float32)}
 
@@ -135,7 +135,7 @@ class LLMForm:
         groups = [_shown(index, owner, self.view, kept) for owner in owners]
         named, _ = self._named("selector", index, state, groups)
         if not named:
-            raise UnusableReplyError("the selector named no message")
+            raise _UnusableReplyError("the selector named no message")
         order = {place: i for i, place in enumerate(state["ranked"])}
         chosen = sorted(dict.fromkeys(named), key=lambda place: order[place])[:MOST]
         chosen += [place for place in ruled["selected"] if place not in chosen][: max(0, 3 - len(chosen))]
@@ -146,12 +146,12 @@ class LLMForm:
     def _generator(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The written answer from the selected messages; an empty one is an abstention."""
         schema = _object(answer={"type": "string", "maxLength": 300}, found={"type": "boolean"})
-        window = next(windows(index, [[place] for place in state["selected"]]), [])
+        window = next(_windows(index, [[place] for place in state["selected"]]), [])
         reply = self._ask("generator", schema, question=state["question"], messages=_lines(index, window))
         ids = tuple(index.chat.ids(window))
         text = reply.get("answer")
         if not isinstance(text, str):
-            raise UnusableReplyError("the generator gave no text")
+            raise _UnusableReplyError("the generator gave no text")
         if reply.get("found") is False or not text.strip():
             return {"answer": answers.ChatAnswer(None, form="written", why="the model found no answer")}
         told = answers.ChatAnswer(shorten(text.strip(), 300), ids, ruled["answer"].days, "written")
@@ -166,7 +166,7 @@ class LLMForm:
         try:
             reply = self._ask("teller", schema, question=state["question"], phases=shown)
             titles = _texts(reply, "titles")
-        except UnusableReplyError:
+        except _UnusableReplyError:
             return told
         if len(titles) != len(told) or not all(title.strip() for title in titles):
             return told
@@ -178,7 +178,7 @@ class LLMForm:
         """The messages that the model names, window by window, and its replies; unknown ids are left out."""
         named: list[int] = []
         replies = []
-        for window in windows(index, [group for group in groups if group]):
+        for window in _windows(index, [group for group in groups if group]):
             ids = {index.chat.messages[place].id: place for place in window}
             most = MOST if role == "selector" else len(ids)
             schema, lines = _object(ids=_ids(ids, most), **more), _lines(index, window)
@@ -187,7 +187,7 @@ class LLMForm:
         return named, replies
 
     def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:
-        """The model's JSON reply; UnusableReplyError where there is none to trust."""
+        """The model's JSON reply; _UnusableReplyError where there is none to trust."""
         from crs_lib.llm import LLMError, Request
 
         text = prompts.render(f"realtalk/{_PROMPTS[role]}", **values)
@@ -200,17 +200,17 @@ class LLMForm:
             if not _of_reply(error):
                 self.silent = f"no language model ({error})"
                 _LOG.warning("no language model (%s); the rules go on without it", error)
-            raise UnusableReplyError(f"the {role} got no reply ({error})") from error
+            raise _UnusableReplyError(f"the {role} got no reply ({error})") from error
         try:
             found = outside.loads(reply.text, "the reply")
         except InputError:
             found = None
         if not isinstance(found, dict):
-            raise UnusableReplyError(f"the {role}'s reply is no JSON object")
+            raise _UnusableReplyError(f"the {role}'s reply is no JSON object")
         return found
 
 
-def windows(index: ChatIndex, groups: Sequence[Sequence[int]], room: int = WINDOW) -> Iterator[list[int]]:
+def _windows(index: ChatIndex, groups: Sequence[Sequence[int]], room: int = WINDOW) -> Iterator[list[int]]:
     """Groups of messages put together, in their order, into prompts of at most ``room`` characters.
 
     Every message comes exactly once; a group that does not fit what is left goes on in the next window.
@@ -255,7 +255,7 @@ def _object(**properties: Any) -> dict[str, Any]:
 def _text(reply: Mapping[str, Any], key: str) -> str:
     value = reply.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise UnusableReplyError(f"the reply has no text {key!r}")
+        raise _UnusableReplyError(f"the reply has no text {key!r}")
     return value.strip()
 
 

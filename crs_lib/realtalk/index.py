@@ -3,6 +3,7 @@
 import datetime as dt
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -33,13 +34,12 @@ _NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the 
 
 
 class Thread(NamedTuple):
-    """Segments (numbers, in time order) of at least two sessions, and how strongly they hang together.
+    """Segments (numbers, in time order) of at least two sessions that go on about the same thing.
 
     ``weak`` says that the weakest link that joined them lies under the chat's median link.
     """
 
     segments: tuple[int, ...]
-    strength: float
     weak: bool
 
 
@@ -132,7 +132,7 @@ class ChatIndex:
     @cached_property
     def before(self) -> NDArray[np.intp]:
         """Position of the other speaker's last message before each message in its session; -1 for none."""
-        return np.array(remarks_before(self.chat), dtype=np.intp)
+        return np.array(_remarks_before(self.chat), dtype=np.intp)
 
     @cached_property
     def captions(self) -> encoding.Encoded:
@@ -241,7 +241,7 @@ def grams(stems: Sequence[str]) -> list[str]:
     return [f"^{s}$"[i : i + 4] for s in stems for i in range(max(1, len(s) - 1))]
 
 
-def remarks_before(chat: Chat) -> list[int]:
+def _remarks_before(chat: Chat) -> list[int]:
     """For each message the position of the other speaker's last one before it in the session, else -1."""
     out: list[int] = []
     last: dict[str, int] = {}
@@ -282,7 +282,7 @@ def _threads(index: ChatIndex) -> list[Thread]:
         for i in members[one]:
             group[i] = one
     found = [
-        Thread(tuple(sorted(part)), round(weakest[key], 4), weakest[key] < median)
+        Thread(tuple(sorted(part)), weakest[key] < median)
         for key, part in members.items()
         if len({index.segments[i].session for i in part}) > 1
     ]
@@ -306,10 +306,7 @@ def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
 
 def _shared_rare_words(index: ChatIndex) -> NDArray[np.float64]:
     """0.1 for each shared rare label word (in at most three segments), at most 0.2."""
-    words: dict[str, int] = {}
-    for segment in index.segments:
-        for word in segment.label:
-            words[word] = words.get(word, 0) + 1
+    words = Counter(word for segment in index.segments for word in segment.label)
     rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
     has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
     has = has.reshape(len(index.segments), len(rare))

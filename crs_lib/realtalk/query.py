@@ -71,7 +71,6 @@ class AgentState(TypedDict, total=False):
 
     question: str
     plan: plan.QueryPlan
-    wordings: list[str]
     channels: dict[str, Floats]
     features: Floats
     fused: Floats
@@ -246,11 +245,10 @@ class Pipeline:
         from importlib.metadata import version
         from importlib.util import find_spec
 
-        if self.config.engine == "plain" or not find_spec("langgraph"):
-            if self.config.engine == "langgraph":
-                raise InputError(
-                    'engine "langgraph" is not installed; pip install "crs-lib[memory]", or use "plain"'
-                )
+        here = find_spec("langgraph") is not None
+        if self.config.engine == "langgraph" and not here:
+            raise InputError('LangGraph is not installed: pip install "crs-lib[memory]", or engine "plain"')
+        if self.config.engine == "plain" or not here:
             return "plain", self._plain
         return f"langgraph {version('langgraph')}", self._graph()
 

@@ -87,11 +87,11 @@ class Linear(NamedTuple):
 
     def score(self, features: Floats) -> Floats64:
         """Log-odds of candidates, (candidates,)."""
-        out: Floats64 = standard(features, self.mean, self.scale) @ self.weights + self.bias
+        out: Floats64 = _standard(features, self.mean, self.scale) @ self.weights + self.bias
         return out
 
 
-def standard(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
+def _standard(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
     """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]."""
     return np.clip((features.astype(np.float64) - mean) / scale, -FURTHEST, FURTHEST)
 
@@ -257,7 +257,7 @@ def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
     scale[scale < 1e-6] = 1.0
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
     with one_thread():
-        model.fit(standard(features, mean, scale), gold, sample_weight=weights)
+        model.fit(_standard(features, mean, scale), gold, sample_weight=weights)
     return Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
 
 
@@ -277,7 +277,7 @@ def depth(messages: int, share: float = SHARE) -> int:
     return min(messages, max(LEAST, int(share * messages)))
 
 
-def groups(index: ChatIndex, weight: float = 1.0) -> list[TrainingQuestion]:
+def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[TrainingQuestion]:
     """The training questions of a chat, read with the ``valid`` reading; their features are kept on disk."""
     gold = corpus.gold(index.chat)
     asked = [question for question in index.chat.questions if question.index in gold]
@@ -344,8 +344,8 @@ def for_chat(
     other = [c for c in foreign if not same_talk(c, chat)]
     if not mine and not other:
         return Hand()
-    rows = [g for c in mine for g in groups(build(c))]
-    rows += [g for c in other for g in groups(build(c), HALF)]
+    rows = [g for c in mine for g in _training_questions(build(c))]
+    rows += [g for c in other for g in _training_questions(build(c), HALF)]
     origin = ", ".join([c.name for c in mine] + [f"LoCoMo {c.name}" for c in other])
     return learn(rows, origin)
 
@@ -360,7 +360,10 @@ def same_talk(one: Chat, two: Chat) -> bool:
 
 def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, str], ChatIndex]) -> str:
     """Make the rankers that come with the package, one an encoder, from these chats; returns their origin."""
-    made = {name: fit([q for chat in own for q in groups(build(chat, name))], SEEDS[:2]) for name in encoders}
+    made = {
+        name: fit([q for chat in own for q in _training_questions(build(chat, name))], SEEDS[:2])
+        for name in encoders
+    }
     origin = f"comes with the package; taught by {', '.join(chat.name for chat in own)}"
     write_shipped(made, origin, [chat.sketch for chat in own])
     return origin

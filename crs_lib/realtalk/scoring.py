@@ -9,7 +9,7 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import answers, arcs, corpus, dates
+from crs_lib.realtalk import arcs, corpus, dates
 from crs_lib.realtalk.corpus import Chat
 
 Record = Mapping[str, Any]
@@ -230,10 +230,10 @@ def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     if answer["days"]:
         first, last = (dt.date.fromisoformat(day) for day in answer["days"])
     else:
-        told = answers.days_of(answer["text"] or "", today)
-        if told is None:
+        told = dates.find(answer["text"] or "", today)
+        if not told:
             return 0.0
-        first, last = told
+        first, last = told[0].start, told[0].end
     return float(any(first <= span.end and span.start <= last for span in wanted))
 
 

@@ -110,12 +110,12 @@ def answered(
 def _evaluate(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
     """Stage "evaluate": all tables of scores."""
     found = chats(config)
-    shown = score(query.read(REALTALK.path(config.run, "predictions"), found), found, config)
-    stage.counts.update(headline(shown), split=config.split, repeated=config.force)
+    shown = _score(query.read(REALTALK.path(config.run, "predictions"), found), found, config)
+    stage.counts.update(_headline(shown), split=config.split, repeated=config.force)
     return shown
 
 
-def score(
+def _score(
     told: Sequence[dict[str, Any]], found: Sequence[Chat], config: RealTalkConfig
 ) -> dict[str, pd.DataFrame]:
     """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
@@ -141,7 +141,7 @@ def score(
     }
 
 
-def headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
+def _headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
     """The figures that the manifest and the log of experiments carry, each with the n it rests on."""
     first, whole, story = shown["summary"].iloc[0], shown["attribution"].iloc[0], shown["arcs"]
     given = shown["answers"].iloc[0]
@@ -233,7 +233,7 @@ def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
     ``force`` (marked as repeated). Raises RunError otherwise, before anything is read or written.
     """
     shown = REALTALK.run("evaluate", config.changed(force=check_test_split(config)))
-    write_log()
+    _write_log()
     return shown
 
 
@@ -297,7 +297,7 @@ def log() -> pd.DataFrame:
     return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
 
 
-def write_log() -> Path:
+def _write_log() -> Path:
     """Write ``results/realtalk/experiments.csv`` anew from the manifests; returns its path."""
     path = paths.results() / STUDY / "experiments.csv"
     tables.write_csv(path, log())
@@ -312,7 +312,7 @@ def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dic
         "date": entry.get("ended", ""),
         "train_recall": counts["recall"] if split == corpus.TRAIN else None,
         "test_recall": counts["recall"] if split == corpus.TEST else None,
-        "config_changes": changes(asked),
+        "config_changes": _changes(asked),
         "split": split,
         "repeated": bool(counts.get("repeated")),
         "commit": str(manifest.get("code", {}).get("commit", ""))[:12],
@@ -320,7 +320,7 @@ def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dic
     }
 
 
-def changes(asked: Mapping[str, Any]) -> str:
+def _changes(asked: Mapping[str, Any]) -> str:
     """The levers that differ from the defaults, ``name=value`` joined by blanks, else "defaults"."""
     usual = RealTalkConfig()
     found = [

@@ -16,12 +16,7 @@ from crs_lib.stats.groups import one_way_anova
 from crs_lib.stats.paired import rm_anova
 
 
-def omega_squared(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    confidence: float = 0.90,
-) -> pd.DataFrame:
+def omega_squared(frame: pd.DataFrame, design: Design = USUAL, *, confidence: float = 0.90) -> pd.DataFrame:
     """Share of the variance that systems explain, in [0, 1): omega squared, one row.
 
     Less biased than eta squared; a negative estimate is reported as 0. The interval is for the
@@ -39,10 +34,7 @@ def omega_squared(
 
 
 def partial_eta_squared(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    confidence: float = 0.90,
+    frame: pd.DataFrame, design: Design = USUAL, *, confidence: float = 0.90
 ) -> pd.DataFrame:
     """Share of the variance within scenarios that systems explain, in [0, 1]; one row.
 

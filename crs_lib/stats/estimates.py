@@ -55,12 +55,7 @@ def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) 
 
 
 def bootstrap_estimates(
-    statistic: Statistic,
-    clusters: int,
-    design: Design = USUAL,
-    *,
-    method: Method = "bca",
-    width: int = 1,
+    statistic: Statistic, clusters: int, design: Design = USUAL, *, method: Method = "bca", width: int = 1
 ) -> Estimates:
     """Interval of any statistic of cluster weights: ``statistic`` maps (draws, clusters) to (draws, k).
 

@@ -265,12 +265,7 @@ def _mauchly(x: Floats) -> tuple[float, float, int, float]:
     return w, chi2, df, min(1.0, max(0.0, tail + second * (further - tail)))
 
 
-def assumptions(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    alpha: float = 0.05,
-) -> pd.DataFrame:
+def assumptions(frame: pd.DataFrame, design: Design = USUAL, *, alpha: float = 0.05) -> pd.DataFrame:
     """The three checks of the classical tests with what follows from each in words; three rows.
 
     ``holds`` is missing where the check could not be made. Raises InputError as :func:`rm_anova`.

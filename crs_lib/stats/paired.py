@@ -187,11 +187,7 @@ def sign_flip_pairs(
 
 
 def tost_pairs(
-    frame: pd.DataFrame,
-    margin: float,
-    design: Design = USUAL,
-    *,
-    alpha: float = 0.05,
+    frame: pd.DataFrame, margin: float, design: Design = USUAL, *, alpha: float = 0.05
 ) -> pd.DataFrame:
     """Paired equivalence test within ``-margin .. margin`` (units of the value); a row for each pair.
 

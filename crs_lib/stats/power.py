@@ -251,11 +251,7 @@ def _sums(
 
 
 def scenarios_needed(
-    components: pd.DataFrame,
-    precision: float,
-    design: Design = USUAL,
-    *,
-    fixed: Sequence[str] = (),
+    components: pd.DataFrame, precision: float, design: Design = USUAL, *, fixed: Sequence[str] = ()
 ) -> pd.DataFrame:
     """How many scenarios a cell needs for a 95 % interval of ± ``precision`` of a difference; one row.
 

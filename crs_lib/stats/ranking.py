@@ -18,11 +18,7 @@ _Alternative = Literal["increasing", "decreasing", "two-sided"]
 
 
 def leaderboard(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    higher_is_better: bool = True,
-    alpha: float = 0.05,
+    frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True, alpha: float = 0.05
 ) -> pd.DataFrame:
     """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
 
@@ -93,11 +89,7 @@ def _letter(n: int) -> str:
 
 
 def mean_ranks(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    higher_is_better: bool = True,
-    alpha: float = 0.05,
+    frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True, alpha: float = 0.05
 ) -> pd.DataFrame:
     """Mean rank in [1, systems] over complete scenarios, best first, with Nemenyi's critical difference.
 
@@ -117,11 +109,7 @@ def mean_ranks(
     return table({"system": paired.systems[j], "mean_rank": float(ranks[j]), **rest} for j in order)
 
 
-def page_trend(
-    frame: pd.DataFrame,
-    order: Sequence[Hashable],
-    design: Design = USUAL,
-) -> pd.DataFrame:
+def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
     """Page's L: do the values rise along ``order`` within scenarios? One-sided, one row.
 
     Exact for small tables without ties, normal otherwise. At least 3 systems; ``order`` names each

@@ -76,12 +76,7 @@ def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     return table(rows)
 
 
-def net_incidence(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    time: str = "time",
-) -> pd.DataFrame:
+def net_incidence(frame: pd.DataFrame, design: Design = USUAL, *, time: str = "time") -> pd.DataFrame:
     """Cumulative incidence beyond chance, at most 1, by system and discrete time; a row each.
 
     A row of the frame is a case at risk at a whole ``time``, with whether the ``event`` happened there and
@@ -128,10 +123,7 @@ def _net(sums: Floats, weights: Floats) -> Floats:
 
 
 def restricted_mean(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    horizon: float | None = None,
+    frame: pd.DataFrame, design: Design = USUAL, *, horizon: float | None = None
 ) -> pd.DataFrame:
     """Mean waiting time up to ``horizon``, in [0, horizon], with its normal interval; a row per system.
 
@@ -177,12 +169,7 @@ def restricted_mean(
     return table(rows)
 
 
-def logrank(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    strata: str | None = None,
-) -> pd.DataFrame:
+def logrank(frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None = None) -> pd.DataFrame:
     """Log-rank chi-square >= 0 of equal times in all systems, within ``strata`` if given; one row.
 
     NaN when nothing tells the systems apart: no event at all, or every one still waiting recovers at
@@ -206,11 +193,7 @@ def logrank(
 
 
 def hazard_ratios(
-    frame: pd.DataFrame,
-    design: Design = USUAL,
-    *,
-    strata: str | None = None,
-    robust: bool = True,
+    frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None = None, robust: bool = True
 ) -> pd.DataFrame:
     """Hazard ratio >= 0 of ``a`` against ``b``: above 1, ``a`` recovers sooner; one row for each pair.
 

@@ -119,7 +119,7 @@ def check(run: str) -> Path:
     inputs = {"results": rule["outputs"]["results.jsonl"]}
     with runs.stage(simulate.STUDY, run, "gate", {"margin": MARGIN}, inputs, fixed=False) as stage:
         tests = test_all(values)
-        found = {"tests": tests, "metrics": verdicts(tests), "doses": dose_response(values)}
+        found = {"tests": tests, "metrics": verdicts(tests), "doses": _dose_response(values)}
         for name, table in found.items():
             tables.write_csv(stage.path(TABLES[name].name), table)
         stage.counts |= {"tests": len(tests), "metrics": tests["metric"].nunique()}
@@ -236,7 +236,7 @@ def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
+def _dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
     """Mean and 95 % cluster-bootstrap interval of every metric by dose of noise; 0 is the oracle."""
     dose = {"oracle": 0.0} | NOISY
     kept = values[(values["scope"] == WHOLE) & values["system"].isin(list(dose))]

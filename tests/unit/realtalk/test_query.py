@@ -17,7 +17,7 @@ from crs_lib.realtalk import (
     scoring,
 )
 from crs_lib.realtalk.config import RealTalkConfig
-from crs_lib.realtalk.describe import Trace, page
+from crs_lib.realtalk.describe import Trace
 from crs_lib.retrieval import encoders
 
 
@@ -283,7 +283,7 @@ def test_any_chat_and_question_get_an_answer(messages, question):
 
 def test_a_trace_escapes_texts_and_names_every_gold_message(sample, told):
     trace = Trace(sample, {**told[4], "question": "<script>alert(1)</script>"})
-    text = page([trace])
+    text = trace.to_html()
     assert "<script>" not in text and "&lt;script&gt;" in text
     assert trace.rows()["id"].tolist() == ["D5:1", "D10:1", "D10:3"]
     assert set(trace.rows()["bucket"]) <= {
