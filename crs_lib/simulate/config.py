@@ -20,7 +20,6 @@ from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems.base import SYSTEMS, is_program, model_of
 from crs_lib.systems.base import check as check_systems
-from crs_lib.systems.film_search import search_kind
 
 STUDY = "movies"
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
@@ -110,6 +109,8 @@ class SimulateConfig(Settings):
             check_spec(self.user_llm, "user_llm")
         rule = self.llm_settings
         if any(llm_roles.asks_model(spec) for spec in self.systems):
+            from crs_lib.systems.search import search_kind
+
             search_kind(rule.retriever)
 
     @cached_property

@@ -33,7 +33,7 @@ IMPORTED = "-imported"
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([
     "asyncio", "httpx", "ollama", "sklearn", "scipy.stats", "crs_lib.llm.ollama", "crs_lib.judge.run",
-    "crs_lib.evaluate.run", "crs_lib.systems.agent", "crs_lib.systems.film_search", __name__,
+    "crs_lib.evaluate.run", "crs_lib.systems.agent", "crs_lib.systems.search", __name__,
 ])  # fmt: skip
 
 

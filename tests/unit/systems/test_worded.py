@@ -10,13 +10,13 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, LLMError, template
+from crs_lib.llm.base import Request
 from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate import user_llm
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems import worded
-from crs_lib.systems import worded as worded_prompt
 from crs_lib.systems.base import World
 from tests.helpers.ollama_server import Faults, OllamaServer
 from tests.helpers.scripted import failing
@@ -234,14 +234,13 @@ def test_the_conversation_is_quoted_and_what_was_said_cannot_leave_the_quotation
 def test_a_long_conversation_loses_its_oldest_utterances(world):
     rule = LLMSettings(num_ctx=2048, num_predict=200)
     speakers = ("USER", "SYSTEM")
-    lines = [worded_prompt.quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
-    prompt = worded_prompt.build_prompt(world.catalog, {}, (0, 1), lines, rule)
+    lines = [worded.quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
+    prompt = worded.build_prompt(world.catalog, {}, (0, 1), lines, rule)
     assert prompt.lines_left_out > 0
-    assert prompt.left_out() == {"utterances_left_out": prompt.lines_left_out}
     assert f'"{prompt.lines_left_out} word' in prompt.text
     assert f'"{prompt.lines_left_out - 1} word' not in prompt.text
     assert '"20 word' in prompt.text
-    LLM("scripted", answers=["ok"]).complete(worded.Request.ask("crs", prompt.text, options=rule.options))
+    LLM("scripted", answers=["ok"]).complete(Request.ask("crs", prompt.text, options=rule.options))
 
 
 def test_a_megabyte_of_rubbish_breaks_nothing(world):
