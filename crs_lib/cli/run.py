@@ -158,9 +158,9 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[Any]:
     config = SimulateConfig(**_of_simulate(dict(cell)))
     turns = sum(config.turns(arm) for arm in config.arms)
     for spec in config.programs():
-        at_once = width(spec, config.llm_settings.service(), config.workers)
+        at_once = width(spec, config.llm_settings, config.workers)
         yield costs.Work("crs", spec, turns, at_once, tokens=False)
-    at_once = config.llm_settings.service().at_once
+    at_once = config.llm_settings.at_once
     for one in config.roles():
         if one.role == "crs":
             most = most_calls(one.system, config.llm_settings)
@@ -176,7 +176,7 @@ def planned(cell: Mapping[str, Any], arguments: Namespace) -> Iterator[Any]:
     )
     calls = config.n_sessions * len(config.systems) * len(asked.asked.groups) * samples
     for spec in judges:
-        yield costs.Work("judge", spec, calls, asked.service.at_once)
+        yield costs.Work("judge", spec, calls, asked.reached.at_once)
 
 
 def _summed(work: list[Any]) -> list[Any]:
@@ -294,7 +294,7 @@ def _models_of_judges(given: Mapping[str, Any]) -> Iterator[Any]:
     from crs_lib import judge as judging
     from crs_lib import runs
     from crs_lib.judge.config import JudgeConfig
-    from crs_lib.judge.records import STAGE
+    from crs_lib.judge.run import STAGE
     from crs_lib.simulate.config import STUDY
 
     config = JudgeConfig(**{name: given[name] for name in ("run", *_TAKEN) if name in given})

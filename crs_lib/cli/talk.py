@@ -37,17 +37,17 @@ def chat(arguments: Namespace) -> None:
 
 
 def _try(arguments: Namespace) -> None:
-    from crs_lib.simulate import trial
+    from crs_lib.simulate.conversation import TRIAL_TURNS, trial
 
     if arguments.session < 0:
         raise InputError(f"--session is {arguments.session}; give a scenario's number, 0 or more")
-    config = _config(arguments, n_turns=trial.TURNS)
+    config = _config(arguments, n_turns=TRIAL_TURNS)
     found = []
     with _ready(config) as maker, _told(arguments.spec):
         catalog = maker.world.catalog
         print(f"{arguments.spec} on {config.catalog_name} ({len(catalog):,} films), "
               f"users of seed {config.seed}")  # fmt: skip
-        for number, turn in enumerate(trial.trial(maker.world, config, arguments.session), start=1):
+        for number, turn in enumerate(trial(maker.world, config, arguments.session), start=1):
             found.append(turn)
             print(f"\n{number}  user    {_ink('user', turn.utterance)}")
             print(f"   {_fact('constraints', _pairs(turn.wishes))}")
@@ -143,7 +143,7 @@ def _ready(config: SimulateConfig) -> Iterator[Any]:
 @contextmanager
 def _told(spec: str) -> Iterator[None]:
     """Within, a failed call is told in one line."""
-    from crs_lib.llm.errors import LLMError
+    from crs_lib.llm.base import LLMError
 
     try:
         yield

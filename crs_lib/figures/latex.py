@@ -1,7 +1,6 @@
 """LaTeX tables (booktabs) beside the figures: model metrics, pairwise tests, recovery."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from crs_lib.figures.base import (
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import (
+    Design,
     adjust,
     cluster_bootstrap_differences,
     rank_biserial,
@@ -159,17 +159,17 @@ def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
     known = results[results[metric].notna()]
     order = pd.CategoricalDtype(systems_of(known), ordered=True)
     frame = known.assign(model=known["model"].astype(order))
-    at: dict[str, Any] = {"system": "model", "scenario": "session_id", "value": metric}
+    design = Design(system="model", scenario="session_id", value=metric)
     if len(order.categories) < 2:
         raise NoDataError(f"fewer than 2 systems have {metric}; there is nothing to compare")
-    gaps = cluster_bootstrap_differences(frame, **at)
+    gaps = cluster_bootstrap_differences(frame, design)
     gaps = gaps[gaps["n"] > 1]  # the others share no scenarios and cannot be compared in pairs
     if gaps.empty:
         raise NoDataError(
             f"no two systems have {metric} in the same 2 scenarios; there is nothing to compare"
         )
-    at["pairs"] = list(zip(gaps["a"], gaps["b"], strict=True))
-    tests, sizes = adjust(wilcoxon_pairs(frame, **at)), rank_biserial(frame, **at)
+    design = design.changed(pairs=list(zip(gaps["a"], gaps["b"], strict=True)))
+    tests, sizes = adjust(wilcoxon_pairs(frame, design)), rank_biserial(frame, design)
     rows = [
         [
             f"{escape(str(gap['a']))} $-$ {escape(str(gap['b']))}",

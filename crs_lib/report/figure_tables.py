@@ -14,7 +14,7 @@ from crs_lib.figures import NoDataError, layout
 from crs_lib.figures.movies_time import at_risk
 from crs_lib.report import design_tables, statistics
 from crs_lib.simulate.scenarios import CALM
-from crs_lib.stats import cluster_bootstrap_differences
+from crs_lib.stats import Design, cluster_bootstrap_differences
 from crs_lib.stats.plan import Plan
 from crs_lib.validity import redteam, sensitivity
 
@@ -124,7 +124,7 @@ def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> 
     known = scores[scores[outcome].notna()]
     if known["system"].nunique() < 2:
         raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
-    found = cluster_bootstrap_differences(known, value=outcome)
+    found = cluster_bootstrap_differences(known, Design(value=outcome))
     order = list(known.groupby("system")[outcome].mean().sort_values().index)
     wanted = () if declared.all_pairs else declared.contrasts
     rows = []

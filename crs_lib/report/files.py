@@ -11,7 +11,7 @@ from crs_lib import evaluate, runs, simulate
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
-from crs_lib.judge import records as judge_records
+from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base
 from crs_lib.report import figure_tables
 

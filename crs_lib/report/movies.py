@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import pandas as pd
@@ -33,13 +32,13 @@ def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
 
 def settings(convention: Any) -> pd.DataFrame:
     """The settings of a config or convention as a table, one row each."""
-    names = [field.name for field in fields(convention)]
+    names = type(convention).__annotations__
     return pd.DataFrame([{"setting": name, "value": _shown(getattr(convention, name))} for name in names])
 
 
 def _shown(value: Any) -> str:
-    if hasattr(value, "__dataclass_fields__"):
-        return ", ".join(f"{name} {part:g}" for name, part in vars(value).items())
+    if hasattr(value, "_asdict"):
+        return ", ".join(f"{name} {part:g}" for name, part in value._asdict().items())
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

@@ -15,7 +15,7 @@ from crs_lib.figures.movies_pairs import PREFIX, with_judges
 from crs_lib.figures.movies_time import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import contrast_curves, hazard_ratios, logrank, mixed_model, restricted_mean
+from crs_lib.stats import Design, contrast_curves, hazard_ratios, logrank, mixed_model, restricted_mean
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.words import p_in_words
 
@@ -151,14 +151,18 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     effect.
     Raises NoDataError where no contrast varies over scenarios.
     """
-    outcome, at = plan.primary_outcome, {"system": plan.system, "scenario": plan.scenario}
+    outcome = plan.primary_outcome
     known = scores[scores[outcome].notna()]
     pairs = [pair for pair in plan.contrasts if set(pair) <= set(known[plan.system])]
     try:
         curves = contrast_curves(
-            known, [times * plan.smallest_effect for times in TIMES], SCENARIOS, pairs=pairs or None,
-            alpha=plan.alpha, tests=max(1, len(plan.contrasts)), value=outcome, **at,
-        )  # fmt: skip
+            known,
+            [times * plan.smallest_effect for times in TIMES],
+            SCENARIOS,
+            Design(plan.system, plan.scenario, outcome, pairs or None),
+            alpha=plan.alpha,
+            tests=max(1, len(plan.contrasts)),
+        )
     except InputError as error:
         raise NoDataError(f"no power without a variance of paired differences: {error}") from error
     if curves.empty or not (curves["sd_difference"] > 0).any():
@@ -218,7 +222,7 @@ def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     if not plan.contrasts:
         return pd.DataFrame({"note": ["no declared contrast is between systems of this run"]})
     try:
-        found = hazard_ratios(_waiting(shifts), pairs=plan.contrasts, scenario="scenario")
+        found = hazard_ratios(_waiting(shifts), Design(pairs=plan.contrasts, scenario="scenario"))
     except InputError as error:
         return pd.DataFrame({"note": [str(error)]})
     return tidy(found, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
@@ -246,7 +250,7 @@ def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.Da
     if metric not in turns:
         return pd.DataFrame({"note": [f"{metric} has no value by turn, so none by type of shift"]})
     try:
-        model = mixed_model(shift_scores(turns, shifts, metric), fixed=("system", "shift_type"))
+        model = mixed_model(shift_scores(turns, shifts, metric), factors=("shift_type",))
     except InputError as error:
         return pd.DataFrame({"note": [str(error)]})
     fit = model.fit.iloc[0]

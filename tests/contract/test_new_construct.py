@@ -117,7 +117,7 @@ def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_o
     assert prompt.digest() != warmth
     assert JudgeSettings().groups == tuple((name,) for name in SCORES)
     assert JudgeSettings(together=True).groups == (SHIPPED, ("warmth",))
-    asked = JudgeConfig("x", ["template"], llm={"together": True})
+    asked = JudgeConfig(run="x", judges=["template"], llm={"together": True})
     assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
     given = COMMANDS["simulate"].parser().parse_args(["--judges", "template"])
     (work,) = commands.planned({"systems": ["tracker"], "n_sessions": 2, "n_turns": 3}, given)

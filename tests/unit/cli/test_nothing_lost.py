@@ -170,7 +170,7 @@ def test_a_run_whose_folder_is_removed_says_so_at_the_next_session_and_begins_an
                 ledger.path.write_bytes(b"")
 
     monkeypatch.setattr(Ledger, "record", remove)
-    with pytest.raises(RunError, match=r"ledger.sqlite was removed or replaced while the run was made"):
+    with pytest.raises(RunError, match=r"ledger.sqlite was removed or replaced while it was written"):
         simulate.simulate(config, progress=False)
     assert recorded == [10]  # the first chunk alone was made in vain
     if replaced:

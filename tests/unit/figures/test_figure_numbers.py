@@ -18,6 +18,7 @@ from crs_lib.figures import (
 from crs_lib.figures import (
     movies_pairs as movies_ranks,
 )
+from crs_lib.stats import Design
 
 NA = None
 
@@ -190,9 +191,7 @@ def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady(
         "c": base + 0.02 * draw.normal(size=40),
     }
     frame = pd.DataFrame(values).rename_axis("scenario").reset_index().melt("scenario", var_name="system")
-    same = movies_pairs.alike(
-        frame, ["a", "b", "c"], {"system": "system", "scenario": "scenario", "value": "value"}
-    )
+    same = movies_pairs.alike(frame, ["a", "b", "c"], Design())
     assert same.tolist() == [[True, False, False], [False, True, True], [False, True, True]]
 
 

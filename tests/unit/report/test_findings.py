@@ -15,7 +15,6 @@ from crs_lib.report import (
     findings_models,
     findings_scores,
     findings_tests,
-    findings_validity,
     optional,
 )
 
@@ -117,7 +116,7 @@ def test_what_turns_define_and_leave_out():
     assert not findings_scores.definedness(turns, "copying").borne
 
 
-def test_sentences_about_dialogues_and_metrics_follow_their_tables():
+def test_sentences_about_dialogues_and_tests_follow_their_tables():
     summary = pd.DataFrame(
         {"values before": [90, 10], "merged": [5, 0], "dropped": [0, 1], "doublets": [0, 0]}
     )
@@ -125,13 +124,6 @@ def test_sentences_about_dialogues_and_metrics_follow_their_tables():
     assert findings_dialogues.cleaning(summary * [1, 0, 0, 0]) == "Cleaning changed none of 100 labels."
     own = results(oracle=(1, 0), tracker=(0.8, 0), sticky=(0.4, 0))
     assert findings_dialogues.own_system("sticky", own).endswith("below tracker.")
-    gate = pd.DataFrame({"metric": ["normalised_gain", "copying"], "mark": ["", "not valid for ranking"]})
-    assert findings_validity.gate(gate) == "1 of 2 metrics put the controls in every known order: gain."
-    labels = pd.DataFrame({"rater": ["scripted-1", "scripted-2"], "item": ["a", "a"], "value": [1, 5]})
-    assert not findings_validity.raters(labels).borne
-    assert findings_validity.raters(labels.assign(rater=["ann", "bob"])).startswith("2 raters give")
-    note = pd.DataFrame({"note": ["no rated conversations given"]})
-    assert findings_validity.people(note) == "No finding: no rated conversations given."
     pairs = pd.DataFrame({"outcome": "x", "p": [0.01, 0.2, 0.01], "p_holm": [0.01, 0.01, 0.2]})
     assert findings_tests.classical(pairs).endswith("the verdicts disagree on 2.")
 
