@@ -18,7 +18,7 @@ from crs_lib import simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.llm import LLM, Cache, Recorder, Request
-from crs_lib.llm.pool import Pool
+from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World

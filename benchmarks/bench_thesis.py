@@ -152,7 +152,7 @@ def queries(world: World, rounds: int) -> None:
                 lambda: [naive.recommend_films(world.catalog, w) for w in wished[:500]], 500 / len(wished)
             ),
             "ours, nothing known": Contender(lambda: forgetting(catalog.forget)),
-            "ours, cold": Contender(lambda: forgetting(catalog.forget_answers)),
+            "ours, cold": Contender(lambda: forgetting(catalog.forget)),
             "ours, warm": Contender(ask),
         },
         rounds,

@@ -1,16 +1,17 @@
 """The closed movie catalogue: immutable, indexed by concept, with exact queries and stated relaxation."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.catalog import fields
-from crs_lib.catalog.cleaning import CleaningReport, clean
+from crs_lib.catalog.cleaning import CleaningReport, Item, clean
 from crs_lib.catalog.fields import (
     ALL_FIELDS,
     CREDIT_FIELDS,
@@ -20,28 +21,74 @@ from crs_lib.catalog.fields import (
     YEAR_FIELD,
     Field,
 )
-from crs_lib.catalog.index import (
-    Answers,
-    Codes,
-    Constraint,
-    Constraints,
-    Found,
-    Item,
-    ItemGroup,
-    Pair,
-    all_of,
-    invert,
-    item_facts,
-    most_of,
-    vocabulary,
-)
 from crs_lib.core import rng, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import fold
 
-__all__ = ["Catalog", "Constraints", "Found"]
+Codes = NDArray[np.int32]
+Wanted = str | int | Sequence[str | int]
+Constraints = Mapping[str, Wanted]
 _PLACE = {name: place for place, name in enumerate(RELAXATION_ORDER)}
+_KEPT, _LONGEST = 4096, 4096  # how many answers are kept, and of how many items at most
+
+
+class Found(NamedTuple):
+    """Answer of a query: item indices in order, and the fields that were given up to find any."""
+
+    items: Codes
+    dropped: tuple[str, ...]
+
+    @property
+    def exact(self) -> bool:
+        """True where every constraint holds for every item."""
+        return not self.dropped
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """All concepts of a catalogue; a concept's code is its place in these lists."""
+
+    field: tuple[str, ...]
+    value: tuple[str, ...]
+    code_of: Mapping[str, int]
+
+    @classmethod
+    def of(cls, items: Sequence[Item]) -> "Vocabulary":
+        """The concepts of items: by field in the order of ``ALL_FIELDS``, by folded value within it."""
+        names, values = [], []
+        for name in ALL_FIELDS:
+            distinct = {fold(v): v for v in {v for item in items for v in item.values.get(name, ())}}
+            names += [name] * len(distinct)
+            values += [distinct[key] for key in sorted(distinct)]
+        codes = {fields.concept(n, v): i for i, (n, v) in enumerate(zip(names, values, strict=True))}
+        return cls(tuple(names), tuple(values), codes)
+
+    def key(self, code: int) -> str:
+        """``field=value`` of a code, folded."""
+        return self.keys[code]
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """``field=value`` of every code, folded, in the order of the codes."""
+        return tuple(self.code_of)
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+
+class _Group(NamedTuple):
+    """The items that have one of the values asked for in a field; the lowest ``rank`` is given up first."""
+
+    rank: int
+    field: str
+    items: Codes
+
+
+def common(one: Codes, other: Codes) -> Codes:
+    """The items that stand in two ascending lists, ascending: the shorter is looked up in the longer."""
+    few, many = sorted((one, other), key=len)
+    return few[many.take(many.searchsorted(few), mode="clip") == few] if len(few) else few
 
 
 class Catalog:
@@ -53,17 +100,15 @@ class Catalog:
         self.source = source
         held = set(self.items[0].values) if self.items else set(FIELDS)
         self.fields: Mapping[str, Field] = {name: row for name, row in ALL_FIELDS.items() if name in held}
-        self.vocabulary = vocabulary(self.items)
-        self._starts, self._facts = item_facts(self.items, self.vocabulary)
-        self._ends, self._postings = invert(self._starts, self._facts, len(self.vocabulary))
+        self.vocabulary = Vocabulary.of(self.items)
+        self._starts, self._facts = self._laid_out()
+        self._ends, self._postings = self._inverted()
         self.recommendable: NDArray[np.bool_] = np.array(
             [any(item.values[name] for name in CREDIT_FIELDS) for item in self.items], dtype=bool
         )
         if len(self.items) and not self.recommendable.any():
             self.recommendable[:] = True
-        self._answers = Answers(self._search)
-        self._constraint_of = Remembered(self._constraint)
-        self._group_of = Remembered(self._group)
+        self._answers: dict[tuple[object, ...], Found] = {}
         self._code_of = Remembered(self._code)
         for array in (self._starts, self._facts, self._ends, self._postings, self.recommendable):
             array.flags.writeable = False
@@ -83,6 +128,22 @@ class Catalog:
 
     def __repr__(self) -> str:
         return f"Catalog({len(self):,} films, {len(self.vocabulary):,} concepts, source={self.source!r})"
+
+    def _laid_out(self) -> tuple[NDArray[np.int64], Codes]:
+        """Concept codes of the items, ascending per item, laid end to end; where each item's begin."""
+        terms, facts = self.vocabulary, list[int]()
+        code_of = {pair: code for code, pair in enumerate(zip(terms.field, terms.value, strict=True))}
+        starts = np.zeros(len(self.items) + 1, dtype=np.int64)
+        for place, item in enumerate(self.items, start=1):
+            facts += sorted(code_of[name, value] for name, values in item.values.items() for value in values)
+            starts[place] = len(facts)
+        return starts, np.array(facts, dtype=np.int32)
+
+    def _inverted(self) -> tuple[NDArray[np.int64], Codes]:
+        """Postings of every concept: items ascending, laid end to end; where each concept's begin."""
+        owner = np.repeat(np.arange(len(self.items), dtype=np.int32), np.diff(self._starts))
+        counts = np.bincount(self._facts, minlength=len(self.vocabulary))
+        return np.append(0, np.cumsum(counts)), owner[np.argsort(self._facts, kind="stable")]
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────
     def facts(self, item: int) -> Codes:
@@ -224,44 +285,56 @@ class Catalog:
         ``fields.RELAXATION_ORDER``, values that no film has first, until an item is found; ``dropped``
         names them. No constraint: every recommendable item. Raises InputError for an unknown field.
         """
-        return self._answers(constraints, relax)
+        pairs = tuple((n, w if isinstance(w, str | int) else tuple(w or ())) for n, w in constraints.items())
+        key = (relax, pairs)
+        found = self._answers.get(key)
+        if found is None:
+            found = self._search(pairs, relax)
+            found.items.setflags(write=False)
+            if len(self._answers) >= _KEPT:
+                self._answers.clear()
+            if len(found.items) <= _LONGEST:
+                self._answers[key] = found
+        return found
 
-    def _search(self, constraints: Constraints, relax: bool) -> Found:
-        found = []
-        for pair in constraints.items():
-            one = self._constraint_of[pair] if pair[1].__class__ is str else self._constraint(pair)
-            if one is not None:
-                found.append(one)
-        if relax:
-            return most_of(found, self._recommendable_items)
-        return Found(all_of([one.group for one in found], self._recommendable_items), ())
+    def _search(self, pairs: Iterable[tuple[str, Wanted]], relax: bool) -> Found:
+        """The items of all constraints but those of the lowest ranks, given up until an item is left.
 
-    def _constraint(self, pair: Pair) -> Constraint | None:
-        """The items with one of these values of a field; None where no value is given."""
-        field, value = pair
-        place = _PLACE[fields.get(field).name]
-        if not value:
-            return None
-        several = (value,) if isinstance(value, str | int) else value
+        Constraints are met from the highest rank down: the first that leaves nothing is the last given up.
+        """
+        groups = [self._group(field, wanted) for field, wanted in pairs if fields.get(field) and wanted]
+        order = sorted(groups, key=lambda group: group.rank, reverse=True)  # no two ranks are equal
+        items = self._recommendable_items
+        for place, group in enumerate(order):
+            met = common(items, group.items)
+            if not len(met):
+                dropped = tuple(given_up.field for given_up in reversed(order[place:]))
+                return Found(items, dropped) if relax else Found(met, ())
+            items = met
+        return Found(items, ())
+
+    def _group(self, field: str, wanted: Wanted) -> _Group:
+        """The recommendable items that have one of these values of a field; values no film has rank last."""
+        several = (wanted,) if isinstance(wanted, str | int) else wanted
         codes = {code for one in several if (code := self.code(field, str(one))) is not None}
-        rank = place + len(ALL_FIELDS) * bool(codes)
-        group = self._group_of[codes.pop()] if len(codes) == 1 else self._group(*codes)
-        return Constraint(rank, field, group)
+        parts = [self._recommendable_with(code) for code in codes]
+        items = parts[0] if len(parts) == 1 else np.unique(np.concatenate([np.zeros(0, np.int32), *parts]))
+        return _Group(_PLACE[field] + len(ALL_FIELDS) * bool(codes), field, items)
 
     def query_codes(self, codes: Sequence[int]) -> Codes:
         """The recommendable items that have every one of these concepts, ascending."""
-        return all_of([self._group_of[code] for code in codes], self._recommendable_items)
+        groups = sorted((self._recommendable_with(code) for code in codes), key=len)
+        return reduce(common, groups) if groups else self._recommendable_items
 
     def without(self, items: Codes, code: int) -> Codes:
-        """These recommendable items but for those that have a concept, in their order."""
-        return self._group_of[code].without(items)
+        """These items but for those that have a concept, in their order."""
+        gone = self.items_with(code)
+        kept: Codes = items[gone.take(gone.searchsorted(items), mode="clip") != items]
+        return kept
 
-    def _group(self, *codes: int) -> ItemGroup:
-        """The recommendable items that have one of these concepts, ascending."""
+    def _recommendable_with(self, code: int) -> Codes:
         ends, items = self._recommendable_postings
-        parts = [items[ends[code] : ends[code + 1]] for code in codes]
-        found = parts[0] if len(parts) == 1 else np.unique(np.concatenate([items[:0], *parts]))
-        return ItemGroup(found, len(self.items))
+        return items[ends[code] : ends[code + 1]]
 
     @cached_property
     def _recommendable_postings(self) -> tuple[NDArray[np.int64], Codes]:
@@ -275,15 +348,9 @@ class Catalog:
     def _recommendable_items(self) -> Codes:
         return np.flatnonzero(self.recommendable).astype(np.int32)
 
-    def forget_answers(self) -> None:
-        """Drop the answers that are kept from earlier queries."""
-        self._answers.forget()
-
     def forget(self) -> None:
-        """Drop all that is kept from earlier queries: answers, constraints, and the items of concepts."""
-        self.forget_answers()
-        self._constraint_of.clear()
-        self._group_of.clear()
+        """Drop the answers and codes that are kept from earlier queries."""
+        self._answers.clear()
         self._code_of.clear()
 
     # ── names that users of the original know ──────────────────────────────────────────────────

@@ -1,17 +1,33 @@
 """Cleaning with a report: every label merged or dropped is counted, nothing is edited in silence."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any
 
 import pandas as pd
 
-from crs_lib.catalog.fields import ALL_FIELDS, CREDIT_FIELDS, FIELDS, GOAL_FIELD, Field
-from crs_lib.catalog.index import Item
-from crs_lib.catalog.labels import Cleaned
+from crs_lib.catalog.fields import ALL_FIELDS, CREDIT_FIELDS, FIELDS, YEAR_FIELD, Field
+from crs_lib.catalog.lexicon import Cleaned
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, shorten
+
+
+@dataclass
+class Item:
+    """A film after cleaning: one value list per field, display spelling, file order, no doublets."""
+
+    item_id: str
+    title: str
+    values: dict[str, tuple[str, ...]]
+    plot: str = ""
+
+    @property
+    def year(self) -> int | None:
+        """Year of release, or None where the catalogue has none."""
+        years = self.values.get(YEAR_FIELD, ())
+        return int(years[0]) if years else None
 
 
 @dataclass
@@ -72,14 +88,7 @@ class CleaningReport:
         )
 
 
-class _Folds(dict[str, str]):
-    """The folded form of a value, worked out once."""
-
-    def __missing__(self, value: str) -> str:
-        self[value] = folded = fold(value)
-        return folded
-
-
+_folded = lru_cache(65_536)(fold)
 _IDS = ("item_id", "original_id")
 _OTHER_KEYS = frozenset({"name", "title", "plot", "plot_keywords", *_IDS})
 
@@ -99,78 +108,71 @@ def clean(
     report = CleaningReport(
         before={name: Counter() for name in rows}, after={name: Counter() for name in rows}
     )
-    memo: dict[str, dict[str, Cleaned]] = {name: {} for name in rows}
-    folds = _Folds()
+    cleaners = {name: cache(row.clean) for name, row in rows.items()}
     items: list[Item] = []
     places: dict[str, list[int]] = {}
     for number, (key, record) in enumerate(records, start=1):
-        where = f"record {number} ({shorten(str(key), 60)!r})"
-        item = _clean_one(where, key, record, memo, folds, report)
+        item = _clean_one(f"record {number} ({shorten(str(key), 60)!r})", key, record, cleaners, report)
         report.films_read += 1
-        name = fold(item.title) or item.title  # "!!!" and "???" have no words, and are two films
-        twin = _twin(item, places.setdefault(name, []), items)
+        same = places.setdefault(fold(item.title) or item.title, [])  # "!!!" and "???" have no words
+        twin = next((i for i in same if item.year is None or items[i].year in (None, item.year)), None)
         if twin is None:
-            places[name].append(len(items))
+            same.append(len(items))
             items.append(item)
         else:
             report.merged_films.append((item.title, items[twin].title))
             items[twin] = _merge(items[twin], item)
-    _one_spelling(items, folds, report)
+    _one_spelling(items, report)
     _unique_ids(items)
     report.films_kept = len(items)
     for item in items:
         for name, values in item.values.items():
             report.after[name].update(values)
-        if not any(item.values.get(name) for name in CREDIT_FIELDS):
-            report.low_information += 1
+        report.low_information += not any(item.values.get(name) for name in CREDIT_FIELDS)
     return items, report
 
 
 def _clean_one(
-    where: str,
-    key: str,
-    record: Mapping[str, Any],
-    memo: dict[str, dict[str, Cleaned]],
-    folds: "_Folds",
+    where: str, key: str, record: Mapping[str, Any], cleaners: Mapping[str, Callable[[str], Cleaned]],
     report: CleaningReport,
-) -> Item:
+) -> Item:  # fmt: skip
     if not isinstance(record, Mapping):
         raise InputError(f"{where}: expected an object with the film's fields, got {record!r:.80}")
-    title = (
-        one_text(where, "name", record.get("name")) or one_text(where, "title", record.get("title")) or key
-    )
-    title = " ".join(title.split())
+    named = (one_text(where, name, record.get(name)) for name in ("name", "title"))
+    title = " ".join((next(filter(None, named), "") or key).split())
     if not title:
         raise InputError(f"{where}: field 'title' is empty; every film needs a title")
     report.ignored_keys.update(name for name in record if name not in FIELDS and name not in _OTHER_KEYS)
-    values: dict[str, tuple[str, ...]] = {}
-    themes: list[str] = []
-    for name in memo:
-        row = ALL_FIELDS[name]
-        kept: dict[str, str] = {}
-        for raw in _texts(where, row.column, record.get(row.column)):
-            report.before[name][raw] += 1
-            if raw not in memo[name]:
-                try:
-                    memo[name][raw] = row.clean(raw)
-                except InputError as error:
-                    raise InputError(f"{where}: field {name!r}: {error}") from error
-            value, reason = memo[name][raw]
-            if value is None:
-                report.changes[name, "dropped", raw, "", reason] += 1
-                if name == GOAL_FIELD and reason != "empty":
-                    themes.append(raw)
-                continue
-            if value != raw:
-                report.changes[name, "merged", raw, value, "same meaning"] += 1
-            folded = folds[value]
-            if folded in kept:
-                report.changes[name, "doublet", raw, kept[folded], "named twice"] += 1
-            else:
-                kept[folded] = value
-        values[name] = tuple(kept.values())[: None if row.many else 1]
+    values = {name: _values(where, name, record, cleaners[name], report) for name in cleaners}
     item_id = next((str(record[name]) for name in _IDS if one_text(where, name, record.get(name))), "")
-    return Item(item_id, title, values, one_text(where, "plot", record.get("plot")), tuple(themes))
+    return Item(item_id, title, values, one_text(where, "plot", record.get("plot")))
+
+
+def _values(
+    where: str,
+    name: str,
+    record: Mapping[str, Any],
+    cleaner: Callable[[str], Cleaned],
+    report: CleaningReport,
+) -> tuple[str, ...]:
+    """The clean values of a field, each once; what was changed or dropped goes to the report."""
+    row, kept = ALL_FIELDS[name], dict[str, str]()
+    for raw in _texts(where, row.column, record.get(row.column)):
+        report.before[name][raw] += 1
+        try:
+            value, reason = cleaner(raw)
+        except InputError as error:
+            raise InputError(f"{where}: field {name!r}: {error}") from error
+        if value is None:
+            report.changes[name, "dropped", raw, "", reason] += 1
+            continue
+        if value != raw:
+            report.changes[name, "merged", raw, value, "same meaning"] += 1
+        folded = _folded(value)
+        if folded in kept:
+            report.changes[name, "doublet", raw, kept[folded], "named twice"] += 1
+        kept.setdefault(folded, value)
+    return tuple(kept.values())[: None if row.many else 1]
 
 
 def one_text(where: str, name: str, raw: object) -> str:
@@ -200,45 +202,29 @@ def _texts(where: str, name: str, raw: object) -> list[str]:
     raise InputError(f"{where}: field {name!r} must be a text or a list of texts, got {raw!r:.80}")
 
 
-def _twin(item: Item, places: list[int], items: list[Item]) -> int | None:
-    """The place of a film that is the same: equal title, and the years do not contradict."""
-    for place in places:
-        if item.year is None or items[place].year in (None, item.year):
-            return place
-    return None
-
-
 def _merge(first: Item, second: Item) -> Item:
     values = {}
-    for name in first.values:
-        row = ALL_FIELDS[name]
-        union = {fold(v): v for v in (*second.values[name], *first.values[name])}
-        ordered = dict.fromkeys(fold(v) for v in (*first.values[name], *second.values[name]))
-        values[name] = tuple(union[key] for key in ordered)[: None if row.many else 1]
-    return Item(
-        first.item_id or second.item_id,
-        first.title,
-        values,
-        first.plot or second.plot,
-        tuple(dict.fromkeys((*first.themes, *second.themes))),
-    )
+    for name, mine in first.values.items():
+        own = {fold(value): value for value in mine}
+        union = own | {fold(value): value for value in second.values[name]} | own
+        values[name] = tuple(union.values())[: None if ALL_FIELDS[name].many else 1]
+    return Item(first.item_id or second.item_id, first.title, values, first.plot or second.plot)
 
 
-def _one_spelling(items: list[Item], folds: "_Folds", report: CleaningReport) -> None:
+def _one_spelling(items: list[Item], report: CleaningReport) -> None:
     """One display spelling per folded value of a field: the most frequent, then the first in order."""
     for name in report.before:
         spellings: dict[str, Counter[str]] = {}
         for item in items:
             for value in item.values[name]:
-                spellings.setdefault(folds[value], Counter())[value] += 1
+                spellings.setdefault(_folded(value), Counter())[value] += 1
         best: dict[str, str] = {}
         for counts in spellings.values():
-            if len(counts) > 1:
-                chosen = min(counts, key=lambda spelling: (-counts[spelling], spelling))
-                for spelling, n in counts.items():
-                    if spelling != chosen:
-                        best[spelling] = chosen
-                        report.changes[name, "merged", spelling, chosen, "same spelling, folded"] += n
+            chosen = min(counts, key=lambda spelling: (-counts[spelling], spelling))
+            for spelling, n in counts.items():
+                if spelling != chosen:
+                    best[spelling] = chosen
+                    report.changes[name, "merged", spelling, chosen, "same spelling, folded"] += n
         if best:
             for item in items:
                 item.values[name] = tuple(best.get(value, value) for value in item.values[name])

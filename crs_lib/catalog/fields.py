@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from crs_lib.catalog import labels, lexicon
-from crs_lib.catalog.labels import Cleaned
+from crs_lib.catalog import lexicon
+from crs_lib.catalog.lexicon import Cleaned
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold, words
@@ -194,7 +194,7 @@ FIELDS: dict[str, Field] = {
     field.name: field
     for field in (
         Field(
-            name="genre", clean=labels.clean_genre, aliases=lexicon.GENRES, foreign_keys=("genres",),
+            name="genre", clean=lexicon.clean_genre, aliases=lexicon.GENRES, foreign_keys=("genres",),
             rule="genre", keep=6, weight=4, goal=True,
             before_noun=True, phrases=(), in_asides=True, in_prompt=Clause("$list", 3),
             question=FilmQuestion(
@@ -227,7 +227,7 @@ FIELDS: dict[str, Field] = {
             ),
         ),
         Field(
-            name="actor", clean=labels.clean_person, foreign_keys=("star", "stars", "cast"),
+            name="actor", clean=lexicon.clean_person, foreign_keys=("star", "stars", "cast"),
             rule="person", keep=4, weight=4, credit=True,
             phrases=("{with|starring|featuring} $value", "with $value in {them|the cast}"),
             bridges=("$value", "{the actor|} $value"),
@@ -264,7 +264,7 @@ FIELDS: dict[str, Field] = {
             people_ask=("actors?", "actress", "cast", "stars?"),
         ),
         Field(
-            name="director", clean=labels.clean_person, foreign_keys=("directors",),
+            name="director", clean=lexicon.clean_person, foreign_keys=("directors",),
             rule="person", keep=5, weight=3, credit=True,
             phrases=("{directed by|made by} $value", "directed by $value"),
             bridges=("$value", "{the director|} $value"),
@@ -302,7 +302,7 @@ FIELDS: dict[str, Field] = {
             cues=("directed", "made", "director", "by"), people_ask=("director", "directed"),
         ),
         Field(
-            name="writer", clean=labels.clean_person, foreign_keys=("writers",), rule="person", keep=3,
+            name="writer", clean=lexicon.clean_person, foreign_keys=("writers",), rule="person", keep=3,
             phrases=("written by $value", "{scripted by|from a script by} $value"),
             bridges=("$value", "{the writer|} $value"),
             phrases_b=("that $value {wrote|scripted}", "with a {script|screenplay} from the pen of $value"),
@@ -315,7 +315,7 @@ FIELDS: dict[str, Field] = {
             cues=("written", "scripted", "script", "writer"), shared_cues=("by",),
         ),
         Field(
-            name="language", clean=labels.clean_language, aliases=lexicon.LANGUAGES,
+            name="language", clean=lexicon.clean_language, aliases=lexicon.LANGUAGES,
             foreign_keys=("languages",), rule="name", keep=2,
             phrases=("in $value", "{spoken in|in} $value"),
             bridges=("the sound of $value", "{spoken|the sound of} $value"),
@@ -325,7 +325,7 @@ FIELDS: dict[str, Field] = {
             in_prompt=Clause("in $values"),
         ),
         Field(
-            name=YEAR_FIELD, clean=labels.clean_year, rule="plain", pattern=r"(?:19|20)\d\d", keep=1,
+            name=YEAR_FIELD, clean=lexicon.clean_year, rule="plain", pattern=r"(?:19|20)\d\d", keep=1,
             many=False, phrases=("{from|made in|released in} $value",),
             phrases_b=("of the year $value", "that {came out|opened} in $value"),
             phrases_c=("$value", "from $value", "{made in|from the year|that came out in} $value"),
@@ -341,7 +341,7 @@ FIELDS: dict[str, Field] = {
 # another experiment, with other scenarios and more concepts.
 OPTIONAL_FIELDS: dict[str, Field] = {
     PLOT: Field(
-        name=PLOT, key="plot_keywords", clean=labels.clean_keyword, aliases=lexicon.PLOT_WORDS,
+        name=PLOT, key="plot_keywords", clean=lexicon.clean_keyword, aliases=lexicon.PLOT_WORDS,
         rule="plot", keep=2.2, weight=3,
         phrases=("about $value", "{with a plot|with a story} about $value"),
         bridges=("the theme of $value", "stories about $value"),

@@ -1,69 +1,42 @@
-"""``python -m crs_lib cosrec-catalogue``: the product catalogue from metas and reviews."""
+"""The CoSRec study: build a product catalogue, index a shop, generate conversations, predict intents."""
 
-import argparse
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from crs_lib.cli.app import arg, command, settings, values
 from crs_lib.core import paths
-from crs_lib.cosrec.catalogue import Settings, build
-from crs_lib.cosrec.catalogue_files import OUTPUTS
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the command."""
-    parser.epilog = (
-        "Reads Amazon-Reviews-2023 in bounded memory. A killed run continues with the same command. "
-        "The filters: docs/cosrec.md."
-    )
-    parser.add_argument("--metas", type=Path, required=True, help="folder of meta_<category>.jsonl[.gz|.zst]")
-    parser.add_argument("--reviews", type=Path, required=True, help="folder of <category>.jsonl[.gz|.zst]")
-    parser.add_argument("--out", type=Path, required=True, help=f"output file ({', '.join(OUTPUTS)})")
-    parser.add_argument(
-        "--legacy", action="store_true", help="repeat the original filters and statistics exactly"
-    )
-    parser.add_argument(
-        "--shortest", type=int, default=10, help="least characters of a description or review"
-    )
-    parser.add_argument(
-        "--title-latin", type=float, default=0.5, help="least share of Latin-1 characters, title"
-    )
-    parser.add_argument(
-        "--text-latin", type=float, default=0.8, help="least share of Latin-1 characters, text"
-    )
-    parser.add_argument(
-        "--most-reviews", type=int, default=0, help="keep the k most helpful reviews (0: all)"
-    )
-    parser.add_argument(
-        "--parts", type=int, default=0, help="parts of the join (0: by size; changes no result)"
-    )
-    parser.add_argument("--workers", type=int, default=1, help="local processes")
-    parser.add_argument(
-        "--scheduler", default="", help="address of a Dask scheduler instead of local processes"
-    )
-    parser.add_argument("--keep-work", action="store_true", help="keep the working files")
-    parser.set_defaults(do=main)
+@command(
+    "cosrec catalogue",
+    arg("--metas", type=Path, required=True, help="folder of meta_<category>.jsonl[.gz|.zst]"),
+    arg("--reviews", type=Path, required=True, help="folder of <category>.jsonl[.gz|.zst]"),
+    arg("--out", type=Path, required=True, help="output file (.jsonl, .jsonl.gz, .jsonl.zst or .parquet)"),
+    arg("--legacy", action="store_true", help="repeat the original filters and statistics exactly"),
+    arg("--shortest", type=int, default=10, help="least characters of a description or review"),
+    arg("--title-latin", type=float, default=0.5, help="least share of Latin-1 characters, title"),
+    arg("--text-latin", type=float, default=0.8, help="least share of Latin-1 characters, text"),
+    arg("--most-reviews", type=int, default=0, help="keep the k most helpful reviews (0: all)"),
+    arg("--parts", type=int, default=0, help="parts of the join (0: by size; changes no result)"),
+    arg("--workers", type=int, default=1, help="local processes"),
+    arg("--scheduler", default="", help="address of a Dask scheduler instead of local processes"),
+    arg("--keep-work", action="store_true", help="keep the working files"),
+    note="Reads Amazon-Reviews-2023 in bounded memory. A killed run continues with the same command. "
+    "The filters: docs/cosrec.md.",
+)
+def catalogue(arguments: Namespace) -> None:
+    """Build products from metadata and reviews."""
+    from crs_lib.cosrec.catalogue import Settings, build
+
+    given = {k: v for k, v in vars(arguments).items() if k not in ("metas", "reviews", "out")}
+    manifest = build(arguments.metas, arguments.reviews, arguments.out, Settings(**given))
+    print("\n".join(_counts(manifest)))
+    beside = f"{arguments.out.name}.manifest.json and {arguments.out.name}.quarantine.jsonl"
+    print(f"written: {paths.shown(arguments.out)}; beside it {beside}")
 
 
-def main(args: argparse.Namespace) -> None:
-    """Make the catalogue and say what was kept and dropped."""
-    settings = Settings(
-        legacy=args.legacy,
-        shortest=args.shortest,
-        title_latin=args.title_latin,
-        text_latin=args.text_latin,
-        most_reviews=args.most_reviews,
-        parts=args.parts,
-        workers=args.workers,
-        scheduler=args.scheduler,
-        keep_work=args.keep_work,
-    )
-    manifest = build(args.metas, args.reviews, args.out, settings)
-    print("\n".join(report(manifest)))
-    beside = f"{args.out.name}.manifest.json and {args.out.name}.quarantine.jsonl"
-    print(f"written: {paths.shown(args.out)}; beside it {beside}")
-
-
-def report(manifest: dict[str, Any]) -> list[str]:
+def _counts(manifest: dict[str, Any]) -> list[str]:
     """The counts of a manifest as lines to read."""
     lines = [f"products written: {manifest['products written']:,}"]
     for part, counts in manifest["totals"].items():
@@ -73,3 +46,78 @@ def report(manifest: dict[str, Any]) -> list[str]:
     if manifest["without a partner"]:
         lines.append(f"ignored, one of the two files is missing: {', '.join(manifest['without a partner'])}")
     return lines
+
+
+@command(
+    "cosrec index",
+    arg("--products", type=Path, required=True, help="products.jsonl[.gz|.zst]"),
+    arg("--passages", type=Path, help="passages.jsonl[.gz|.zst]"),
+    arg("--out", type=Path, required=True, help="folder of the index"),
+    arg("--encoder", default="hashing", help="of the dense index: hashing, minilm …"),
+    arg("--k1", type=float, default=1.2, help="BM25: gain of repetition"),
+    arg("--b", type=float, default=0.75, help="BM25: correction for length"),
+    reads=("products", "passages"),
+    writes=("out",),
+)
+def index(arguments: Namespace) -> None:
+    """Index products and passages for search."""
+    from crs_lib.cosrec.index import write_index
+
+    made = write_index(
+        arguments.products, arguments.out, arguments.passages, encoder=arguments.encoder,
+        k1=arguments.k1, b=arguments.b, note=lambda text: print(text, flush=True),
+    )  # fmt: skip
+    print(f"{made.products:,} products, {made.passages:,} passages, {made.reviews:,} reviews")
+    print(f"index: {paths.shown(arguments.out)}")
+
+
+@command(
+    "cosrec generate",
+    settings("crs_lib.cosrec.settings:GenerateSettings"),
+    *(
+        arg(f"--{name}", type=kind, help=f"{name} of the models' server, as in --llm")
+        for name, kind in (("host", str), ("timeout", float), ("slots", int))
+    ),
+    arg("--estimate", action="store_true", help="print calls, tokens and hours without running"),
+    arg("--log", action="append", default=[], metavar="RUN", help="a finished run, for --estimate"),
+    note="A killed run continues with the same command. Lists are written with commas.",
+)
+def generate(arguments: Namespace) -> None:
+    """Generate conversations about products."""
+    from crs_lib.cli.run import show_costs
+    from crs_lib.cosrec import generate as generation
+    from crs_lib.cosrec.settings import GenerateSettings
+
+    given = values(arguments, GenerateSettings)
+    reached = {name: getattr(arguments, name) for name in ("host", "timeout", "slots")}
+    given["llm"] = {**given["llm"], **{name: value for name, value in reached.items() if value is not None}}
+    config = GenerateSettings(**given)
+    if arguments.estimate:
+        show_costs("cosrec", config.work(), arguments.log, "generate a few conversations")
+        return
+    folder = generation.generate(config)
+    print(f"{config.conversations} conversations: {paths.shown(folder / 'generated.jsonl')}")
+    if config.models():
+        from crs_lib import llm as models
+
+        print(models.usage(folder / "llm_calls.jsonl").round(2).to_string(index=False))
+
+
+@command(
+    "cosrec intents",
+    arg("--train", type=Path, required=True, help="folder of an annotated partition (crowd)"),
+    arg("--test", type=Path, required=True, help="folder of the partition to predict (curated)"),
+    arg("--out", type=Path, required=True, help="predictions.jsonl, one line a user turn"),
+    arg("--model", default="", help="intent model (default: the one that routes)"),
+    arg("--seed", type=int, default=0, help="of the intervals"),
+    reads=("train", "test"),
+    writes=("out",),
+)
+def intents(arguments: Namespace) -> None:
+    """Predict the intents of user turns."""
+    from crs_lib.cosrec import intents as models
+
+    scores = models.predict_files(**vars(arguments))
+    print(f"predictions: {paths.shown(arguments.out)}")
+    if scores is not None:
+        print(scores.round(3).to_string(index=False))

@@ -1,48 +1,40 @@
-"""The RealTalk commands: predict, evaluate, ladder and compare."""
+"""The RealTalk study: find the evidence for questions, score it, compare settings."""
 
 import logging
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from crs_lib.cli import files, options
+from crs_lib.cli.app import arg, command, read, settings, typed
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
-from crs_lib.realtalk.config import RealTalkConfig
+
+_CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
+_MODEL = ("llm", "forms", "view", "segments", "questions")
+_TRAIN = arg("--train", metavar="FOLDER", help="a folder with realtalk/ and locomo/ to learn from")
 
 
-def predict(parser: ArgumentParser) -> None:
-    """``realtalk-predict --chat FILE --out FILE``: evidence for every question of a chat, as JSON lines."""
-    parser.add_argument("--chat", required=True, help="a chat file in RealTalk's or LoCoMo's schema")
-    parser.add_argument("--out", required=True, help="where the predictions go (.jsonl)")
-    parser.add_argument("--train", metavar="FOLDER", help="a folder with realtalk/ and locomo/ to learn from")
-    options.add(
-        parser,
-        RealTalkConfig,
-        "teachers",
-        "llm",
-        "forms",
-        "view",
-        "segments",
-        "questions",
-        "seed",
-        encoder="auto",
-        ranker="auto",
-    )
-    parser.add_argument("--timings", action="store_true", help="add the seconds of each node to each line")
-    files.declare(parser, reads=("chat", "train"), writes=("out",))
-    parser.set_defaults(do=_predict)
-
-
-def _predict(arguments: Namespace) -> None:
+@command(
+    "realtalk predict",
+    arg("--chat", required=True, help="a chat file in RealTalk's or LoCoMo's schema"),
+    arg("--out", required=True, help="where the predictions go (.jsonl)"),
+    _TRAIN,
+    settings(_CONFIG, "teachers", *_MODEL, "seed", encoder="auto", ranker="auto"),
+    arg("--timings", action="store_true", help="add the seconds of each node to each line"),
+    reads=("chat", "train"),
+    writes=("out",),
+)
+def predict(arguments: Namespace) -> None:
+    """Find the evidence for every question of a chat."""
     from crs_lib.realtalk import corpus, index, query, study
+    from crs_lib.realtalk.config import RealTalkConfig
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s")
-    config = options.read(arguments, RealTalkConfig)
+    config = read(arguments, RealTalkConfig)
     chat = corpus.read_chat(Path(arguments.chat))
     built = index.build(chat, index.choose_encoder(config.encoder))
     folder = Path(arguments.train) if arguments.train else None
@@ -58,7 +50,7 @@ def _predict(arguments: Namespace) -> None:
     print("\n".join(made_with(built.encoder, [ranker.name], arguments)))
     print(f"learnt from: {ranker.origin}")
     if records:
-        print("\n".join(agent_told(records)))
+        print("\n".join(_agent_told(records)))
     if model:
         print(f"calls: {study.write_calls(log, out.with_name(f'{out.stem}.calls.jsonl'))}")
     for kind in sorted({quirk.kind for quirk in chat.quirks}):
@@ -66,7 +58,7 @@ def _predict(arguments: Namespace) -> None:
         print(f"{kind}: {len(found)} (first: {found[0].place[-1]}; {found[0].detail})")
 
 
-def agent_told(records: Sequence[dict[str, Any]]) -> list[str]:
+def _agent_told(records: Sequence[dict[str, Any]]) -> list[str]:
     """What ran the agent, how its nodes decided, how often it abstained and fell back to a rule."""
     made = records[0]["made_with"]
     forms = ", ".join(f"{node} {form}" for node, form in made["forms"].items())
@@ -110,81 +102,44 @@ def made_with(encoder: str, rankers: Sequence[str], arguments: Namespace) -> lis
     return lines
 
 
-def evaluate(parser: ArgumentParser) -> None:
-    """``realtalk-evaluate [--train-only | --test-only --final]``: predictions, scores and the log."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--train-only", action="store_true", help="chats 1 to 7 (the default)")
-    which.add_argument("--test-only", action="store_true", help="chats 8 to 10; requires --final")
-    levers = (
-        "teachers",
-        "selection",
-        "mode",
-        "reading",
-        "arc_cases",
-        "llm",
-        "forms",
-        "view",
-        "segments",
-        "questions",
-        "final",
-        "force",
-    )
-    options.add(parser, RealTalkConfig, *levers, run="train", data="realtalk", encoder="auto", ranker="auto")
-    parser.set_defaults(do=_evaluate)
-
-
-def _evaluate(arguments: Namespace) -> None:
+@command(
+    "realtalk evaluate",
+    arg("--train-only", action="store_true", help="chats 1 to 7 (the default)"),
+    arg("--test-only", action="store_true", help="chats 8 to 10; requires --final"),
+    settings(
+        _CONFIG, "teachers", "selection", "mode", "reading", "arc_cases", *_MODEL, "final", "force",
+        run="train", data="realtalk", encoder="auto", ranker="auto",
+    ),
+    arg("--teach", action="store_true", help="train the ranker of the package on the train chats instead"),
+    _TRAIN,
+)  # fmt: skip
+def evaluate(arguments: Namespace) -> None:
+    """Score chats, the test split once; or train the ranker of the package."""
     from crs_lib.realtalk import study
+    from crs_lib.realtalk.config import RealTalkConfig
 
+    if arguments.teach:
+        _teach(arguments.train)
+        return
+    if arguments.train_only and arguments.test_only:
+        raise InputError("give one of --train-only and --test-only")
     split = "test" if arguments.test_only else ("train" if arguments.data == "realtalk" else "all")
-    config = options.read(arguments, RealTalkConfig, split=split)
+    config = read(arguments, RealTalkConfig, split=split)
     study.check_test_split(config)
     start = time.perf_counter()
     told = study.predict(config)
     shown = study.evaluate(config)
-    print(report(shown, config.reading))
+    print(_report(shown, config.reading))
     made = [record["made_with"] for record in told]
     print("\n" + "\n".join(made_with(made[0]["encoder"], sorted({m["ranker"] for m in made}), arguments)))
     folder = paths.shown(paths.run_folder("realtalk", config.run))
     print(f"\n{time.perf_counter() - start:.0f} s; tables: {folder}/")
 
 
-def ladder(parser: ArgumentParser) -> None:
-    """``realtalk-ladder``: from BM25 to the hand fusion, step by step, on the train chats."""
-    options.add(parser, RealTalkConfig, data="realtalk", encoder="auto")
-    parser.set_defaults(do=_ladder)
-
-
-def _ladder(arguments: Namespace) -> None:
-    from crs_lib.realtalk import compare, index, study
-
-    split = "train" if arguments.data == "realtalk" else "all"
-    found = study.chats(RealTalkConfig(data=arguments.data, split=split))
-    frame = compare.ladder(compare.ladder_rows(found, index.choose_encoder(arguments.encoder)))
-    print(
-        (frame.set_index("step") * [1 if c == "n" else 100 for c in frame.columns[1:]]).round(1).to_string()
-    )
-
-
-def compare(parser: ArgumentParser) -> None:
-    """``realtalk-compare LEVER VALUE…``: the same questions with one lever set in different ways."""
-    parser.add_argument("lever", help="selection, mode, ranker, encoder, teachers, reading, …")
-    parser.add_argument("values", nargs="+", help="its values")
-    levers = ("llm", "forms", "view", "segments", "questions")
-    options.add(parser, RealTalkConfig, *levers, data="realtalk", encoder="auto", ranker="auto")
-    parser.set_defaults(do=_compare)
-
-
-def teach(parser: ArgumentParser) -> None:
-    """``realtalk-teach``: make the ranker that comes with the package anew, from the train chats."""
-    parser.add_argument("--train", metavar="FOLDER", help="a folder with realtalk/ to learn from")
-    parser.set_defaults(do=_teach)
-
-
-def _teach(arguments: Namespace) -> None:
+def _teach(train: str | None) -> None:
     from crs_lib.realtalk import index, ranker
 
-    own, _ = ranker.train_chats(Path(arguments.train) if arguments.train else None)
+    own, _ = ranker.train_chats(Path(train) if train else None)
     if not own:
         raise InputError("no train chats were found; set CRS_MIRROR, or python -m crs_lib data get realtalk")
     ranker.need_trees()
@@ -192,16 +147,38 @@ def _teach(arguments: Namespace) -> None:
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
 
 
-def _compare(arguments: Namespace) -> None:
+@command(
+    "realtalk compare",
+    arg("lever", help="selection, mode, ranker, encoder, teachers, reading, …; ladder: BM25 to the fusion"),
+    arg("values", nargs="*", help="its values"),
+    settings(_CONFIG, *_MODEL, data="realtalk", encoder="auto", ranker="auto"),
+)
+def compare(arguments: Namespace) -> None:
+    """Compare settings of one component, or the retrievers from BM25 to the fusion (ladder)."""
     from crs_lib.realtalk import compare as levers
+    from crs_lib.realtalk.config import RealTalkConfig
 
     split = "train" if arguments.data == "realtalk" else "all"
-    config = options.read(arguments, RealTalkConfig, split=split)
-    values = [options.typed(RealTalkConfig, arguments.lever, value) for value in arguments.values]
+    if arguments.lever == "ladder":
+        _ladder(arguments.data, split, arguments.encoder)
+        return
+    config = read(arguments, RealTalkConfig, split=split)
+    values = [typed(RealTalkConfig, arguments.lever, value) for value in arguments.values]
     print(levers.table(config, arguments.lever, values).round(3).T.to_string(header=False))
 
 
-def report(shown: dict[str, pd.DataFrame], reading: str) -> str:
+def _ladder(data: str, split: str, encoder: str) -> None:
+    from crs_lib.realtalk import compare, index, study
+    from crs_lib.realtalk.config import RealTalkConfig
+
+    found = study.chats(RealTalkConfig(data=data, split=split))
+    frame = compare.ladder(compare.ladder_rows(found, index.choose_encoder(encoder)))
+    print(
+        (frame.set_index("step") * [1 if c == "n" else 100 for c in frame.columns[1:]]).round(1).to_string()
+    )
+
+
+def _report(shown: dict[str, pd.DataFrame], reading: str) -> str:
     """The tables of an evaluation as text, shares in percent, the reading named."""
     from crs_lib.realtalk import scoring
 

@@ -1,16 +1,17 @@
-"""``try`` and ``chat``: turns with any system, held by a simulated user or by the person at the terminal."""
+"""``chat``: turns with any system, held by a simulated user or by the person at the terminal."""
 
 import os
 import sys
 import tempfile
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from crs_lib.cli import options, output
+from crs_lib.cli import terminal
+from crs_lib.cli.app import arg, command, settings, values
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
@@ -20,28 +21,33 @@ _INK = {"user": "1", "system": "1;36", "fact": "2", "span": "4;33"}
 _SHOWN = 2_000  # characters of a reply
 
 
-def try_system(parser: ArgumentParser) -> None:
-    """``try SPEC [--catalog FILE] [--session N] [--seed N] [--llm JSON]``."""
-    parser.add_argument("spec", help="the system: tracker, http://127.0.0.1:8000/reply, 'exec:node a.js'")
-    parser.add_argument(
-        "--session", type=int, default=0, metavar="N", help="scenarios from this one on (default: 0)"
-    )
-    options.add(parser, SimulateConfig, "catalog", "seed", "llm")
-    parser.set_defaults(do=_try)
+@command(
+    "chat",
+    arg("spec", help="the system: tracker, http://127.0.0.1:8000/reply, 'exec:node a.js'"),
+    settings("crs_lib.simulate.config:SimulateConfig", "catalog", "seed", "llm"),
+    arg("--simulated", action="store_true",
+        help="let a simulated user hold three turns, and show what the system understood"),
+    arg("--session", type=int, default=0, metavar="N",
+        help="scenarios of simulated users from this one on (default: 0)"),
+    arg("--out", type=Path, metavar="FILE", help="add the conversation to this file, a JSON line"),
+)  # fmt: skip
+def chat(arguments: Namespace) -> None:
+    """Talk to a system in the terminal, or watch a simulated user do it."""
+    (_try if arguments.simulated else _chat)(arguments)
 
 
 def _try(arguments: Namespace) -> None:
-    from crs_lib.simulate import trial
+    from crs_lib.simulate.conversation import TRIAL_TURNS, trial
 
     if arguments.session < 0:
         raise InputError(f"--session is {arguments.session}; give a scenario's number, 0 or more")
-    config = _config(arguments, n_turns=trial.TURNS)
+    config = _config(arguments, n_turns=TRIAL_TURNS)
     found = []
     with _ready(config) as maker, _told(arguments.spec):
         catalog = maker.world.catalog
         print(f"{arguments.spec} on {config.catalog_name} ({len(catalog):,} films), "
               f"users of seed {config.seed}")  # fmt: skip
-        for number, turn in enumerate(trial.trial(maker.world, config, arguments.session), start=1):
+        for number, turn in enumerate(trial(maker.world, config, arguments.session), start=1):
             found.append(turn)
             print(f"\n{number}  user    {_ink('user', turn.utterance)}")
             print(f"   {_fact('constraints', _pairs(turn.wishes))}")
@@ -67,16 +73,6 @@ def _sum_up(spec: str, catalog: Any, found: Sequence[Any]) -> None:
     quoted = "'" + tables.dumps({"": [spec]})[5:-1].replace("'", "'\\''") + "'"
     print(f"Score it:   python -m crs_lib run 03_simulate -p run mine -p systems {quoted}\n"
           "            python -m crs_lib run 04_evaluate -p run mine")  # fmt: skip
-
-
-def chat(parser: ArgumentParser) -> None:
-    """``chat SPEC [--catalog FILE] [--seed N] [--llm JSON] [--out FILE]``."""
-    parser.add_argument("spec", help="the system, e.g. tracker, or any other that `try` takes")
-    options.add(parser, SimulateConfig, "catalog", "seed", "llm")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="add the conversation to this file, a JSON line"
-    )
-    parser.set_defaults(do=_chat)
 
 
 def _chat(arguments: Namespace) -> None:
@@ -122,7 +118,7 @@ def _lines() -> Iterator[str]:
 
 
 def _config(arguments: Namespace, **more: Any) -> SimulateConfig:
-    given = options.values(arguments, SimulateConfig)
+    given = values(arguments, SimulateConfig)
     return SimulateConfig(run="trial", systems=[arguments.spec], n_sessions=1, **given, **more)
 
 
@@ -147,7 +143,7 @@ def _ready(config: SimulateConfig) -> Iterator[Any]:
 @contextmanager
 def _told(spec: str) -> Iterator[None]:
     """Within, a failed call is told in one line."""
-    from crs_lib.llm.errors import LLMError
+    from crs_lib.llm.base import LLMError
 
     try:
         yield
@@ -228,4 +224,4 @@ def _plain(text: str) -> str:
 def _ink(kind: str, text: str) -> str:
     """The text in the terminal's colours, where there is one that shows them."""
     plain = not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return text if plain else output.coloured(_INK[kind], text)
+    return text if plain else terminal.coloured(_INK[kind], text)

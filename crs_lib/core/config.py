@@ -65,6 +65,15 @@ class Config:
             object.__setattr__(self, setting.name, value)
         self.check()
 
+    @classmethod
+    def _old_fields(cls) -> Any:
+        from crs_lib.core import settings
+
+        return tuple(
+            settings.Setting(one.name, one.kind, one.default, one.required, one.help, one.marks)
+            for one in settings_of(cls)
+        )
+
     def check(self) -> None:
         """Whether the fields fit one another; InputError if not."""
 

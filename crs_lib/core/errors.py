@@ -24,14 +24,21 @@ def one_line(text: str, limit: int = 1_000) -> str:
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
 
 
-class InputError(ValueError):
+class _OneLineError(Exception):
+    """An error that IPython shows without a traceback, by its protocol ``_render_traceback_``."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
+class InputError(_OneLineError, ValueError):
     """A value is not as expected; the text says what was given, what is expected and what to do."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(printable(message[:_LONGEST]))
 
 
-class RunError(RuntimeError):
+class RunError(_OneLineError, RuntimeError):
     """A run cannot start, continue or be read. No file of the run was overwritten.
 
     With ``ends_run`` the error concerns all sessions of a run, not the one that met it: the run ends, and no

@@ -25,7 +25,6 @@ from crs_lib.core.registry import did_you_mean
 _FOLDER = Path(__file__).resolve().parents[1] / "prompts"
 
 
-@cache
 def names() -> list[str]:
     """All prompts, sorted, as :func:`render` takes them."""
     return sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.rglob("*.txt"))

@@ -5,7 +5,7 @@ import importlib
 import inspect
 import math
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -47,18 +47,21 @@ class Entry(Generic[T]):
 class Registry(Generic[T]):
     """Members by name. ``kind`` is the word that error texts use ("policy", "figure").
 
-    ``room`` names the package whose files register the members: the first look into the registry imports all
-    of them, so that a new file needs no entry in any list. Members with the fact ``place`` (a number) come
-    first, in its order; the others follow in the order of registration.
+    ``room`` names the package whose files register the members: the first look for one that is not known yet,
+    or at all, imports every file, so that a new one needs no entry in any list. The files ``first`` come
+    first. Members with the fact ``place`` (a number) come first, in its order; the others follow in the order
+    of registration.
     """
 
-    def __init__(self, kind: str, room: str = "") -> None:
+    def __init__(self, kind: str, room: str = "", first: Sequence[str] = ()) -> None:
         self.kind = kind
-        self._room = room
+        self._room, self._first = room, first
         self._entries: dict[str, Entry[T]] = {}
 
     def _known(self) -> dict[str, Entry[T]]:
         if self._room:
+            for name in self._first:
+                importlib.import_module(f"{self._room}.{name}")
             import_files(self._room)
             self._room = ""
         return self._entries
@@ -84,7 +87,8 @@ class Registry(Generic[T]):
         return len(self._known())
 
     def __contains__(self, spec: object) -> bool:
-        return isinstance(spec, str) and split_spec(spec)[0] in self._known()
+        name = split_spec(spec)[0] if isinstance(spec, str) else ""
+        return name in self._entries or name in self._known()
 
     def names(self) -> list[str]:
         """All names, in the order of the members."""
@@ -93,7 +97,7 @@ class Registry(Generic[T]):
     def get(self, spec: str) -> Entry[T]:
         """The member that a spec names; InputError with a suggestion if there is none."""
         name, _ = split_spec(spec)
-        known = self._known()
+        known = self._entries if name in self._entries else self._known()
         if name not in known:
             raise InputError(
                 f"unknown {self.kind} {spec!r}{did_you_mean(name, known)} (known: {', '.join(self.names())})"

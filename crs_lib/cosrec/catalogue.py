@@ -7,10 +7,8 @@ depend on their number, on the workers or on a restart.
 
 import json
 import shutil
-import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,8 +17,9 @@ from typing import Any
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar
+from crs_lib.core.store import locked
 from crs_lib.cosrec import catalogue_tables
-from crs_lib.cosrec.catalogue_files import ENDINGS, OUTPUTS, ending, write_output
+from crs_lib.cosrec.catalogue_files import ENDINGS, OUTPUTS, check_packages, ending, write_output
 from crs_lib.cosrec.catalogue_rules import Rules
 from crs_lib.cosrec.catalogue_tables import KINDS, Job, KeyRange, Source, forget, marked
 from crs_lib.runs import dask
@@ -34,7 +33,7 @@ Facts = dict[str, dict[str, dict[str, Any]]]  # of each finished table: kind, ca
 
 @dataclass(frozen=True)
 class Settings:
-    """What to do; only the first five decide what the catalogue holds."""
+    """Settings of a catalogue; only the first five decide which products and reviews it holds."""
 
     legacy: bool = False
     shortest: int = 10
@@ -112,8 +111,9 @@ def build(metas: Path, reviews: Path, out: Path, settings: Settings) -> dict[str
         raise InputError(f"{out.name!r}: the output must end in {', '.join(OUTPUTS)}")
     todo, ignored = sources(metas, reviews)
     _keep_apart(out, todo, (metas, reviews))
+    check_packages()
     work, parts = _beside(out, "work"), settings.parts or _parts(todo)
-    with _held(work):
+    with locked(work, f"another process is making {work.stem}; wait for it or choose another output"):
         _check(work, settings, todo)
         rules = Rules(settings.legacy, settings.shortest, settings.title_latin, settings.text_latin)
         names = tuple(source.name for source in todo)
@@ -143,22 +143,6 @@ def _keep_apart(out: Path, todo: Sequence[Source], folders: Iterable[Path]) -> N
     made_here = _beside(out, "manifest.json").exists() or _beside(out, "work").exists()
     if out.exists() and not made_here:
         paths.apart((out,), (path for folder in folders for path in folder.iterdir() if ending(path)))
-
-
-@contextmanager
-def _held(work: Path) -> Iterator[None]:
-    """The work folder for this process alone; the lock goes with the process."""
-    work.mkdir(parents=True, exist_ok=True)
-    lock = sqlite3.connect(work / ".lock", timeout=0, isolation_level=None)
-    try:
-        lock.execute("BEGIN EXCLUSIVE")
-        yield
-    except sqlite3.OperationalError as error:
-        raise RunError(
-            f"another process is making {work.stem}; wait for it or choose another output"
-        ) from error
-    finally:
-        lock.close()
 
 
 def _stamp(path: str) -> list[Any]:
@@ -193,17 +177,12 @@ def _check(work: Path, settings: Settings, todo: Sequence[Source]) -> None:
 def _read(job: Job, todo: Sequence[Source], settings: Settings) -> Facts:
     """Make the tables that are not finished, one task a category; RunError, at the end, if any failed."""
     work = Path(job.work)
-    sizes = {
-        source.name: {kind: Path(getattr(source, kind)).stat().st_size for kind in KINDS} for source in todo
-    }
-    missing = {
-        name: sum(size for kind, size in kinds.items() if marked(work / kind, name) is None)
-        for name, kinds in sizes.items()
-    }
-    waiting = [s for s in todo if any(marked(work / kind, s.name) is None for kind in KINDS)]
-    total = sum(sum(kinds.values()) for kinds in sizes.values())
-    with bar(total, done=total - sum(missing.values()), label="read", unit="B") as shown:
-        calls = [(partial(catalogue_tables.read_category, job, s), missing[s.name]) for s in waiting]
+    size = {(s.name, kind): Path(getattr(s, kind)).stat().st_size for s in todo for kind in KINDS}
+    missing = {s.name: [kind for kind in KINDS if marked(work / kind, s.name) is None] for s in todo}
+    bytes_of = {name: sum(size[name, kind] for kind in kinds) for name, kinds in missing.items()}
+    waiting, total = [s for s in todo if missing[s.name]], sum(size.values())
+    with bar(total, done=total - sum(bytes_of.values()), label="read", unit="B") as shown:
+        calls = [(partial(catalogue_tables.read_category, job, s), bytes_of[s.name]) for s in waiting]
         errors = _do_all(calls, settings, shown.update)
     if errors:
         raise RunError(f"{len(errors)} of {len(todo)} categories could not be read; the first: {errors[0]}")
@@ -253,54 +232,50 @@ def _do_all(calls: Sequence[Call], settings: Settings, seen: Callable[[int], obj
     A failing task does not stop the others. Workers of a cluster must see the same folders.
     """
     errors: dict[int, str] = {}
-    if settings.scheduler:
-        with dask.connected(settings.scheduler, settings.workers) as client:
-            from distributed import as_completed as first_done
-
-            sent = {client.submit(call, pure=False): n for n, (call, _) in enumerate(calls)}
-            for future in first_done(list(sent), loop=client.loop):
-                _settle(future, sent[future], calls, seen, errors)
-    elif settings.workers == 1 or len(calls) < 2:
-        for number, (call, _) in enumerate(calls):
-            try:
-                call(progress=seen)
-            except Exception as error:
-                errors[number] = _shown(error)
-    else:
-        tasks = (call for call, _ in calls)
-        for outcome in outcomes(_done, tasks, min(settings.workers, len(calls))):
-            _settle(outcome, outcome.number, calls, seen, errors)
+    for number, wait in _begun(calls, settings, seen):
+        try:
+            wait()
+        except Exception as error:
+            ours = isinstance(error, ValueError | RuntimeError)
+            errors[number] = str(error) if ours else f"{type(error).__name__}: {error}"
     return [errors[number] for number in sorted(errors)]
 
 
-def _done(call: "partial[Any]") -> None:
-    call()
+def _begun(
+    calls: Sequence[Call], settings: Settings, seen: Callable[[int], object]
+) -> Iterator[tuple[int, Callable[[], object]]]:
+    """Each task's number with a function that waits for its end and raises its error."""
+    if settings.scheduler:
+        with dask.connected(settings.scheduler, settings.workers) as client:
+            from distributed import as_completed
 
-
-def _settle(
-    future: Any, number: int, calls: Sequence[Call], seen: Callable[[int], object], errors: dict[int, str]
-) -> None:
-    try:
-        future.result()
-    except Exception as error:
-        errors[number] = _shown(error)
+            sent = {client.submit(call, pure=False): n for n, (call, _) in enumerate(calls)}
+            for future in as_completed(list(sent), loop=client.loop):
+                yield sent[future], future.result
+                seen(calls[sent[future]][1])
+    elif settings.workers == 1 or len(calls) < 2:
+        for number, (call, _) in enumerate(calls):
+            yield number, partial(call, progress=seen)
     else:
-        seen(calls[number][1])
+        tasks = (call for call, _ in calls)
+        for outcome in outcomes(_call, tasks, min(settings.workers, len(calls))):
+            yield outcome.number, outcome.result
+            seen(calls[outcome.number][1])
 
 
-def _shown(error: Exception) -> str:
-    return str(error) if isinstance(error, ValueError | RuntimeError) else f"{type(error).__name__}: {error}"
+def _call(task: "partial[Any]") -> None:
+    task()
 
 
 def _collect(work: Path, todo: Sequence[Source], out: Path) -> None:
     """All quarantined lines so far in one file beside the output."""
-    found = []
-    for source in todo:
-        for kind in KINDS:
-            path = work / kind / f"{source.name}.quarantine.jsonl"
-            found += (
-                [{"category": source.name, **e} for e in tables.read_jsonl(path)] if path.exists() else []
-            )
+    files = [(s.name, work / kind / f"{s.name}.quarantine.jsonl") for s in todo for kind in KINDS]
+    found = (
+        {"category": name, **entry}
+        for name, path in files
+        if path.exists()
+        for entry in tables.read_jsonl(path)
+    )
     tables.write_jsonl(_beside(out, "quarantine.jsonl"), found)
 
 
@@ -312,18 +287,19 @@ def _manifest(
         for source in todo
         for path, kind in ((source.metas, "metas"), (source.reviews, "reviews"))
     }
-    counts = {part: facts[kind] for part, kind in (("products", "metas"), ("reviews", "reviews"))}
-    totals = {}
-    for part, by_category in counts.items():
-        sums: Counter[str] = Counter()
-        for found in by_category.values():
-            sums.update(found["counts"])
-        totals[part] = dict(sorted(sums.items()))
+    counts = {
+        part: {source.name: facts[kind][source.name]["counts"] for source in todo}
+        for part, kind in (("products", "metas"), ("reviews", "reviews"))
+    }
+    totals = {
+        part: dict(sorted(sum(map(Counter, by_category.values()), Counter[str]()).items()))
+        for part, by_category in counts.items()
+    }
     return {
         "settings": settings.content,
         "inputs": inputs,
         "without a partner": ignored,
         "totals": totals | {"joined": dict(sorted(joined.items()))},
-        "categories": {s.name: {part: counts[part][s.name]["counts"] for part in counts} for s in todo},
+        "categories": {s.name: {part: counts[part][s.name] for part in counts} for s in todo},
         "products written": joined["products"],
     }

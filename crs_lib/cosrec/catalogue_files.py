@@ -1,14 +1,12 @@
-"""Large files: lines read in one pass, hashed, safe against damage; products written in any format."""
+"""Large files: read in one pass, hashed, unpacked and decoded; products written in any format."""
 
 import gzip
 import hashlib
 import io
 import json
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import IO, Any, cast
 
 from crs_lib.core.errors import InputError
@@ -18,15 +16,6 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 OUTPUTS = (*ENDINGS, ".parquet")
 _PRODUCTS = 1_000  # products in a row group: by number, so that the file does not depend on the parts
 Decode = Callable[[bytes], Any]
-Bad = Callable[[int, str, bytes], object]
-
-
-class DamagedError(Exception):
-    """A compressed file ends too early or cannot be unpacked; ``line`` is the last one that was read."""
-
-    def __init__(self, line: int, why: str) -> None:
-        super().__init__(line, why)
-        self.line, self.why = line, why
 
 
 class Watched(io.RawIOBase):
@@ -55,129 +44,60 @@ def ending(path: Path) -> str:
     return next((e for e in sorted(ENDINGS, key=len, reverse=True) if path.name.endswith(e)), "")
 
 
-def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise InputError('files that end in .zst need zstandard: pip install "crs-lib[data]"') from error
-    return zstandard
-
-
-class _Zst(io.RawIOBase):
-    """Unpacks zstd frames one after the other; EOFError where the last one breaks off."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._zstandard = file, _zstandard()
-        self._unpacker: Any = None
-        self._packed, self._out = b"", b""
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._out:
-            self._packed = self._packed or self._file.read(1 << 17)
-            if not self._packed:
-                if self._unpacker is not None:
-                    raise EOFError("the last zstd frame is incomplete")
-                return 0
-            self._unpacker = self._unpacker or self._zstandard.ZstdDecompressor().decompressobj()
-            self._out = self._unpacker.decompress(self._packed)
-            done = self._unpacker.eof
-            self._packed = self._unpacker.unused_data if done else b""
-            self._unpacker = None if done else self._unpacker
-        size = min(len(buffer), len(self._out))
-        buffer[:size], self._out = self._out[:size], self._out[size:]
-        return size
-
-
-@contextmanager
-def _unpacked(raw: Watched, kind: str) -> Iterator[IO[bytes]]:
+def unpacked(raw: Watched, kind: str) -> IO[bytes]:
+    """The bytes of a plain or packed file; EOFError, OSError or zlib.error where a packed one breaks off."""
     buffered = io.BufferedReader(raw, 1 << 20)
     if kind == ".jsonl.gz":
-        with gzip.GzipFile(fileobj=buffered) as file:
-            yield cast(IO[bytes], file)
-    elif kind == ".jsonl.zst":
-        yield io.BufferedReader(_Zst(buffered), 1 << 18)
-    else:
-        yield buffered
+        return cast(IO[bytes], gzip.GzipFile(fileobj=buffered))
+    if kind == ".jsonl.zst":
+        import pyarrow as pa
+
+        stream = pa.CompressedInputStream(pa.PythonFile(buffered, mode="r"), "zstd")
+        return io.BufferedReader(stream, 1 << 18)
+    return buffered
+
+
+def check_packages() -> None:
+    """InputError with the command where a package that the catalogue needs is not installed."""
+    from importlib.util import find_spec
+
+    if lacking := [name for name in ("duckdb", "msgspec", "zstandard") if not find_spec(name)]:
+        raise InputError(f'the catalogue needs {", ".join(lacking)}: pip install "crs-lib[data]"')
 
 
 def decoder(fields: tuple[str, ...]) -> Decode:
-    """A function from a line to an object with these attributes, None where the line lacks one.
+    """A function from a line to an object with these attributes alone, None where the line lacks one.
 
-    With msgspec only these fields are built; both ways accept exactly what ``json`` accepts. Raises
-    ValueError for what is no JSON object.
+    It accepts exactly what ``json`` accepts. Raises ValueError for what is no JSON object.
     """
+    import msgspec
 
-    def plain(line: bytes) -> Any:
-        found = json.loads(line.decode("utf-8"))
-        if not isinstance(found, dict):
-            raise ValueError("not an object")
-        return SimpleNamespace(**{name: found.get(name) for name in fields})
-
-    try:
-        import msgspec
-    except ImportError:
-        return plain
     form = msgspec.defstruct("Row", [(name, Any, None) for name in fields], gc=False)
     decode = msgspec.json.Decoder(form).decode
 
-    def fast(line: bytes) -> Any:
+    def read(line: bytes) -> Any:
         try:
             return decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return plain(line)
+            plain = json.loads(line.decode("utf-8"))
+            if not isinstance(plain, dict):
+                raise ValueError("not an object") from None
+            return form(**{name: plain.get(name) for name in fields})
 
-    return fast
-
-
-def read_records(path: Path, decode: Decode, raw: Watched, bad: Bad) -> Iterator[tuple[bytes, Any]]:
-    """Every line with its record; blank lines are passed over, lines that cannot be read go to ``bad``.
-
-    ``bad`` is called with the line's number from 1, what is wrong, and its bytes. Raises DamagedError where
-    the compressed stream itself breaks off.
-    """
-    number = 0
-    with _unpacked(raw, ending(path)) as file:
-        lines = enumerate(file, start=1)
-        while True:
-            try:
-                number, line = next(lines)
-            except StopIteration:
-                return
-            except (EOFError, OSError, zlib.error) as error:
-                raise DamagedError(number, str(error)) from error
-            except Exception as error:  # zstandard has an error class of its own
-                if type(error).__name__ != "ZstdError":
-                    raise
-                raise DamagedError(number, str(error)) from error
-            if number == 1 and line.startswith(b"\xef\xbb\xbf"):
-                line = line[3:]
-            try:
-                record = decode(line)
-            except ValueError as error:  # also UnicodeDecodeError and json's
-                if not line.isspace():
-                    bad(
-                        number,
-                        "not UTF-8" if isinstance(error, UnicodeDecodeError) else "not a JSON object",
-                        line,
-                    )
-            except RecursionError:
-                bad(number, "nested too deeply", line)
-            else:
-                yield line, record
+    return read
 
 
 @contextmanager
-def writer(path: Path) -> Iterator[Callable[[bytes], object]]:
+def _writer(path: Path) -> Iterator[Callable[[bytes], object]]:
     """A function that writes to a file that appears whole, packed as its name ends; the same bytes always."""
     with write_aside(path, "wb") as file:
         if path.name.endswith(".gz"):
             with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0, compresslevel=6) as packed:
                 yield packed.write
         elif path.name.endswith(".zst"):
-            with _zstandard().ZstdCompressor(level=6).stream_writer(file, closefd=False) as stream:
+            import zstandard
+
+            with zstandard.ZstdCompressor(level=6).stream_writer(file, closefd=False) as stream:
                 yield stream.write
         else:
             yield file.write
@@ -186,33 +106,19 @@ def writer(path: Path) -> Iterator[Callable[[bytes], object]]:
 def _schema() -> Any:
     import pyarrow as pa
 
-    review = [
-        ("user", pa.string()),
-        ("timestamp", pa.int64()),
-        ("verified purchase", pa.bool_()),
-        ("title", pa.string()),
-        ("text", pa.string()),
-        ("rating", pa.int8()),
-        ("helpful", pa.int64()),
-    ]
-    ratings = pa.struct([(str(grade), pa.int64()) for grade in range(1, 6)])
-    return pa.schema(
-        [
-            ("parent_asin", pa.string()),
-            ("title", pa.string()),
-            ("description", pa.list_(pa.string())),
-            ("details", pa.string()),
-            ("categories", pa.list_(pa.string())),
-            ("store", pa.string()),
-            ("price", pa.float64()),
-            ("num_ratings", pa.int64()),
-            ("avg_ratings", pa.float64()),
-            ("valid_reviews", pa.list_(pa.struct(review))),
-            ("valid_ratings", ratings),
-            ("num_valid_ratings", pa.int64()),
-            ("avg_valid_ratings", pa.float64()),
-        ]
-    )
+    text, whole, real, texts = pa.string(), pa.int64(), pa.float64(), pa.list_(pa.string())
+    review = {
+        "user": text, "timestamp": whole, "verified purchase": pa.bool_(), "title": text, "text": text,
+        "rating": pa.int8(), "helpful": whole,
+    }  # fmt: skip
+    product = {
+        "parent_asin": text, "title": text, "description": texts, "details": text, "categories": texts,
+        "store": text, "price": real, "num_ratings": whole, "avg_ratings": real,
+        "valid_reviews": pa.list_(pa.struct(review)),
+        "valid_ratings": pa.struct({str(grade): whole for grade in range(1, 6)}),
+        "num_valid_ratings": whole, "avg_valid_ratings": real,
+    }  # fmt: skip
+    return pa.schema(product)
 
 
 def _batches(files: Sequence[Path]) -> Iterator[list[dict[str, Any]]]:
@@ -237,7 +143,7 @@ def write_output(out: Path, parts: Sequence[Path]) -> None:
     Parquet has one row a product, reviews as a list of structs, details as JSON text.
     """
     if not out.name.endswith(".parquet"):
-        with writer(out) as write:
+        with _writer(out) as write:
             for path in parts:
                 with path.open("rb") as part:
                     while block := part.read(1 << 20):

@@ -6,11 +6,13 @@ the rows writes the finished lines. DuckDB sorts on disk where a range exceeds i
 itself as done with a small JSON file that appears last; a killed task is done again.
 """
 
+import codecs
 import gc
 import hashlib
 import heapq
 import json
 import shutil
+import zlib
 from array import array
 from bisect import bisect_right
 from collections import Counter
@@ -22,8 +24,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.cosrec.catalogue_files import DamagedError, Watched, decoder, read_records
+from crs_lib.core.errors import RunError
+from crs_lib.cosrec.catalogue_files import Watched, decoder, ending, unpacked
 from crs_lib.cosrec.catalogue_rules import Rules, encoders, product, review
 
 META_FIELDS = (
@@ -55,7 +57,7 @@ class Source(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What all tasks of a run share: the work folder, the filters, the categories in order of their names.
+    """The settings that all tasks of a run share: work folder, filters, categories in order of name.
 
     ``sorted_tables``: tables are sorted by key, so that each of several ranges reads its own rows only.
     """
@@ -76,28 +78,15 @@ class Job(NamedTuple):
         return [(n, path) for kind in KINDS for n, name in places for path in self.tables(kind, name)]
 
 
-Row = tuple[str, int, int, int, bytes]  # a record as it is written: all of the following but its table
-JoinedRow = tuple[bytes, int, int, int, bytes, int]
-
-
-class Record(NamedTuple):
-    """A record as the join reads it: a product (time -1, rating 0) or one of its reviews.
-
-    ``rank`` orders what ``key`` and ``time`` leave equal: a product's number of ratings; with the legacy
-    rules the place in the file. ``body`` is JSON, empty for a review of which only the rating counts.
-    ``table`` is the place of the record's table among all tables.
-    """
-
-    key: bytes
-    time: int
-    rating: int
-    rank: int
-    body: bytes
-    table: int
+# A record as it is written: key, time (a product: -1), rating (a product: 0), rank, body. ``rank`` orders
+# what key and time leave equal: a product's number of ratings; with the legacy rules the place in the file.
+# The body is JSON, empty for a review of which only the rating counts.
+Row = tuple[str, int, int, int, bytes]
+JoinedRow = tuple[bytes, int, int, int, bytes, int]  # the same, and the place of its table among all tables
 
 
 def marked(folder: Path, name: str) -> dict[str, Any] | None:
-    """What a finished task found, or None where the task is not finished."""
+    """The facts that a finished task recorded, or None where the task is not finished."""
     place = folder / f"{name}.done.json"
     if not place.exists():
         return None
@@ -105,7 +94,7 @@ def marked(folder: Path, name: str) -> dict[str, Any] | None:
     return found
 
 
-def mark(folder: Path, name: str, facts: dict[str, Any]) -> None:
+def _mark(folder: Path, name: str, facts: dict[str, Any]) -> None:
     """Say that a task is finished, with what it found."""
     tables.write_json(folder / f"{name}.done.json", facts)
 
@@ -118,12 +107,10 @@ def forget(work: Path, category: str, kinds: Iterable[str]) -> None:
 
 
 @contextmanager
-def database(spill: Path) -> Iterator[Any]:
+def _database(spill: Path) -> Iterator[Any]:
     """A DuckDB connection of one thread and ``MEMORY``; what exceeds it goes into the folder ``spill``."""
-    try:
-        import duckdb
-    except ImportError as error:
-        raise InputError('the catalogue needs DuckDB: pip install "crs-lib[data]"') from error
+    import duckdb
+
     shutil.rmtree(spill, ignore_errors=True)
     config = {"threads": 1, "memory_limit": MEMORY, "temp_directory": str(spill)}
     connection = duckdb.connect(":memory:", config=config)
@@ -149,16 +136,29 @@ class _CategoryFile:
         self._unreadable.append({"file": self._path.name, "line": line, "why": why, "start": start})
 
     def lines(self, fields: tuple[str, ...], progress: Progress | None) -> Iterator[tuple[bytes, Any]]:
-        """The readable lines of the file and their objects; RunError where the file is damaged."""
-        raw = Watched(self._path, progress)
+        """The readable lines of the file and their objects; RunError where the file is damaged.
+
+        Blank lines are passed over, lines that cannot be read go to quarantine.
+        """
+        raw, decode, number = Watched(self._path, progress), decoder(fields), 0
         try:
-            yield from read_records(self._path, decoder(fields), raw, self._quarantine)
+            for number, line in enumerate(unpacked(raw, ending(self._path)), start=1):
+                try:
+                    record = decode(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line)
+                except RecursionError:
+                    self._quarantine(number, "nested too deeply", line)
+                except ValueError as error:  # also UnicodeDecodeError and json's
+                    if not line.isspace():
+                        encoding = isinstance(error, UnicodeDecodeError)
+                        self._quarantine(number, "not UTF-8" if encoding else "not a JSON object", line)
+                else:
+                    yield line, record
             self._sha256 = raw.digest.hexdigest()
-        except DamagedError as error:
-            self._quarantine(error.line, f"file damaged: {error.why}", b"")
+        except (EOFError, OSError, zlib.error) as error:
+            self._quarantine(number, f"file damaged: {error}", b"")
             raise RunError(
-                f"{self._path.name} breaks off after line {error.line} ({error.why}); replace the file and "
-                "start the same command again: what is finished is kept"
+                f"{self._path.name} breaks off after line {number} ({error}); replace the file and start "
+                "the same command again: what is finished is kept"
             ) from error
         finally:
             raw.close()
@@ -189,13 +189,13 @@ class _CategoryFile:
             filled, number = size >= _TABLE, number + 1
         self.counts["unreadable"] = len(self._unreadable)
         counts = {name: n for name, n in self.counts.items() if n}
-        mark(self._folder, self._category, {"counts": counts, "sha256": self._sha256})
+        _mark(self._folder, self._category, {"counts": counts, "sha256": self._sha256})
 
 
 def _sort(table: Path) -> None:
     """Sort a table by key, so that a range of keys reads few of its row groups."""
     aside = table.with_suffix(".sorted")
-    with database(table.with_suffix(".spill")) as connection:
+    with _database(table.with_suffix(".spill")) as connection:
         rows = connection.sql("SELECT * FROM read_parquet($1) ORDER BY key, time", params=[str(table)])
         rows.write_parquet(str(aside), compression="lz4_raw", row_group_size=_ROWS)
     aside.replace(table)
@@ -273,8 +273,11 @@ _EXACT = 500_000  # keys up to this many are kept as they are, more as sorted 64
 class _Digests:
     """Keys by their digests, 8 bytes each; two of 48 million keys share one with probability 1 in 16,000."""
 
-    def __init__(self, digests: "array[int]") -> None:
-        self._digests = digests
+    def __init__(self, keys: Iterable[str]) -> None:
+        import numpy as np
+
+        made = np.unique(np.fromiter(map(_digest, keys), dtype=np.uint64))
+        self._digests = array("Q", made.tobytes())
 
     def __contains__(self, key: object) -> bool:
         wanted = _digest(str(key))
@@ -284,23 +287,16 @@ class _Digests:
 
 def known_keys(products: Sequence[str]) -> Container[str]:
     """The keys of a category's kept products, in memory that stays bounded."""
-    import numpy as np
     import pyarrow.parquet as pq
 
-    keys: set[str] = set()
-    digests = array("Q")
-    batches = (
-        batch for path in products for batch in pq.ParquetFile(path).iter_batches(_ROWS, columns=["key"])
+    files = [pq.ParquetFile(path) for path in products]
+    keys = (
+        key
+        for file in files
+        for batch in file.iter_batches(_ROWS, columns=["key"])
+        for key in batch.column(0).to_pylist()
     )
-    for batch in batches:
-        keys.update(batch.column(0).to_pylist())
-        if len(keys) > _EXACT:
-            digests.extend(map(_digest, keys))
-            keys = set()
-    if not digests:
-        return keys
-    digests.extend(map(_digest, keys))
-    return _Digests(array("Q", np.unique(np.frombuffer(digests, dtype=np.uint64)).tobytes()))
+    return _Digests(keys) if sum(file.metadata.num_rows for file in files) > _EXACT else set(keys)
 
 
 def _digest(key: str) -> int:
@@ -332,7 +328,7 @@ def bounds(job: Job, parts: int) -> list[str]:
     """Keys that cut the records into at most so many parts of about equal size, in order."""
     if parts == 1:
         return []
-    with database(Path(job.work) / "bounds.spill") as connection:
+    with _database(Path(job.work) / "bounds.spill") as connection:
         sample = f"SELECT key FROM read_parquet($1) USING SAMPLE reservoir({_SAMPLE} ROWS) REPEATABLE (1)"
         paths = [path for _, path in job.all_tables()]
         keys = sorted(key for (key,) in connection.execute(sample, [paths]).fetchall())
@@ -354,7 +350,7 @@ def join(job: Job, keys: KeyRange, progress: Progress | None = None) -> None:
     counts: Counter[str] = Counter()
     query = _RECORDS.format(order=_ORDER[job.rules.legacy])
     places, paths = zip(*job.all_tables(), strict=True)
-    with database(folder / f"{name}.spill") as connection, (folder / name).open("wb") as file:
+    with _database(folder / f"{name}.spill") as connection, (folder / name).open("wb") as file:
         found = connection.sql(query, params=[list(paths), keys.low, keys.high]).to_arrow_reader(_ROWS)
         rows = (zip(*map(_values, batch.columns), strict=True) for batch in found)
         for _, group in groupby(chain.from_iterable(rows), key=itemgetter(0)):
@@ -363,7 +359,7 @@ def join(job: Job, keys: KeyRange, progress: Progress | None = None) -> None:
                 counts["duplicate products"] += len(same) - 1
                 counts["products"] += 1
                 _write_line(file, job, _chosen(job, same, places), reviews, counts)
-    mark(folder, name, {"counts": dict(counts)})
+    _mark(folder, name, {"counts": dict(counts)})
     if progress:
         progress(1)
 
@@ -377,21 +373,21 @@ def _values(column: Any) -> list[Any]:
     return list(column.to_numpy().tolist())
 
 
-def _products_and_reviews(group: Iterator[JoinedRow]) -> tuple[list[Record], Iterator[JoinedRow]]:
-    products: list[Record] = []
+def _products_and_reviews(group: Iterator[JoinedRow]) -> tuple[list[JoinedRow], Iterator[JoinedRow]]:
+    products: list[JoinedRow] = []
     for row in group:
         if row[1] >= 0:
             return products, chain((row,), group)
-        products.append(Record(*row))
+        products.append(row)
     return products, iter(())
 
 
-def _chosen(job: Job, same: list[Record], places: Sequence[int]) -> bytes:
+def _chosen(job: Job, same: list[JoinedRow], places: Sequence[int]) -> bytes:
     """The body of a product given several times: the last (legacy), or the first category's most rated."""
     if job.rules.legacy:
-        return same[-1].body
-    first = min(places[record.table] for record in same)
-    return max((record.rank, record.body) for record in same if places[record.table] == first)[1]
+        return same[-1][4]
+    first = min(places[table] for *_, table in same)
+    return max((rank, body) for _, _, _, rank, body, table in same if places[table] == first)[1]
 
 
 def _write_line(
@@ -443,7 +439,7 @@ def _before_votes(body: bytes) -> bytes:
 
 
 def _votes(body: bytes) -> int:
-    """How many found a review helpful: the last field of its JSON."""
+    """The number of people who found a review helpful: the last field of its JSON."""
     return int(body[body.rindex(b":") + 1 : -1])
 
 

@@ -1,4 +1,4 @@
-"""What a conversation is made of: the catalogue's products and the passages, read and put into words."""
+"""The material of a conversation: the catalogue's products and the passages, read and put into words."""
 
 import gzip
 import json
@@ -27,8 +27,13 @@ class CatalogueProduct:
     categories: tuple[str, ...]
     reviews: tuple[Mapping[str, Any], ...]
 
+    @property
+    def id(self) -> str:
+        """The name of the product in rankings: its ASIN."""
+        return self.asin
+
     def text(self) -> str:
-        """What the product is found by: title and description."""
+        """The text that the product is found by: title and description."""
         return f"{self.title}\n" + "\n".join(self.description)
 
     def best_reviews(self, most: int) -> list[Mapping[str, Any]]:
@@ -53,7 +58,7 @@ class Passage:
     text: str
 
     def search_text(self) -> str:
-        """What the passage is found by: title and text."""
+        """The text that the passage is found by: title and text."""
         return f"{self.title} {self.text}"
 
     def block(self) -> str:

@@ -149,7 +149,7 @@ def read_partition(base: Path) -> Partition:
 def _read(
     path: Path, make: Callable[[str, str, Any], T], known: Mapping[str, Any] | None = None
 ) -> dict[str, T]:
-    """What ``make`` gives for each line's place, conversation id and value, sorted by the ids' numbers."""
+    """The values that ``make`` gives for place, conversation id and value of each line, sorted by id."""
     found: dict[str, T] = {}
     for where, key, value in _lines(path):
         if key in found:

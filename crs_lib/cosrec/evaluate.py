@@ -9,7 +9,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import Intent, Partition, topic, user_of
 from crs_lib.metrics.ranking import random_floor, score_run
 from crs_lib.retrieval.runs import Hit, Qrels, Ranking, Run, ranked
-from crs_lib.stats import cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
+from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differences, holm, sign_flip_pairs
 
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
 JUDGED_KINDS = ("search", "recommendation")
@@ -20,12 +20,10 @@ Routes = Mapping[tuple[str, int], Sequence[str]]
 
 def topics(partition: Partition) -> pd.DataFrame:
     """One row a judged topic: topic, intent, conversation, kind, turn, user_index (missing for search)."""
-    rows = []
-    for name in partition.qrels:
-        t = topic(name)
-        row = {"topic": name, "intent": t.intent, "conversation": t.conversation, "kind": t.kind}
-        rows.append(row | {"turn": t.turn, "user_index": t.user_index})
-    return pd.DataFrame(rows).astype({"user_index": "Int64"})
+    judged = [topic(name) for name in partition.qrels]
+    rows = [(t.id, t.intent, t.conversation, t.kind, t.turn, t.user_index) for t in judged]
+    columns = ["topic", "intent", "conversation", "kind", "turn", "user_index"]
+    return pd.DataFrame(rows, columns=columns).astype({"user_index": "Int64"})
 
 
 def score(
@@ -80,24 +78,18 @@ def with_floors(
 
 
 def means(
-    scores: pd.DataFrame,
-    measures: Sequence[str] = MEASURES,
-    by: Sequence[str] = ("kind",),
-    *,
-    resamples: int = 1000,
-    seed: int = 0,
+    scores: pd.DataFrame, measures: Sequence[str] = MEASURES, by: Sequence[str] = ("kind",), **draws: Any
 ) -> pd.DataFrame:
     """Mean of each measure by group and system, with an interval over conversations.
 
+    ``draws`` are ``resamples`` and ``seed``, here and below.
     ``by`` names columns such as kind, user_index, turn. ``n`` counts topics, ``clusters`` conversations.
     """
     rows = []
     keys = list(by)
     for group, part in scores.groupby(keys, dropna=False, sort=True) if keys else [((), scores)]:
         for measure in measures:
-            found = cluster_bootstrap(
-                part, scenario="conversation", value=measure, resamples=resamples, seed=seed
-            )
+            found = cluster_bootstrap(part, Design(scenario="conversation", value=measure, **draws))
             facts = dict(zip(keys, group, strict=True))
             rows.append(found.assign(measure=measure, **facts))
     frame = pd.concat(rows, ignore_index=True)
@@ -161,24 +153,14 @@ def joint_means(frame: pd.DataFrame) -> pd.DataFrame:
     One row a system and kind: share of intents sent to the right module, score with the router, score
     with oracle routing. The gap of the last two is what the router costs.
     """
-    kinds = frame.groupby(["system", "kind"], sort=False)[["right_module", "routed", "oracle"]].mean()
-    macro = kinds.groupby("system", sort=False).mean()
-    macro.index = pd.MultiIndex.from_tuples(
-        [(name, "macro") for name in macro.index], names=["system", "kind"]
-    )
-    counts = frame.groupby(["system", "kind"], sort=False).size()
-    out = pd.concat([kinds, macro]).reset_index()
-    sizes: dict[Any, int] = counts.to_dict()
-    out["n"] = [
-        sizes[s, k] if k != "macro" else int((frame["system"] == s).sum())
-        for s, k in zip(out["system"], out["kind"], strict=True)
-    ]
-    return out
+    shown = ["right_module", "routed", "oracle"]
+    groups = frame.groupby(["system", "kind"], sort=False)
+    kinds = groups[shown].mean().assign(n=groups.size()).reset_index()
+    macro = kinds.groupby("system", sort=False).agg(dict.fromkeys(shown, "mean") | {"n": "sum"})
+    return pd.concat([kinds, macro.reset_index().assign(kind="macro")], ignore_index=True)
 
 
-def differences(
-    scores: pd.DataFrame, measure: str = "nDCG@10", *, resamples: int = 2000, seed: int = 0
-) -> pd.DataFrame:
+def differences(scores: pd.DataFrame, measure: str = "nDCG@10", **draws: Any) -> pd.DataFrame:
     """Every pair of systems, for each kind: difference with its interval, sign-flip p, p after Holm.
 
     Topics of one conversation stand together: the unit of test and interval is the conversation. Holm
@@ -186,12 +168,12 @@ def differences(
     """
     rows = []
     for kind, part in scores.groupby("kind", sort=True):
-        gaps = cluster_bootstrap_differences(
-            part, scenario="conversation", value=measure, resamples=resamples, seed=seed
-        )
+        gaps = cluster_bootstrap_differences(part, Design(scenario="conversation", value=measure, **draws))
         whole = part.groupby(["system", "conversation"], sort=False)[measure].mean().reset_index()
         if len(set(part["conversation"])) > 1:
-            tests = sign_flip_pairs(whole, scenario="conversation", value=measure, seed=seed)
+            tests = sign_flip_pairs(
+                whole, Design(scenario="conversation", value=measure, seed=draws.get("seed", 0))
+            )
         else:
             tests = gaps[["a", "b"]].assign(p=float("nan"))
         merged = gaps.drop(columns=["error"]).merge(tests[["a", "b", "p"]], on=["a", "b"])
@@ -202,14 +184,9 @@ def differences(
 
 
 def personalisation(
-    scores: pd.DataFrame,
-    twins: Mapping[str, str],
-    measure: str = "nDCG@10",
-    *,
-    resamples: int = 2000,
-    seed: int = 0,
+    scores: pd.DataFrame, twins: Mapping[str, str], measure: str = "nDCG@10", **draws: Any
 ) -> pd.DataFrame:
-    """What the user's keywords in the query change: topics helped, hurt, left as they are.
+    """Changes by the user's keywords in the query: topics helped, hurt, left as they are.
 
     ``twins`` maps a system to the same with keywords. Only recommendation topics whose score is there for
     both count; the interval of 95 % is over conversations. Empty where no pair was scored.
@@ -222,16 +199,9 @@ def personalisation(
         if plain not in wide or personal not in wide:
             continue
         gain = (wide[personal] - wide[plain]).dropna().rename("gain").reset_index().assign(system="gain")
-        found = cluster_bootstrap(
-            gain, scenario="conversation", value="gain", resamples=resamples, seed=seed
-        ).iloc[0]
-        row = {
-            "system": plain,
-            "helped": int((gain["gain"] > 0).sum()),
-            "hurt": int((gain["gain"] < 0).sum()),
-        }
-        row |= {"same": int((gain["gain"] == 0).sum()), "mean gain": float(found["mean"])}
-        rows.append(row | {"low": float(found["low"]), "high": float(found["high"]), "n": len(gain)})
+        found = cluster_bootstrap(gain, Design(scenario="conversation", value="gain", **draws)).iloc[0]
+        signs = [int((gain["gain"] > 0).sum()), int((gain["gain"] < 0).sum()), int((gain["gain"] == 0).sum())]
+        rows.append([plain, *signs, *(float(found[name]) for name in ("mean", "low", "high")), len(gain)])
     columns = ["system", "helped", "hurt", "same", "mean gain", "low", "high", "n"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -253,7 +223,7 @@ def linked_intents(partition: Partition) -> list[Intent]:
     return [i for i in partition.all_intents() if i.type == "product_details" and i.product]
 
 
-def link_qrels(partition: Partition) -> Qrels:
+def _link_qrels(partition: Partition) -> Qrels:
     """One topic an intent, its product of grade 1; ids in upper case, as they are joined."""
     return {intent.id: {str(intent.product).upper(): 1} for intent in linked_intents(partition)}
 
@@ -282,7 +252,7 @@ def score_links(partition: Partition, runs: Mapping[str, Mapping[str, Ranking]])
     ``reachable`` is the share of intents whose product the run ranks at all. Ids are compared in upper
     case. A missing intent scores 0.
     """
-    qrels = link_qrels(partition)
+    qrels = _link_qrels(partition)
     rows = []
     for name, run in runs.items():
         upper = {key: [Hit(hit.id.upper(), hit.score) for hit in ranking] for key, ranking in run.items()}

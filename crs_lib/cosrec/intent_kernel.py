@@ -38,7 +38,7 @@ _CUES = (  # what shoppers say when they ask for advice, knowledge, details, mor
 _SYSTEM_CUES = (r"(?i)recommend|suggest", r"(?i)would you like", r"\$|price", r"[A-Z][a-z]+ [A-Z]")
 
 
-class Settled(NamedTuple):
+class _Settled(NamedTuple):
     """Shares of the four kinds a turn (turns, 4), annotators' types, and what a type calls each kind.
 
     ``types`` is (conversations, annotators, 2), the probability of each type; ``calls`` is (2, 4, 4): type,
@@ -50,7 +50,7 @@ class Settled(NamedTuple):
     calls: Floats
 
 
-def settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> Settled:
+def settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> _Settled:
     """The kinds that votes and a classifier together make likely, by expectation and maximisation.
 
     ``cast`` (turns, annotators, 4) are votes, each of sum 1 over the intents and none, or 0 where there is
@@ -75,7 +75,7 @@ def settle(cast: Floats, codes: NDArray[np.intp], prior: Floats) -> Settled:
         calls /= calls.sum(axis=2, keepdims=True)
         rates = 1 + types[there].sum(axis=0)
         rates /= rates.sum()
-    return Settled(shares, types, calls)
+    return _Settled(shares, types, calls)
 
 
 def _begin(cast: Floats, codes: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
@@ -102,7 +102,7 @@ def _softmax(logarithms: Floats) -> Floats:
     return made
 
 
-def cue_features(frame: pd.DataFrame) -> Floats:
+def _cue_features(frame: pd.DataFrame) -> Floats:
     """(turns, 17) of 0 and 1: which cues stand in the turn and in the system's line before it."""
     said = frame["user"].str.lower()
     columns = [said.str.contains(cue, regex=True) for cue in _CUES]
@@ -110,7 +110,7 @@ def cue_features(frame: pd.DataFrame) -> Floats:
     return np.stack([column.to_numpy(dtype=float) for column in columns], axis=1)
 
 
-def encoders() -> list[str]:
+def _encoders() -> list[str]:
     """The sentence encoders that can run here: MiniLM, gte-small, both or none."""
     here = sentence_encoders.minilm_installed() or sentence_encoders.onnx_available("minilm-onnx")
     found = ["minilm"] if here else []
@@ -150,7 +150,7 @@ class _Kernel:
         """Learn vocabulary and scales from the training turns; the kernel among them."""
         self._words = vectorizers(system=0.25, rare=2, characters=0.5)
         self._known_words = [model.fit_transform(frame[column]) for column, _, model in self._words]
-        self._scaled = [(0.5, _Scaled(position_features)), (0.3, _Scaled(cue_features))]
+        self._scaled = [(0.5, _Scaled(position_features)), (0.3, _Scaled(_cue_features))]
         self._known_scaled = [scaled.fit(frame) for _, scaled in self._scaled]
         self._vectors = [(name, column) for name in self._names for column in ("user", "system")]
         self._centres = [_sentences(*which, frame).mean(axis=0) for which in self._vectors]
@@ -218,7 +218,7 @@ def sequence_features(frame: pd.DataFrame, shares: Floats) -> Floats:
         if names[i] == names[i - 1] and turns[i] == turns[i - 1] + 1:
             before[i], earlier[i] = shares[i - 1], before[i - 1]
             highest[i] = np.maximum(highest[i - 1], shares[i - 1])
-    return np.hstack([shares, before, earlier, highest, position_features(frame), cue_features(frame)])
+    return np.hstack([shares, before, earlier, highest, position_features(frame), _cue_features(frame)])
 
 
 def agreed(shares: Floats, given: Floats, level: float = 0.5) -> NDArray[np.int64]:
@@ -245,7 +245,7 @@ class Annotators:
 
     def __init__(self, names: Sequence[str] | None = None) -> None:
         """``names`` of sentence encoders; None takes those that can run here."""
-        self._names = encoders() if names is None else list(names)
+        self._names = _encoders() if names is None else list(names)
 
     def fit(self, data: Training) -> "Annotators":
         """Learn both stages and, from grouped folds, the level; InputError for one conversation alone."""

@@ -35,7 +35,7 @@ def turns(partition: Partition) -> pd.DataFrame:
 
 
 class Training(NamedTuple):
-    """What a model learns from: the turns, 0/1 labels (n, 3), and the annotators' views (n, 4).
+    """The data that a model learns from: the turns, 0/1 labels (n, 3), and the annotators' views (n, 4).
 
     A view row is a distribution over the three intents and none: each annotator splits one vote among
     the intents they gave. ``weighted`` is the same with votes weighted by how far an annotator agrees with

@@ -1,9 +1,10 @@
-"""What annotators gave: intents by majority and by the curated list, F1, and how far people agree.
+"""The annotators' labels: intents by majority and by the curated list, F1, and how far people agree.
 
 Annotators see one conversation each and carry no name.
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.cosrec.records import ASPECTS, INTENTS, AnnotatedTurn, Partition
-from crs_lib.stats import bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
+from crs_lib.stats import Design, bootstrap_estimates, cluster_bootstrap_correlation, krippendorff_alpha
 
 Floats = NDArray[np.float64]
 _COLUMNS = ["what", "measure", "value", "low", "high", "n"]
@@ -37,16 +38,10 @@ def majority_labels(partition: Partition) -> pd.DataFrame:
         for turn in range(len(conversation.turns)):
             record = records.get(turn)
             given = shares(record) if record else dict.fromkeys(INTENTS, 0.0)
-            rows.append(
-                {
-                    "conversation": name,
-                    "turn": turn,
-                    **{kind: int(share > 0.5) for kind, share in given.items()},
-                    "recorded": record is not None,
-                    "annotators": len(record.cells) if record else None,
-                    "ties": sum(share == 0.5 for share in given.values()),
-                }
-            )
+            majority = {kind: int(share > 0.5) for kind, share in given.items()}
+            facts = {"recorded": record is not None, "annotators": len(record.cells) if record else None}
+            ties = sum(share == 0.5 for share in given.values())
+            rows.append({"conversation": name, "turn": turn, **majority, **facts, "ties": ties})
     return pd.DataFrame(rows).astype({"annotators": "Int64"})
 
 
@@ -84,27 +79,20 @@ def f1_table(
     BCa intervals of 95 %; ``n`` counts the turns that carry the intent.
     """
     codes, names = pd.factorize(conversations)
-    table = np.stack([counts(truth[codes == c], guess[codes == c]) for c in range(len(names))])
+    tallies = np.stack([counts(truth[codes == c], guess[codes == c]) for c in range(len(names))])
 
     def statistic(weights: Floats) -> Floats:
-        drawn = np.einsum("bc,cki->kbi", weights, table)
+        drawn = np.einsum("bc,cki->kbi", weights, tallies)
         each = f1(drawn)
         return np.column_stack([each, f1(drawn.sum(axis=2)), each.mean(axis=1)])
 
-    found = bootstrap_estimates(statistic, len(names), seed=seed)
-    positives = truth.sum(axis=0).tolist()
-    return pd.DataFrame(
-        {
-            "intent": [*INTENTS, "micro", "macro"],
-            "f1": found.estimate,
-            "low": found.low,
-            "high": found.high,
-            "n": [*positives, sum(positives), len(truth)],
-        }
-    )
+    found = bootstrap_estimates(statistic, len(names), Design(seed=seed))
+    kinds, positives = [*INTENTS, "micro", "macro"], truth.sum(axis=0).tolist()
+    table = {"intent": kinds, "f1": found.estimate, "low": found.low, "high": found.high}
+    return pd.DataFrame(table | {"n": [*positives, sum(positives), len(truth)]})
 
 
-def intent_views(crowd: Partition) -> pd.DataFrame:
+def _intent_views(crowd: Partition) -> pd.DataFrame:
     """One row a view of a recorded turn: conversation, item, rater, a 0/1 column an intent, the label set.
 
     ``rater`` is a position within the conversation: annotators are anonymous. Turns without record are
@@ -121,19 +109,22 @@ def intent_views(crowd: Partition) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def intent_agreement(crowd: Partition, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def intent_agreement(crowd: Partition, **draws: Any) -> pd.DataFrame:
     """Krippendorff's alpha of the annotators: nominal for each intent, MASI for the sets; one row each.
 
     At most 1; 0 is chance. BCa intervals of 95 % over turns; ``n`` counts turns with two views or more.
+    ``draws`` are ``resamples`` and ``seed``, here and below.
     """
-    views = intent_views(crowd)
-    kinds = [(kind, "nominal", kind) for kind in INTENTS] + [("set of intents", "masi", "labels")]
-    rows = []
-    for what, level, column in kinds:
-        found = krippendorff_alpha(views, value=column, level=level, resamples=resamples, seed=seed).iloc[0]  # type: ignore[arg-type]
-        row = {"what": what, "measure": f"alpha, {level}", "value": found["alpha"]}
-        rows.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n_items"])})
-    return pd.DataFrame(rows, columns=_COLUMNS)
+    views = _intent_views(crowd)
+    rows = [_alpha(views, kind, kind, "nominal", draws) for kind in INTENTS]
+    return pd.DataFrame([*rows, _alpha(views, "set of intents", "labels", "masi", draws)], columns=_COLUMNS)
+
+
+def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mapping[str, Any]) -> list[Any]:
+    one = krippendorff_alpha(
+        views, Design(system="rater", scenario="item", value=column, **draws), level=level
+    ).iloc[0]
+    return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
 def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
@@ -153,7 +144,7 @@ def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | 
         return np.column_stack([(msb - msw) / (msb + (size - 1) * msw), (msb - msw) / msb])
 
 
-def quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
+def _quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     """One row a rater's view of a conversation: partition, item, rater, the four aspects, their mean."""
     rows = [
         {"partition": name, "item": key, "rater": i, **rating._asdict(), "average": float(np.mean(rating))}
@@ -164,44 +155,28 @@ def quality_views(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["partition", "item", "rater", *ASPECTS, "average"])
 
 
-def quality_agreement(
-    corpus: Mapping[str, Partition], *, resamples: int = 1000, seed: int = 0
-) -> pd.DataFrame:
+def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
     """For each aspect and the average: alpha (ordinal; interval for the average), ICC(1,1), ICC(1,k), one
     rater against the mean of the others (Pearson). Intervals of 95 % over conversations.
     """
-    views = quality_views(corpus)
-    rows: list[dict[str, Any]] = []
+    views = _quality_views(corpus)
+    rows: list[list[Any]] = []
     for aspect in (*ASPECTS, "average"):
-        level: Any = "interval" if aspect == "average" else "ordinal"
-        alpha = krippendorff_alpha(views, value=aspect, level=level, resamples=resamples, seed=seed).iloc[0]
-        rows.append({"what": aspect, "measure": f"alpha, {level}", "value": alpha["alpha"]})
-        rows[-1] |= {"low": alpha["low"], "high": alpha["high"], "n": int(alpha["n_items"])}
+        rows.append(_alpha(views, aspect, aspect, "interval" if aspect == "average" else "ordinal", draws))
         groups = views.groupby("item", sort=False)[aspect]
         sizes, sums = (groups.agg(f).to_numpy(dtype=float) for f in ("size", "sum"))
         squares = groups.agg(lambda g: float((g.astype(float) ** 2).sum())).to_numpy(dtype=float)
-        icc = bootstrap_estimates(
-            lambda w, s=sizes, t=sums, q=squares: one_way_icc(s, t, q, w),  # type: ignore[misc]
-            len(sizes),
-            resamples=resamples,
-            seed=seed,
-        )
+        icc = bootstrap_estimates(partial(one_way_icc, sizes, sums, squares), len(sizes), Design(**draws))
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
-            row = {"what": aspect, "measure": measure, "value": icc.estimate[j], "low": icc.low[j]}
-            rows.append(row | {"high": icc.high[j], "n": len(sizes)})
-        rows.append(_against_the_rest(views, aspect, resamples, seed))
+            rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sizes)])
+        size, total = groups.transform("size"), groups.transform("sum")
+        kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
+        one = cluster_bootstrap_correlation(
+            kept, aspect, "rest", Design(scenario="item", **draws), kind="pearson"
+        ).iloc[0]
+        others = [one["correlation"], one["low"], one["high"], int(one["n"])]
+        rows.append([aspect, "one rater against the others", *others])
     return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-def _against_the_rest(views: pd.DataFrame, aspect: str, resamples: int, seed: int) -> dict[str, Any]:
-    groups = views.groupby("item", sort=False)[aspect]
-    size, total = groups.transform("size"), groups.transform("sum")
-    kept = views.assign(rest=(total - views[aspect]) / (size - 1))[(size > 1).to_numpy()]
-    found = cluster_bootstrap_correlation(
-        kept, aspect, "rest", scenario="item", kind="pearson", resamples=resamples, seed=seed
-    ).iloc[0]
-    row = {"what": aspect, "measure": "one rater against the others", "value": found["correlation"]}
-    return row | {"low": found["low"], "high": found["high"], "n": int(found["n"])}
 
 
 def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
@@ -211,23 +186,15 @@ def human_ceiling(crowd: Partition, seed: int = 0) -> pd.DataFrame:
     annotators have no majority of others and are left out.
     """
     names, truth, guess = [], [], []
-    records: Mapping[tuple[str, int], Any] = {
-        (name, r.turn): r for name, found in crowd.annotations.items() for r in found
-    }
     for name, conversation in crowd.conversations.items():
-        cells = {
-            turn: records[name, turn].cells
-            for turn in range(len(conversation.turns))
-            if (name, turn) in records
-        }
+        cells = {record.turn: record.cells for record in crowd.annotations.get(name, ())}
         raters = max(map(len, cells.values()), default=0)
         for turn in range(len(conversation.turns)):
             views = cells.get(turn, ((),) * raters)
-            given = np.array(
-                [[any(n.type == kind for n in cell) for kind in INTENTS] for cell in views], dtype=int
-            )
             if len(views) < 3:
                 continue
+            kinds = [{need.type for need in cell} for cell in views]
+            given = np.array([[kind in some for kind in INTENTS] for some in kinds], dtype=int)
             names.extend([name] * len(views))
             guess.append(given)
             truth.append((2 * (given.sum(axis=0) - given) > len(views) - 1).astype(np.int64))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from crs_lib.core.text import words
 from crs_lib.cosrec.labels import quality_agreement
 from crs_lib.cosrec.records import Conversation, Partition
 from crs_lib.cosrec.statistics import conversation_ratings
-from crs_lib.stats import cluster_bootstrap_correlation
+from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 
 def signals(conversation: Conversation) -> dict[str, float]:
@@ -35,7 +36,7 @@ def signals(conversation: Conversation) -> dict[str, float]:
     }
 
 
-def further_signals(conversation: Conversation) -> dict[str, float]:
+def _further_signals(conversation: Conversation) -> dict[str, float]:
     """Signals that only the prediction uses: lengths, variety by length, shares of each speaker, marks."""
     said = [u.text for u in conversation.utterances]
     user = [u.text for u in conversation.utterances if u.speaker == "U"]
@@ -93,13 +94,11 @@ class QualityModel:
 
 
 def _signal_rows(conversations: Sequence[Conversation]) -> NDArray[np.float64]:
-    rows = [list((signals(talk) | further_signals(talk)).values()) for talk in conversations]
+    rows = [list((signals(talk) | _further_signals(talk)).values()) for talk in conversations]
     return np.array(rows, dtype=float)
 
 
-def predicted_quality(
-    crowd: Partition, curated: Partition, *, resamples: int = 1000, seed: int = 0
-) -> pd.DataFrame:
+def predicted_quality(crowd: Partition, curated: Partition, **draws: Any) -> pd.DataFrame:
     """Spearman correlation with the mean rating, of the model and of the share of distinct words alone.
 
     The third row of a partition, ``model - distinct words``, is their difference in the same draws. On crowd
@@ -118,7 +117,7 @@ def predicted_quality(
             guess = QualityModel().fit(crowd).predict(talks)
         else:
             guess = np.zeros(len(rated))
-            folds = KFold(min(10, len(rated)), shuffle=True, random_state=seed)
+            folds = KFold(min(10, len(rated)), shuffle=True, random_state=draws.get("seed", 0))
             for train, test in folds.split(guess):
                 known = {name: partition.ratings[name] for name in rated["conversation"].iloc[train]}
                 model = QualityModel().fit(replace(partition, ratings=known))
@@ -129,12 +128,8 @@ def predicted_quality(
     for table in [*parts, *([pd.concat(parts, ignore_index=True)] if len(parts) > 1 else [])]:
         held = "both" if len(set(table["partition"])) > 1 else table["partition"].iloc[0]
         for name, minus in (("model", ""), ("distinct words", ""), ("model", "distinct words")):
-            found = cluster_bootstrap_correlation(
-                table, name, "average", minus=minus, scenario="conversation", resamples=resamples, seed=seed
-            ).iloc[0]
             shown = f"{name} - {minus}" if minus else name
-            row = {"partition": held, "predictor": shown, "correlation": found["correlation"]}
-            tables.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n"])})
+            tables.append([held, shown, *_correlation(table, name, draws, minus)])
     return pd.DataFrame(tables, columns=["partition", "predictor", "correlation", "low", "high", "n"])
 
 
@@ -148,25 +143,29 @@ def signal_table(corpus: Mapping[str, Partition]) -> pd.DataFrame:
     return pd.concat([ratings, pd.DataFrame(rows)], axis=1)
 
 
-def signal_correlations(table: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def _correlation(
+    table: pd.DataFrame, column: str, draws: Mapping[str, Any], minus: str = ""
+) -> tuple[float, float, float, int]:
+    """Spearman correlation of a column with the mean rating, its interval, and how many conversations."""
+    found = cluster_bootstrap_correlation(
+        table, column, "average", Design(scenario="conversation", **draws), minus=minus
+    ).iloc[0]
+    return found["correlation"], found["low"], found["high"], int(found["n"])
+
+
+def signal_correlations(table: pd.DataFrame, **draws: Any) -> pd.DataFrame:
     """Spearman correlation in [-1, 1] of each signal with the mean rating, strongest first.
 
     Intervals of 95 % over conversations; NaN for a signal that does not vary.
     """
     first = list(table.columns).index("raters") + 1
-    rows = []
-    for name in table.columns[first:]:
-        found = cluster_bootstrap_correlation(
-            table, name, "average", scenario="conversation", resamples=resamples, seed=seed
-        ).iloc[0]
-        row = {"signal": name, "correlation": found["correlation"]}
-        rows.append(row | {"low": found["low"], "high": found["high"], "n": int(found["n"])})
-    frame = pd.DataFrame(rows)
+    rows = [[name, *_correlation(table, name, draws)] for name in table.columns[first:]]
+    frame = pd.DataFrame(rows, columns=["signal", "correlation", "low", "high", "n"])
     order = frame["correlation"].abs().fillna(-1).sort_values(ascending=False, kind="stable").index
     return frame.loc[order].reset_index(drop=True)
 
 
-def noise_ceiling(corpus: Mapping[str, Partition], *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def noise_ceiling(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataFrame:
     """The highest correlation with the mean rating that raters' own noise allows: sqrt of ICC(1,k).
 
     Beside it what one rater reaches against the others. A prediction above the ceiling fits noise; the
@@ -176,7 +175,7 @@ def noise_ceiling(corpus: Mapping[str, Partition], *, resamples: int = 1000, see
     parts = {name: {name: partition} for name, partition in corpus.items()}
     rows = []
     for held, part in ({"both": dict(corpus)} | parts if len(corpus) > 1 else parts).items():
-        found = quality_agreement(part, resamples=resamples, seed=seed)
+        found = quality_agreement(part, **draws)
         average = found[found["what"] == "average"].set_index("measure")
         for label, measure, root in (
             ("a perfect predictor", "ICC(1,k)", True),
@@ -184,6 +183,5 @@ def noise_ceiling(corpus: Mapping[str, Partition], *, resamples: int = 1000, see
         ):
             values = average.loc[measure, ["value", "low", "high"]].to_numpy(dtype=float)
             shown = (np.sqrt(np.maximum(values, 0)) if root else values).tolist()
-            correlation = dict(zip(("correlation", "low", "high"), shown, strict=True))
-            rows.append({"partition": held, "ceiling": label, **correlation})
-    return pd.DataFrame(rows)
+            rows.append([held, label, *shown])
+    return pd.DataFrame(rows, columns=["partition", "ceiling", "correlation", "low", "high"])

@@ -1,4 +1,4 @@
-"""What a CoSRec partition is made of: conversations, ratings, annotated needs, users, judgments."""
+"""The parts of a CoSRec partition: conversations, ratings, annotated needs, users, judgments."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,7 +66,7 @@ class Rating(NamedTuple):
 
 
 class IntentLabel(NamedTuple):
-    """What one annotator saw in a user turn: an intent and a stand-alone query for it."""
+    """One annotator's view of a user turn: an intent and a stand-alone query for it."""
 
     type: Kind
     query: str

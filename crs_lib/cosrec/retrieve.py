@@ -29,7 +29,7 @@ Routes = dict[tuple[str, int], list[str]]
 
 
 class AgentReply(NamedTuple):
-    """What the agent does with a turn: modules, the stand-alone query, what each module found, its words."""
+    """The agent's answer to a turn: modules, the stand-alone query, what each module found, its words."""
 
     modules: tuple[str, ...]
     query: str

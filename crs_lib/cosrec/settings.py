@@ -1,7 +1,6 @@
 """The settings of the study's notebooks 11 to 14, checked before anything starts."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -12,14 +11,13 @@ from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
-from crs_lib.cosrec import budget
+from crs_lib.cosrec import drafts
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
 from crs_lib.cosrec.records import MAPPINGS
 from crs_lib.cosrec.rewriting import REWRITERS
-from crs_lib.llm import BACKENDS, LLMSettings, Retry
+from crs_lib.llm import BACKENDS, LLMSettings
 from crs_lib.llm.estimate import Work
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import Service
 from crs_lib.metrics import ranking
 from crs_lib.retrieval.fusion import FUSIONS
 
@@ -151,7 +149,7 @@ class GenerateSettings(Settings):
     temperature: Annotated[float, Field(ge=0, le=2, description="of the models")] = 0.8
     answer_tokens: Annotated[int, Field(ge=1, description="longest conversation, in tokens")] = 1000
     query_tokens: Annotated[int, Field(ge=1, description="longest query or profile, in tokens")] = 200
-    contexts: Annotated[tuple[int, ...], Field(description="context sizes, one to three")] = budget.CONTEXTS
+    contexts: Annotated[tuple[int, ...], Field(description="context sizes, one to three")] = drafts.CONTEXTS
     prompts: Annotated[str, Field(description="folder of own prompts; empty: the shipped ones")] = ""
     seed: Annotated[Seed, Field(description="of targets, orders and, by default, of the models")] = 0
     writer_seed: Annotated[int | None, Field(description="of the models, where another one is wanted")] = None
@@ -190,31 +188,31 @@ class GenerateSettings(Settings):
         """The specs of the models that take part, each once; empty where rules do everything."""
         return list(dict.fromkeys(s for s in (self.writer, self.asked_for_queries) if s != TEMPLATE))
 
-    def service(self) -> Service:
+    def reached(self) -> LLMSettings:
         """How the models are reached."""
-        return replace(LLMSettings(**self.llm).service(), retry=Retry(waits=self.retries))
+        return LLMSettings(**self.llm)
 
     def parameters(self) -> dict[str, Any]:
-        """What the conversations depend on, as plain data for the manifest."""
+        """The settings that conversations depend on, as plain data for the manifest."""
         kept = {name: value for name, value in self.values().items() if name not in _FREE}
         if self.prompts:
             kept["prompts"] = {name: prompts.digest(f"{NAME}/{name}", self.prompts) for name in PROMPTS}
         return kept
 
     def needs(self) -> list[Need]:
-        """What the preflight checks: each model in its roles, with the largest context it is asked for."""
-        service, size = self.service(), max(self.contexts)
+        """The models that the preflight checks: each in its roles, with its largest context."""
+        reached, size = self.reached(), max(self.contexts)
         return [
             Need(
                 f"cosrec {name}", spec, {"num_ctx": size, "num_predict": answer}, 0,
-                service.settings_for(spec),
+                reached.settings_for(spec),
             )
             for name, spec, answer, _ in self._roles()
         ]  # fmt: skip
 
     def work(self) -> list[Work]:
-        """What the run asks of each model: calls by role, repetitions left aside."""
-        at_once = self.service().at_once
+        """The requests of a run to each model: calls by role, repetitions left aside."""
+        at_once = self.reached().at_once
         return [
             Work(f"cosrec {name}", spec, calls * self.conversations, at_once)
             for name, spec, _, calls in self._roles()

@@ -112,7 +112,7 @@ def judgment_counts(per_intent: pd.DataFrame, width: int = 25) -> pd.DataFrame:
 
 
 def readme_claims(corpus: Corpus) -> pd.DataFrame:
-    """What the release states, what its files give, and the verdict.
+    """The numbers that the release states, those that its files give, and the verdict.
 
     ``reproduced``, ``differs``, ``not verifiable`` (the files that it would take are not released or not
     here), or ``another corpus`` where the files are not those of the release.
@@ -132,16 +132,8 @@ def readme_claims(corpus: Corpus) -> pd.DataFrame:
             verdict = "another corpus"
         else:
             verdict = "reproduced" if found == stated else "differs"
-        rows.append(
-            {
-                "claim": claim,
-                "stated": _shown(stated),
-                "found": _shown(found),
-                "verdict": verdict,
-                "note": note,
-            }
-        )
-    return pd.DataFrame(rows)
+        rows.append((claim, _shown(stated), _shown(found), verdict, note))
+    return pd.DataFrame(rows, columns=["claim", "stated", "found", "verdict", "note"])
 
 
 def _shown(value: object) -> str:
@@ -179,60 +171,30 @@ _EXTRA = "the figure was drawn with one more conversation, rated about 1"
 _BOTH = ("crowd", "curated")
 _Count = Callable[[Corpus], object]
 _CLAIMS: list[tuple[str, tuple[str, ...], object, _Count | None, str]] = [
-    (
-        "conversations in all",
-        ("raw", *_BOTH),
-        9249,
-        lambda c: sum(len(p.conversations) for p in c.values()),
-        "",
-    ),
+    ("conversations in all", ("raw", *_BOTH), 9249,
+     lambda c: sum(len(p.conversations) for p in c.values()), ""),
     ("raw: conversations", ("raw",), 8938, lambda c: len(c["raw"].conversations), ""),
     ("raw: utterances", ("raw",), 71656, _user_turns("raw"), "8.02 a conversation: user turns are counted"),
     ("crowd: conversations", ("crowd",), 291, lambda c: len(c["crowd"].conversations), ""),
     ("crowd: utterances", ("crowd",), 2329, _user_turns("crowd"), "only user turns are counted"),
     ("curated: conversations", ("curated",), 20, lambda c: len(c["curated"].conversations), ""),
     ("curated: utterances", ("curated",), 150, _user_turns("curated"), "only user turns are counted"),
-    (
-        "relevance judgments, in thousands",
-        ("curated",),
-        17,
-        lambda c: sum(map(len, c["curated"].qrels.values())) // 1000,
-        "17,464 lines",
-    ),
+    ("relevance judgments, in thousands", ("curated",), 17,
+     lambda c: sum(map(len, c["curated"].qrels.values())) // 1000, "17,464 lines"),
     ("conversations rated for quality", _BOTH, 311, lambda c: len(_rated(c)), ""),
     ("annotators", (), 99, None, "annotators are anonymous and not linked across conversations"),
     ("user index of a recommendation topic", ("curated",), [0, 1, 2, 3, 4], _indices, "no index 4 occurs"),
     ("products after filtering", (), 12312760, None, "the source catalogue is not part of the release"),
-    (
-        "figure: conversations by average rating",
-        _BOTH,
-        [2, 2, 5, 17, 20, 62, 144, 60],
-        lambda c: average_rating_counts(_rated(c)).tolist(),
-        f"{_EXTRA}; one rounding at exactly 4.0",
-    ),
+    ("figure: conversations by average rating", _BOTH, [2, 2, 5, 17, 20, 62, 144, 60],
+     lambda c: average_rating_counts(_rated(c)).tolist(), f"{_EXTRA}; one rounding at exactly 4.0"),
     ("figure: fluency 1 to 5", _BOTH, [2, 6, 19, 173, 112], _aspect("fluency"), _EXTRA),
-    (
-        "figure: informativeness 2 to 5",
-        _BOTH,
-        [10, 41, 211, 47],
-        lambda c: _aspect("informativeness")(c)[1:],
-        "",
-    ),
+    ("figure: informativeness 2 to 5", _BOTH, [10, 41, 211, 47],
+     lambda c: _aspect("informativeness")(c)[1:], ""),
     ("figure: logicality 1 to 5", _BOTH, [2, 17, 64, 188, 41], _aspect("logicality"), _EXTRA),
     ("figure: coherence 1 to 5", _BOTH, [2, 15, 41, 161, 93], _aspect("coherence"), _EXTRA),
-    (
-        "figure: judgments per intent, grade 2",
-        ("curated",),
-        [35, 20, 13, 8, 15, 6, 4, 2, 1, 0, 1],
-        _grade(2),
-        "",
-    ),
+    ("figure: judgments per intent, grade 2", ("curated",), [35, 20, 13, 8, 15, 6, 4, 2, 1, 0, 1],
+     _grade(2), ""),
     ("figure: judgments per intent, grade 1", ("curated",), [41, 30, 14, 9, 5, 3, 2, 1], _grade(1), ""),
-    (
-        "figure: judgments per intent, grade 0",
-        ("curated",),
-        [36, 29, 9, 10, 10, 4, 2, 2, 2, 1],
-        _grade(0),
-        "",
-    ),
-]
+    ("figure: judgments per intent, grade 0", ("curated",), [36, 29, 9, 10, 10, 4, 2, 2, 2, 1],
+     _grade(0), ""),
+]  # fmt: skip

@@ -8,7 +8,7 @@ import pandas as pd
 from crs_lib import runs, stats
 from crs_lib.core import paths
 from crs_lib.core.errors import NoDataError, RunError
-from crs_lib.cosrec import corpus, evaluate, extractor, intents, labels, quality, quirks, retrieve, rewriting
+from crs_lib.cosrec import corpus, evaluate, intents, labels, quality, quirks, retrieve, rewriting
 from crs_lib.cosrec import statistics as counts
 from crs_lib.cosrec.records import Partition
 from crs_lib.cosrec.settings import (
@@ -112,7 +112,9 @@ def _people(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFram
         raise RunError("the corpus lacks intent annotations; these tables need crowd and curated intents")
     rated = {name: partition for name, partition in read.items() if partition.ratings}
     options = {"resamples": settings.resamples, "seed": settings.seed}
-    queries = rewriting.heuristic_rewrites(curated) | {"extractor": extractor.rewrites(crowd, curated)}
+    queries = rewriting.heuristic_rewrites(curated) | {
+        "extractor": rewriting.extracted_rewrites(crowd, curated)
+    }
     scored = rewriting.score_rewrites(curated, queries, **options)
     return {
         "intents": intents.compare(crowd, curated, seed=settings.seed, vectors=settings.vectors),
@@ -221,7 +223,7 @@ def figure_table(run: str, table: str) -> pd.DataFrame:
 
 
 def limits(source: str, *further: str) -> stats.Sentences:
-    """What a run on this corpus does not show: the sample is made up; then further sentences."""
+    """The limits of a run on this corpus: the sample is made up; then further sentences."""
     made_up = (
         "The corpus is made up: its numbers compare settings of this code and say nothing about shops or "
         "shoppers."

@@ -3,7 +3,7 @@
 A path is a file or a folder of files: ``.json`` (one session, or a list), ``.jsonl``, either also ``.gz``.
 The forms are those of :mod:`crs_lib.data.forms`; what is odd but readable is left as it is: ``LOG_QUIRKS``
 lists the kinds, :func:`log_quirks` finds them. Judge scores have their own validity report
-(:func:`crs_lib.judge.foreign.read_scores`).
+(:func:`crs_lib.judge.rating.read_scores`).
 """
 
 import itertools
@@ -72,17 +72,7 @@ def read(path: str | Path) -> Iterator[Dialogue]:
     session where something cannot be read: no JSON, not UTF-8, a damaged archive, an unknown form, speakers
     that do not alternate, a key of another type, the same session twice.
     """
-    seen: dict[SessionKey, str] = {}
-    for file in files(path):
-        for where, record in _records(file):
-            if isinstance(record, InputError):
-                raise record
-            dialogue = dialogue_of(record, RecordOrigin(where, _stem(file)))
-            key = session_key(dialogue)
-            if key in seen:
-                raise InputError(_twice(where, key, seen[key]))
-            seen[key] = file.name
-            yield dialogue
+    yield from _dialogues(path, None, "")
 
 
 class Broken(NamedTuple):
@@ -103,35 +93,44 @@ def readable(
     place in the file. A model of a second file whose first session was read before is another system, and
     gets the file's name behind its own: ``gemma:2b (second)``; any other repetition is broken.
     """
+    yield from _dialogues(path, broken, system)
+
+
+def _dialogues(
+    path: str | Path, broken: Callable[[Broken], object] | None, system: str
+) -> Iterator[Dialogue]:
+    """Every dialogue; what cannot be read goes to ``broken``, or is raised where that is None."""
     seen: dict[SessionKey, str] = {}
     for file in files(path):
         stem, own = _stem(file), dict[str, str]()
         for number, (where, record, alone) in enumerate(_with_company(_records(file))):
-            origin = RecordOrigin(where, stem, system, stem if alone else f"{number:05d}")
+            origin = RecordOrigin(where, stem)
+            if broken:
+                origin = RecordOrigin(where, stem, system, stem if alone else f"{number:05d}")
             try:
                 if isinstance(record, InputError):
                     raise record
                 with outside.Faults("a conversation", where):
                     dialogue = dialogue_of(record, origin)
                 key = session_key(dialogue)
-                if key.model not in own and not alone and seen.get(key, file.name) != file.name:
-                    own[key.model] = f"{dialogue.model_name} ({stem})"
-                own.setdefault(key.model, dialogue.model_name)
-                dialogue = replace(dialogue, model_name=own[key.model])
-                key = session_key(dialogue)
+                if broken:
+                    if key.model not in own and not alone and seen.get(key, file.name) != file.name:
+                        own[key.model] = f"{dialogue.model_name} ({stem})"
+                    dialogue = replace(dialogue, model_name=own.setdefault(key.model, dialogue.model_name))
+                    key = session_key(dialogue)
                 if key in seen:
-                    raise InputError(_twice(where, key, seen[key]))
+                    raise InputError(
+                        f"{where}: session {key.session!r} of {key.model!r} was already read from {seen[key]}"
+                    )
             except InputError as error:
+                if not broken:
+                    raise
                 name = record.get("model_name") if isinstance(record, Mapping) else ""
                 reason = str(error).removeprefix(where).lstrip(":, ")
                 broken(Broken(where, name if isinstance(name, str) else "", reason))
                 continue
             seen[key] = file.name
             yield dialogue
-
-
-def _twice(where: str, key: SessionKey, file: str) -> str:
-    return f"{where}: session {key.session!r} of {key.model!r} was already read from {file}"
 
 
 def _with_company(

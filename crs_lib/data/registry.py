@@ -149,11 +149,9 @@ _IEVALM = Origin("RUCAIBox/iEvaLM-CRS", "162e2f442fb0799550af587dce0285a2d5ca897
 _ROWS = (
     Dataset(
         "opendialkg-movies", "movies", "2,164 films with attributes and plots: the thesis's catalogue",
-        _THESIS,
-        (
-            File("thesis/opendialkg_movie_data.json", "context-aware/opendialkg_movie_data.json",
-                 "29e0409cd94659138ca7e0698882dac3fa72e44acfda4ca3478602b557abfe55", 1894711),
-        ),
+        _THESIS, files("thesis", "context-aware", """
+29e0409cd94659138ca7e0698882dac3fa72e44acfda4ca3478602b557abfe55 1894711 opendialkg_movie_data.json
+"""),
     ),
     Dataset(
         "thesis-logs-20", "movies", "the thesis's conversations of 20 turns, without shift metadata",
@@ -175,11 +173,9 @@ d5327c77f08d0477cdd31a782d6a67c4afbc5ea74d4b38ac49cb7e1d10278084 827259 qwen-7b.
     ),
     Dataset(
         "thesis-published", "movies", "the published figures of each model",
-        _THESIS,
-        (
-            File("thesis/published.json", None,
-                 "ce59320f8c2ed8fc94e6f7d7be5b633b210684c413d75ad22434af878e330f88", 2825),
-        ),
+        _THESIS, files("thesis", "", """
+ce59320f8c2ed8fc94e6f7d7be5b633b210684c413d75ad22434af878e330f88 2825 published.json
+"""),
     ),
     Dataset(
         "thesis-reference", "movies", "results of the original code for each session, and its judge scores",
@@ -223,15 +219,15 @@ f84b46d4256a88920c19cb80dc936d6b4ead459b90db0284c32802196a044a9c 33603 tfidf_voc
     ),
     Dataset(
         "concept4crs", "movies", "Concept4CRS, ReDial half: four CRSs with simulated users, success by turn",
-        _CONCEPT4CRS,
-        (File("concept4crs/redial.jsonl.gz", None,
-              "b730f0a288028734135c706c92b4aca014998f6a9da58caded63eaee9abeb180", 5659970),),
+        _CONCEPT4CRS, files("concept4crs", "", """
+b730f0a288028734135c706c92b4aca014998f6a9da58caded63eaee9abeb180 5659970 redial.jsonl.gz
+"""),
     ),
     Dataset(
         "usersimcrs", "movies", "UserSimCRS: five CRSs with three user simulators, and a judge's scores",
-        _USERSIMCRS,
-        (File("usersimcrs/dialogues.jsonl.gz", None,
-              "3c2aac1af8ad05f5551af2f762f30231bbacb5179136364e731ab0a7d06e92f8", 686436),),
+        _USERSIMCRS, files("usersimcrs", "", """
+3c2aac1af8ad05f5551af2f762f30231bbacb5179136364e731ab0a7d06e92f8 686436 dialogues.jsonl.gz
+"""),
     ),
     Dataset(
         "redial-movies", "movies", "6,583 films: the catalogue of CRSArena-Eval's ReDial dialogues",

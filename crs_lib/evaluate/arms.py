@@ -8,7 +8,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import gain
-from crs_lib.metrics.inputs import Text, TurnRecord
+from crs_lib.metrics.records import Text, TurnRecord
 from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT
 
 _FREE = ("run", "arm", "workers", "windows_of")

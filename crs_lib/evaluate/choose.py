@@ -22,9 +22,7 @@ from crs_lib.core.text import listing
 from crs_lib.evaluate.scorer import ArmGains, ItemsScorer
 from crs_lib.metrics import base, conventions
 from crs_lib.metrics.conventions import Convention
-from crs_lib.metrics.scores import BatchScorer
-from crs_lib.thesis import extractors
-from crs_lib.thesis.extractors import ConceptSpace
+from crs_lib.metrics.records import BatchScorer
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -53,6 +51,12 @@ class PreparedScorer(NamedTuple):
     metrics: tuple[str, ...]
 
 
+def _concept_extractors() -> list[str]:
+    from crs_lib.thesis.extractors import EXTRACTORS
+
+    return EXTRACTORS.names()
+
+
 def _topic_extractors() -> list[str]:
     from crs_lib.thesis.topics import TOPICS
 
@@ -67,7 +71,7 @@ ConventionName = Annotated[
 ]  # fmt: skip
 Extractor = Annotated[
     str,
-    OneOf(extractors.EXTRACTORS, optional=True),
+    OneOf(_concept_extractors, optional=True),
     Field(description="finds concepts, instead of the convention's"),
 ]
 Similarity = Annotated[
@@ -174,7 +178,7 @@ class ScoringConfig(Settings):
 
         Its ``weights`` hold those of the composites, and the settings of a model that is asked, as JSON.
         """
-        weights = {name: dict(vars(getattr(self.rule, name))) for name in ("tas", "items", "cas")}
+        weights = {name: getattr(self.rule, name)._asdict() for name in ("tas", "items", "cas")}
         if self.asks:
             from crs_lib.thesis import asking
 
@@ -199,17 +203,19 @@ def _version(package: str) -> str:
 def _items(config: ScoringConfig, llm: "str | LLM", gains: ArmGains) -> PreparedScorer:
     catalog = sources.load(config.catalog)
     rule, grounder = config.rule, Grounder(catalog)
-    name, extractor = rule.extractor, None
+    name, find, embedder = rule.extractor, None, ""
     if name != "words":
-        extractor = extractors.create(
-            name, extractors.ExtractorInputs(ConceptSpace.of(catalog), catalog, llm)
-        )
-    find = partial(extractors.memoised, extractor) if extractor else None
-    origin = config.origin(name, extractor.embedder if extractor else "", _inputs(config, catalog))
+        from crs_lib.thesis import extractors
+
+        space = extractors.ConceptSpace.of(catalog)
+        extractor = extractors.create(name, extractors.ExtractorInputs(space, catalog, llm))
+        find, embedder = partial(extractors.memoised, extractor), extractor.embedder
+    origin = config.origin(name, embedder, _inputs(config, catalog))
     return PreparedScorer(ItemsScorer(grounder, rule, find, gains), origin, tuple(base.scored_names()))
 
 
 def _grounded(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
+    from crs_lib.thesis import extractors
     from crs_lib.thesis.catalog import ThesisCatalog
     from crs_lib.thesis.grounded import METRICS, GroundedScorer
 
@@ -254,10 +260,10 @@ def _space(config: ScoringConfig, catalog: Any) -> Any:
 
 def _vocabulary(config: ScoringConfig) -> str:
     """The file of the sentence space's features: the one named, else the thesis's for its own catalogue."""
-    from crs_lib.thesis.topics import vocabulary_of
-
     if config.vocabulary or config.rule.similarity != "tfidf":
         return config.vocabulary
+    from crs_lib.thesis.topics import vocabulary_of
+
     return str(vocabulary_of(config.catalog) or "")
 
 

@@ -38,7 +38,7 @@ from crs_lib.evaluate.choose import (
 )
 from crs_lib.evaluate.scorer import ArmGains, ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
-from crs_lib.metrics.scores import Scores, unscored
+from crs_lib.metrics.records import Scores, unscored
 
 _FILES = {
     "turns": ("turns.parquet", tables.TURNS),
@@ -83,7 +83,7 @@ class EvaluateConfig(Settings):
             ("tas_weights", conventions.TasWeights),
             ("cas_weights", conventions.CasWeights),
         ):
-            known = list(config.__annotations__)
+            known = config._fields
             for key in getattr(self, name):
                 if key not in known:
                     hint = f"{did_you_mean(key, known)} (known: {', '.join(known)})"
@@ -152,16 +152,17 @@ def evaluate(config: EvaluateConfig) -> Path:
         gains = arms.gains(config.run, Scorer(Grounder(catalog_of(config.run)), scoring.rule))
     ready = scoring.make(gains)
     settings = scoring.rule.parameters() | ready.provenance._asdict()
-    with runs.stage(simulate.STUDY, config.run, stage_of(name), settings, inputs, fixed=False) as stage:
+    with runs.stage(simulate.STUDY, config.run, _stage_of(name), settings, inputs, fixed=False) as stage:
 
         def target(file: str) -> Path:
             return stage.path((out / file).relative_to(stage.folder).as_posix())
 
-        judged = judging.scores_of(config.run)  # empty where nobody judged
+        judged = judging.scores_of(config.run) if runs.entry(simulate.STUDY, config.run, "judge") else {}
         try:
             dialogues = simulate.iter_dialogues(config.run)
             scored = score_tables.stream(dialogues, ready.scorer, scoring, config.workers, gains)
-            scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
+            if judged:
+                scored = (one._replace(session=judging.add_scores(one.session, judged)) for one in scored)
             lost = [
                 unscored(row["model"], row["session_id"], scoring.rule.name, ready.metrics, row["error"])
                 for row in simulate.failed_sessions(config.run)
@@ -200,7 +201,7 @@ def _catalog(config: EvaluateConfig) -> str:
     return str(runs.output(simulate.STUDY, config.run, "catalog", "03_simulate", name))
 
 
-def stage_of(convention: str) -> str:
+def _stage_of(convention: str) -> str:
     """The name of a convention's evaluation among the stages of a run."""
     return _STAGE if convention == DEFAULT else f"{_STAGE} {convention}"
 
@@ -256,7 +257,7 @@ def _place(run: str, table: str, convention: str) -> tuple[Path, tables.Contract
     name = convention_of(run, convention)
     made, found = entry(run, name), _FILES[table]
     place = next((file for file in made["outputs"] if Path(file).name == found[0]), found[0])
-    return runs.output(simulate.STUDY, run, stage_of(name), "04_evaluate", place), found[1]
+    return runs.output(simulate.STUDY, run, _stage_of(name), "04_evaluate", place), found[1]
 
 
 def conventions_of(run: str) -> list[str]:
@@ -280,7 +281,7 @@ def convention_of(run: str, asked: str = "") -> str:
     known = conventions_of(run)
     name = conventions.checked(asked) if asked else ""
     if not known or (not name and DEFAULT in known) or name in known:
-        runs.finished(simulate.STUDY, run, stage_of(name) if known and name else _STAGE, "04_evaluate")
+        runs.finished(simulate.STUDY, run, _stage_of(name) if known and name else _STAGE, "04_evaluate")
         return name or DEFAULT
     near = [one for one in known if conventions.base_of(one) == name] if name else known
     if not near:

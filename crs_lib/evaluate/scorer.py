@@ -15,8 +15,10 @@ from crs_lib.core.dialogue import Dialogue, Pair, asks_for_others
 from crs_lib.core.text import fold, words
 from crs_lib.metrics import base, constructs
 from crs_lib.metrics.conventions import Convention
-from crs_lib.metrics.inputs import (
+from crs_lib.metrics.overlap import BOTH_EMPTY
+from crs_lib.metrics.records import (
     Background,
+    Scores,
     SessionRecord,
     ShiftRecord,
     StateChange,
@@ -25,8 +27,6 @@ from crs_lib.metrics.inputs import (
     defined,
     mean_defined,
 )
-from crs_lib.metrics.overlap import BOTH_EMPTY
-from crs_lib.metrics.scores import Scores
 
 # Gains of the other arms, by the model, session and turn of the shift that they mirror, then by arm.
 ArmGains = Mapping[tuple[str, str, int], Mapping[str, list[float]]]

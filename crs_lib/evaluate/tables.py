@@ -16,7 +16,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.evaluate.choose import Provenance, ScoringConfig
 from crs_lib.evaluate.scorer import ArmGains, shift_columns
 from crs_lib.metrics import base
-from crs_lib.metrics.scores import BatchScorer, Scores
+from crs_lib.metrics.records import BatchScorer, Scores
 from crs_lib.runs.processes import outcomes
 
 CHUNK = 50  # dialogues scored at once
@@ -124,7 +124,9 @@ def model_metrics(sessions: pd.DataFrame, metrics: Sequence[str], columns: Mappi
             part[["mean", "low", "high"]] = math.nan
             part["n"], part["n_missing"] = 0, sessions.groupby("model").size().loc[part["system"]].to_numpy()
         else:
-            part = stats.cluster_bootstrap(frame, system="model", scenario="session_id", value=name, seed=0)
+            part = stats.cluster_bootstrap(
+                frame, stats.Design(system="model", scenario="session_id", value=name, seed=0)
+            )
         part["metric"] = name
         parts.append(part)
     table = pd.concat(parts, ignore_index=True).rename(columns={"system": "model"})

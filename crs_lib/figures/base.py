@@ -12,7 +12,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry, did_you_mean
 from crs_lib.figures import layout
 from crs_lib.metrics import base as metrics
-from crs_lib.stats import cluster_bootstrap
+from crs_lib.stats import Design, cluster_bootstrap
 
 Draw = TypeVar("Draw", bound=Callable[..., Any])
 
@@ -155,7 +155,7 @@ def means(
     cells = frame.groupby(list(by), sort=False, observed=True).ngroup()
     work = pd.DataFrame({"system": cells, "scenario": frame["session_id"]})
     work["value"] = frame[value].astype(float)
-    found = cluster_bootstrap(work, resamples=resamples, seed=seed)
+    found = cluster_bootstrap(work, Design(resamples=resamples, seed=seed))
     keys = frame[list(by)].assign(system=cells).drop_duplicates("system")
     return keys.merge(found, on="system").drop(columns="system")
 

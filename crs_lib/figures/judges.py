@@ -12,7 +12,7 @@ from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, means, primary, require, systems_of
 from crs_lib.figures.pairs import PREFIX, signed, with_judges, within_correlations
 from crs_lib.metrics.constructs import CONSTRUCTS, Construct
-from crs_lib.stats import cluster_bootstrap_correlation
+from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 STAR = "*"
 _JITTER = 0.12  # of a score point, upwards and downwards: equal scores lie beside one another
@@ -79,7 +79,7 @@ def _correlations(frame: pd.DataFrame, metric: str, construct: str) -> str:
     if known.sum() < 2:
         return "ρ –\nwithin –"
     whole = cluster_bootstrap_correlation(
-        frame, metric, construct, scenario="session_id", method="percentile"
+        frame, metric, construct, Design(scenario="session_id"), method="percentile"
     ).iloc[0]
     within = within_correlations(frame, [metric, construct]).iloc[0]
     return "\n".join(f"{head} {_interval(row)}" for head, row in (("ρ", whole), ("within", within)))

@@ -1,7 +1,6 @@
 """LaTeX tables (booktabs) beside the figures: model metrics, pairwise tests, recovery."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -22,6 +21,7 @@ from crs_lib.figures.shifts import recovered_by_type
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import (
+    Design,
     adjust,
     cluster_bootstrap_differences,
     rank_biserial,
@@ -165,19 +165,20 @@ def table_pairwise(results: pd.DataFrame, *, metric: str = "") -> str:
     known = results[results[metric].notna()]
     order = pd.CategoricalDtype(systems_of(known), ordered=True)
     frame = known.assign(model=known["model"].astype(order))
-    at: dict[str, Any] = {"system": "model", "scenario": "session_id", "value": metric}
+    design = Design(system="model", scenario="session_id", value=metric)
     if len(order.categories) < 2:
         raise NoDataError(f"fewer than 2 systems have {metric}; there is nothing to compare")
-    gaps = cluster_bootstrap_differences(frame, **at)
+    gaps = cluster_bootstrap_differences(frame, design)
     gaps = gaps[gaps["n"] > 1]  # the others share no scenarios and cannot be compared in pairs
     if gaps.empty:
         raise NoDataError(
             f"no two systems have {metric} in the same 2 scenarios; there is nothing to compare"
         )
-    at["pairs"] = list(zip(gaps["a"], gaps["b"], strict=True))
-    tests, sizes = adjust(wilcoxon_pairs(frame, **at)), rank_biserial(frame, **at)
+    pairs = list(zip(gaps["a"], gaps["b"], strict=True))
+    design = design.changed(pairs=pairs)
+    tests, sizes = adjust(wilcoxon_pairs(frame, design)), rank_biserial(frame, design)
     cells = {
-        "pair": [f"{escape(str(a))} $-$ {escape(str(b))}" for a, b in at["pairs"]],
+        "pair": [f"{escape(str(a))} $-$ {escape(str(b))}" for a, b in pairs],
         f"{escape(style.short(metric))} difference": [
             within(*row) for row in gaps[["diff", "low", "high"]].itertuples(index=False)
         ],

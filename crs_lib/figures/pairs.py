@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import NoDataError, convention_of, figure, filled, primary, require, systems_of
 from crs_lib.metrics import base
-from crs_lib.stats import bootstrap_estimates, friedman, mean_ranks, wilcoxon_pairs
-from crs_lib.stats.multiple import holm
+from crs_lib.stats import Design, bootstrap_estimates, friedman, mean_ranks, wilcoxon_pairs
+from crs_lib.stats.groups import holm
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
 
@@ -111,7 +111,7 @@ def within_correlations(results: pd.DataFrame, metrics: Sequence[str], *, seed: 
         return np.asarray(np.divide(xy, scale, out=np.full_like(scale, np.nan), where=scale > 1e-9))
 
     width = 3 * len(rows) + len(clusters)
-    found = bootstrap_estimates(statistic, len(clusters), method="percentile", seed=seed, width=width)
+    found = bootstrap_estimates(statistic, len(clusters), Design(seed=seed), method="percentile", width=width)
     return pd.DataFrame(rows).assign(correlation=found.estimate, low=found.low, high=found.high)
 
 
@@ -195,10 +195,10 @@ def critical_difference(results: pd.DataFrame, *, metric: str = "") -> Any:
     facts = base.get(primary(results, metric))
     require(results, ["session_id", facts.name], systems=2, sessions=2)
     frame = complete(results, facts.name)
-    at: dict[str, Any] = {"system": "model", "scenario": "session_id", "value": facts.name}
-    table = mean_ranks(frame, **at, higher_is_better=facts.direction != base.LOWER)
+    design = Design(system="model", scenario="session_id", value=facts.name)
+    table = mean_ranks(frame, design, higher_is_better=facts.direction != base.LOWER)
     ranks = table["mean_rank"].to_numpy(dtype=float)
-    bars = cliques(alike(frame, [str(name) for name in table["system"]], at))
+    bars = cliques(alike(frame, [str(name) for name in table["system"]], design))
     half, top = -(-len(ranks) // 2), 1.0 + _STEP * len(bars)
     made, axes = style.figure(1.1 + 0.2 * half + 0.1 * len(bars))
     panel = axes[0][0]
@@ -213,7 +213,7 @@ def critical_difference(results: pd.DataFrame, *, metric: str = "") -> Any:
     panel.xaxis.set_label_position("top")
     panel.xaxis.tick_top()
     panel.spines[:].set_visible(False)
-    w = float(friedman(frame, **at)["kendall_w"].iloc[0])
+    w = float(friedman(frame, design)["kendall_w"].iloc[0])
     words = f"{facts.short}, n = {frame['session_id'].nunique()} scenarios; bars: indistinguishable systems"
     style.note(made, f"{words} (Wilcoxon, Holm, 5 %); Kendall's W = {w:.2f}.")
     return made
@@ -235,9 +235,9 @@ def _names(panel: Any, systems: Sequence[str], ranks: NDArray[np.float64], top: 
         panel.annotate(text, (end, height), (-4 if left else 4, 0), textcoords="offset points", **side)
 
 
-def alike(frame: pd.DataFrame, order: Sequence[str], at: Mapping[str, Any]) -> NDArray[np.bool_]:
+def alike(frame: pd.DataFrame, order: Sequence[str], design: Design) -> NDArray[np.bool_]:
     """Which systems paired Wilcoxon tests do not tell apart at 5 % (Holm over all pairs), in this order."""
-    found = wilcoxon_pairs(frame, **at)
+    found = wilcoxon_pairs(frame, design)
     adjusted = holm(found["p"].to_numpy(dtype=float))
     same = np.eye(len(order), dtype=bool)
     for row, p in zip(found.itertuples(), adjusted, strict=True):

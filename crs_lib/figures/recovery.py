@@ -17,7 +17,7 @@ from crs_lib.figures.base import (
     require,
     systems_of,
 )
-from crs_lib.stats import kaplan_meier, net_incidence
+from crs_lib.stats import Design, kaplan_meier, net_incidence
 
 
 @figure(
@@ -229,7 +229,7 @@ def recovery_by_answers(replies_at_risk: pd.DataFrame) -> Any:
         mine = risks[risks["answers"] == stratum].rename(
             columns={"model": "system", "session_id": "scenario"}
         )
-        curves = net_incidence(mine, time="reply")
+        curves = net_incidence(mine, Design(resamples=1000), time="reply")
         curves = curves[curves["at_risk"] >= _FEWEST]
         floor = min(floor, curves["low"].min()) if len(curves) else floor
         counted = curves["system"].value_counts()

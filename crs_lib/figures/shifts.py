@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, means, recovered_by, require, systems_of
-from crs_lib.stats import bootstrap_estimates
+from crs_lib.stats import Design, bootstrap_estimates
 
 _PARTS = ("uptake", "release", "retention")
 
@@ -285,7 +285,9 @@ def concept_shares(turns: pd.DataFrame, column: str, top: int, *, seed: int = 0)
         for concept in _set(found):
             if concept in place:
                 sums[row, place[concept]] += 1
-    draws = bootstrap_estimates(lambda w: (w @ sums)[:, :-1] / (w @ sums)[:, -1:], len(sessions), seed=seed)
+    draws = bootstrap_estimates(
+        lambda w: (w @ sums)[:, :-1] / (w @ sums)[:, -1:], len(sessions), Design(seed=seed)
+    )
     table = pd.DataFrame({"concept": best, "share": draws.estimate, "low": draws.low, "high": draws.high})
     return table.assign(n=[totals[name] for name in best])
 

@@ -1,18 +1,21 @@
 from .config import JudgeConfig
-from .foreign import adopt, read_scores
-from .records import (
+from .rating import read_scores
+from .reliability import agreement, canary_report, headline, self_preference, summary
+from .run import (
     SCORES,
     add_scores,
+    adopt,
     flag_counts,
     is_judged,
+    judge_run,
+    on_record,
     read_records,
+    reliability_of,
     score_table,
     scores_of,
     shown_scores,
     usage,
 )
-from .reliability import agreement, canary_report, headline, reliability_of, self_preference, summary
-from .run import judge_run, on_record
 
 __all__ = [
     "SCORES",

@@ -1,21 +1,19 @@
 """The settings of a judgement, checked before anything starts: which judges, how often, how each is asked."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator
 
-from crs_lib.core.config import Config, Field, OneOf, RunName, Seed
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.judge import prompt
-from crs_lib.judge.canaries import CANARIES
-from crs_lib.llm.base import BACKENDS, check_spec
+from crs_lib.judge.reliability import CANARIES
+from crs_lib.llm.base import BACKENDS, check_spec, room
 from crs_lib.llm.client import giving_choices
-from crs_lib.llm.limits import room
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import AnswerLength, Context, Service, Temperature, Thinking, role_settings
+from crs_lib.llm.settings import AnswerLength, Context, LLMSettings, Temperature, Thinking, role_settings
 from crs_lib.metrics import constructs
 
 _OWN = ("seed", "together", "expected")  # settings of judges that no other role has
@@ -23,15 +21,14 @@ _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
 _OPTIONS = ("temperature", "num_ctx", "num_predict")
 
 
-@dataclass(frozen=True)
-class JudgeSettings(Config):
+class JudgeSettings(Settings):
     """How judges are asked; part of a run's parameters and of every judgement's key.
 
     Constructs that share a call (``together``) cost a third, and their scores lean on one another.
     ``num_ctx`` bounds how much of a long dialogue is shown.
     """
 
-    _where = "llm: "
+    _where: ClassVar[str] = "llm: "
 
     seed: Annotated[Seed, Field(description="seed of the judges' replies")] = 0
     temperature: Temperature = 0.5
@@ -56,7 +53,7 @@ class JudgeSettings(Config):
     @property
     def told(self) -> dict[str, Any]:
         """The settings as plain data; ``expected`` only where it is set."""
-        return {name: value for name, value in asdict(self).items() if name != "expected" or value}
+        return {name: value for name, value in self.values().items() if name != "expected" or value}
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -70,20 +67,6 @@ class JudgeSettings(Config):
         )
 
 
-def judge_settings(
-    given: Mapping[str, Any], base: JudgeSettings | None = None
-) -> tuple[JudgeSettings, Service]:
-    """How judges are asked and reached, from a notebook's ``llm``; what it leaves out is ``base``'s.
-
-    Raises InputError for a setting that judges do not take.
-    """
-    before = base or JudgeSettings()
-    shared = role_settings(given, "a judge", _OWN, instead=_INSTEAD)
-    names = asdict(before)
-    asked = replace(before, **{name: value for name, value in given.items() if name in names})
-    return asked, replace(shared, think=asked.think).service()
-
-
 def _distinct(specs: Sequence[str]) -> Sequence[str]:
     """The specs of models if each occurs once and a backend knows it; else InputError."""
     if len(set(specs)) < len(specs):
@@ -93,21 +76,14 @@ def _distinct(specs: Sequence[str]) -> Sequence[str]:
     return specs
 
 
-@dataclass(frozen=True)
-class JudgeConfig(Config):
-    """The effective settings of a judgement, checked.
-
-    ``settings`` holds for all that ``llm`` (see :func:`judge_settings`) does not say.
-    """
+class JudgeConfig(Settings):
+    """The effective settings of a judgement, checked."""
 
     run: Annotated[RunName, Field(description="name of the run whose dialogues are judged")]
     judges: Annotated[
         Sequence[str], AfterValidator(_distinct), Field(description="specs of the models that judge")
     ]
     samples: Annotated[int, Field(ge=1, description="times that each judge is asked about a dialogue")] = 1
-    settings: Annotated[JudgeSettings, Field(description="how judges are asked")] = field(
-        default_factory=JudgeSettings
-    )
     canaries: Annotated[
         Sequence[Annotated[str, OneOf(CANARIES)]],
         Field(description="dialogues spoilt on purpose, judged too"),
@@ -128,18 +104,17 @@ class JudgeConfig(Config):
                 )
 
     @cached_property
-    def _parsed(self) -> tuple[JudgeSettings, Service]:
-        return judge_settings(self.llm or {}, self.settings)
+    def reached(self) -> LLMSettings:
+        """How the judges' models are reached; InputError for a setting that judges do not take."""
+        shared = role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
+        return shared.changed(think=self.asked.think)
 
-    @property
+    @cached_property
     def asked(self) -> JudgeSettings:
-        """How judges are asked: ``settings`` with what ``llm`` changes."""
-        return self._parsed[0]
-
-    @property
-    def service(self) -> Service:
-        """How the judges' models are reached."""
-        return self._parsed[1]
+        """How judges are asked."""
+        role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
+        names = JudgeSettings.model_fields
+        return JudgeSettings(**{name: value for name, value in (self.llm or {}).items() if name in names})
 
     def question(self) -> dict[str, Any]:
         """All that a judge's scores depend on beside the dialogue and its weights, as plain data."""
@@ -160,5 +135,5 @@ class JudgeConfig(Config):
         """The models that the preflight checks: each judge with its options and its shortest prompt."""
         asked, least = self.asked, prompt.least(self.asked.groups, self.asked.expected)
         return [
-            Need("judge", spec, asked.options, least, self.service.settings_for(spec)) for spec in self.judges
+            Need("judge", spec, asked.options, least, self.reached.settings_for(spec)) for spec in self.judges
         ]

@@ -10,8 +10,7 @@ from crs_lib.core import prompts
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Message
-from crs_lib.llm.limits import tokens_at_most, tokens_of
+from crs_lib.llm.base import Message, tokens_at_most, tokens_of
 from crs_lib.llm.text import fence, one_line
 from crs_lib.metrics import constructs
 
@@ -87,7 +86,7 @@ def scale(group: Sequence[str]) -> tuple[int, int]:
     return scales.pop()
 
 
-def system_prompt(group: Sequence[str]) -> str:
+def _system_prompt(group: Sequence[str]) -> str:
     """The instructions that every judge gets first."""
     lowest, highest = scale(group)
     return prompts.render("movies/judge_system", lowest=lowest, highest=highest)
@@ -182,7 +181,7 @@ def messages(
         asked = prompts.render("movies/judge_level", lowest=lowest, highest=highest, **parts)
         return (Message("user", asked),)
     text = prompts.render("movies/judge_user", names=", ".join(group), **parts)
-    return (Message("system", system_prompt(group)), Message("user", text))
+    return (Message("system", _system_prompt(group)), Message("user", text))
 
 
 def _gap(first: int, last: int) -> str:

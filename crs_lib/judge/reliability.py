@@ -1,16 +1,93 @@
-"""The reliability of judges: agreement, preference for the own family, canaries, and means without it."""
+"""The reliability of judges: agreement, preference for the own family, means without it, and canaries.
 
-from collections.abc import Mapping, Sequence
+Canaries are dialogues spoilt on purpose, which a usable judge must score below their originals.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from crs_lib.core import rng
+from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.judge import records
-from crs_lib.judge.canaries import CANARIES
-from crs_lib.judge.records import family
+from crs_lib.core.registry import Registry
 
 _NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
+CANARIES: Registry[list[str] | None] = Registry("canary")
+
+
+@CANARIES.register("shuffled", aimed_at="coherence")
+def shuffled(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
+    """Replies stand under other turns than their own; needs two different replies."""
+    texts = [reply.text for reply in replies]
+    if len(set(texts)) < 2:
+        return None
+    order = list(draw.permutation(len(texts)))
+    moved = [texts[order[(order.index(i) + 1) % len(order)]] for i in range(len(texts))]  # one cycle
+    return moved if moved != texts else None
+
+
+@CANARIES.register("wrong_movies", aimed_at="personalization")
+def wrong_movies(
+    replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator
+) -> list[str] | None:
+    """Every recommended title is another one, drawn from the catalogue; needs replies that name titles."""
+    named = {str(title) for reply in replies for title in reply.meta.get("rec_titles") or () if title}
+    others = [title for title in titles if title not in named]
+    if not named or not others:
+        return None
+    other = {title.lower(): others[int(draw.integers(len(others)))] for title in sorted(named)}
+    longest = sorted(named, key=lambda title: (-len(title), title))
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest))})(?!\w)", re.IGNORECASE)
+    spoilt = [pattern.sub(lambda m: other.get(m[0].lower(), m[0]), reply.text) for reply in replies]
+    return spoilt if spoilt != [reply.text for reply in replies] else None
+
+
+@CANARIES.register("sticky", aimed_at="personalization")
+def sticky(replies: Sequence[Turn], titles: Sequence[str], draw: np.random.Generator) -> list[str] | None:
+    """The first reply is given at every turn, whatever was asked; needs two different replies."""
+    texts = [reply.text for reply in replies]
+    return [texts[0]] * len(texts) if len(set(texts)) > 1 else None
+
+
+def spoil(dialogue: Dialogue, name: str, titles: Sequence[str], seed: int) -> Dialogue | None:
+    """The dialogue as the canary ``name`` has it (key ``canary`` in its record); None where it cannot.
+
+    ``titles`` are the catalogue's. The same dialogue and seed give the same canary.
+    """
+    entry = CANARIES.get(name)
+    draw = rng.stream(seed, "canary", name, dialogue.session_id, dialogue.model_name)
+    replies = [turn for turn in dialogue.turns if turn.speaker == SYSTEM]
+    texts = entry.make(replies, titles, draw)
+    if texts is None:
+        return None
+    left = iter(texts)
+    turns = tuple(
+        replace(turn, text=next(left), marks=()) if turn.speaker == SYSTEM else turn
+        for turn in dialogue.turns
+    )
+    return replace(dialogue, turns=turns, extra={**dialogue.extra, "canary": name})
+
+
+def family(spec: str) -> str:
+    """The family of a model: the letters its name starts with, "llama" for ``ollama:llama3:instruct``.
+
+    An organisation before a slash is left out; a spec without a model (``template``) is its own family.
+    """
+    served = re.search(r"(?:^|:)(?:ollama|openai|local):(.+)$", spec)
+    model = (served[1] if served else spec).rsplit("/", 1)[-1]
+    found = re.match(r"[A-Za-z]+", model)
+    return found[0].lower() if found else model.lower()
+
+
+def counted(model: str, judges: Iterable[str]) -> frozenset[str]:
+    """The judges whose scores of a system count: those of other families, all of them where there is none."""
+    every = frozenset(map(str, judges))
+    return frozenset(judge for judge in every if family(judge) != family(model)) or every
 
 
 def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.DataFrame:
@@ -37,12 +114,14 @@ def agreement(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.
 
 
 def _alpha(frame: pd.DataFrame, rater: str, resamples: int, seed: int) -> dict[str, Any]:
-    from crs_lib.stats import krippendorff_alpha
+    from crs_lib.stats import Design, krippendorff_alpha
 
     if frame[rater].nunique() < 2:
         return {"value": float("nan"), "n": 0, "reason": f"fewer than two {rater}s"}
     try:
-        found = krippendorff_alpha(frame, rater=rater, value="score", resamples=resamples, seed=seed).iloc[0]
+        found = krippendorff_alpha(
+            frame, Design(system=rater, scenario="item", value="score", resamples=resamples, seed=seed)
+        ).iloc[0]
     except InputError as error:
         return {"value": float("nan"), "n": 0, "reason": str(error)}
     reason = "all scores are equal" if pd.isna(found["alpha"]) else None
@@ -51,12 +130,12 @@ def _alpha(frame: pd.DataFrame, rater: str, resamples: int, seed: int) -> dict[s
 
 
 def _icc(frame: pd.DataFrame) -> dict[str, Any]:
-    from crs_lib.stats import icc
+    from crs_lib.stats import Design, icc
 
     if frame["judge"].nunique() < 2:
         return {"value": float("nan"), "n": 0, "reason": "fewer than two judges"}
     try:
-        table = icc(frame, rater="judge", value="score").set_index("type")
+        table = icc(frame, Design(system="judge", scenario="item", value="score")).set_index("type")
     except InputError as error:
         return {"value": float("nan"), "n": 0, "reason": str(error)}
     found = table.loc["ICC(2,k)"]
@@ -73,7 +152,7 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
     preference; ``low`` and ``high`` from a bootstrap over sessions. A session counts only where all four
     means exist; ``value`` is NaN with a ``reason`` where none does. Canaries are left out.
     """
-    from crs_lib.stats import cluster_bootstrap
+    from crs_lib.stats import Design, cluster_bootstrap
 
     frame = _originals(scores)
     frame = frame.assign(by=frame["judge"].map(family), of=frame["model"].map(family))
@@ -91,7 +170,7 @@ def self_preference(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) 
             else:
                 gap = wide[True, True] - wide[True, False] - (wide[False, True] - wide[False, False])
                 tidy = pd.DataFrame({"system": name, "scenario": wide.index, "value": gap.to_numpy()})
-                found = cluster_bootstrap(tidy, resamples=resamples, seed=seed).iloc[0]
+                found = cluster_bootstrap(tidy, Design(resamples=resamples, seed=seed)).iloc[0]
                 row |= {"value": found["mean"], "low": found["low"], "high": found["high"]}
             rows.append(row)
     return pd.DataFrame(rows, columns=["construct", "family", "value", "low", "high", "n", "reason"])
@@ -105,21 +184,21 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
     sessions. ``judges`` says who counted, ``n`` and ``n_missing`` count sessions; NaN with a ``reason``
     without a score.
     """
-    from crs_lib.stats import cluster_bootstrap
+    from crs_lib.stats import Design, cluster_bootstrap
 
     frame = _originals(scores)
     rows = []
     for (model, construct), part in frame.groupby(["model", "construct"], sort=True):
-        counted = part[part["judge"].isin(records.counted(str(model), part["judge"].unique()))]
-        own = bool((counted["judge"].map(family) == family(str(model))).any())
+        mine = part[part["judge"].isin(counted(str(model), part["judge"].unique()))]
+        own = bool((mine["judge"].map(family) == family(str(model))).any())
         row: dict[str, Any] = {"model": model, "construct": construct, "own_family": own}
-        row["judges"] = ", ".join(sorted(counted["judge"].unique()))
-        sessions = counted["session_id"].nunique()
-        if counted["score"].notna().any():
-            by_judge = counted.groupby(["session_id", "judge"])["score"].mean()
+        row["judges"] = ", ".join(sorted(mine["judge"].unique()))
+        sessions = mine["session_id"].nunique()
+        if mine["score"].notna().any():
+            by_judge = mine.groupby(["session_id", "judge"])["score"].mean()
             value = by_judge.groupby("session_id").mean().rename("value").reset_index()
             tidy = value.rename(columns={"session_id": "scenario"}).assign(system=model)
-            found = cluster_bootstrap(tidy, resamples=resamples, seed=seed).iloc[0]
+            found = cluster_bootstrap(tidy, Design(resamples=resamples, seed=seed)).iloc[0]
             row |= {"value": found["mean"], "low": found["low"], "high": found["high"], "n": int(found["n"])}
         else:
             row |= {"value": float("nan"), "n": 0, "reason": "every score is missing"}
@@ -158,11 +237,11 @@ def canary_report(scores: pd.DataFrame, confidence: float = 0.95) -> pd.DataFram
     one half, and null for constructs that the canary is not ``aimed`` at. ``n_missing`` counts dialogues
     of which one side has no score. Empty where there are no canaries.
 
-    ``scores`` is a :func:`crs_lib.judge.records.score_table` with originals and canaries.
+    ``scores`` is a :func:`crs_lib.judge.run.score_table` with originals and canaries.
     """
     from scipy.stats import binomtest
 
-    from crs_lib.stats.frames import check_level
+    from crs_lib.stats.design import check_level
 
     check_level("confidence", confidence)
     _require(scores, ("model", "session_id", "canary", "judge", "construct", "score"))
@@ -235,13 +314,3 @@ def summary(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.Da
     rows = [row for table in (agreed, own, spoilt) for row in table.to_dict("records")]
     table = pd.DataFrame([*rows, *missing], columns=_SUMMARY).astype({"n": "Int64"})
     return table.fillna(dict.fromkeys(("construct", "judge", "note"), ""))
-
-
-def reliability_of(run: str) -> pd.DataFrame:
-    """The :func:`summary` of a run's judge scores; a note where the run was not judged.
-
-    Raises RunError for scores of older dialogues.
-    """
-    if not records.is_judged(run):
-        return pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
-    return summary(records.score_table(run))

@@ -1,22 +1,29 @@
 """Judges over a finished run: resumable, every score on record, what is missing counted."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
+import pandas as pd
+
+from crs_lib import data as logs
+from crs_lib import llm as models
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
 from crs_lib.core.hashes import fingerprint
-from crs_lib.judge import canaries as spoiling
 from crs_lib.judge import rating
-from crs_lib.judge.config import JudgeConfig, JudgeSettings
-from crs_lib.judge.records import SCORES, STAGE
+from crs_lib.judge.config import JudgeConfig
+from crs_lib.judge.rating import COLUMNS, read_scores
+from crs_lib.judge.reliability import counted, spoil, summary
+from crs_lib.metrics import constructs
 from crs_lib.runs import jobs
 from crs_lib.runs.ledger import Key, Ledger
 
+STAGE, SCORES = "judge", "judge_scores.jsonl"
 ORIGINAL = "original"  # in a ledger key: the dialogue as it is, not a canary
 
 
@@ -24,7 +31,6 @@ def judge_run(
     run: str,
     judges: Sequence[str],
     samples: int = 1,
-    settings: JudgeSettings | None = None,
     *,
     canaries: Sequence[str] = (),
     n_canaries: int = 20,
@@ -40,7 +46,12 @@ def judge_run(
     error.
     """
     config = JudgeConfig(
-        run, tuple(judges), samples, settings or JudgeSettings(), tuple(canaries), n_canaries, llm
+        run=run,
+        judges=tuple(judges),
+        samples=samples,
+        canaries=tuple(canaries),
+        n_canaries=n_canaries,
+        llm=llm,
     )
     folder = paths.run_folder(simulate.STUDY, run)
     if not config.judges:
@@ -58,8 +69,8 @@ def judge_run(
         if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         lines = list(dialogue_lines(folder / "dialogues.jsonl"))
-        judging = JudgingRound.of(inputs["dialogues"], config.question(), lines)
-        exhibits = Exhibits(config, folder, lines)
+        judging = _JudgingRound.of(inputs["dialogues"], config.question(), lines)
+        exhibits = _Exhibits(config, folder, lines)
         wanted = {
             spec: {judging.key(one, weights[spec]): one for one in exhibits.of_judge(spec)}
             for spec in config.judges
@@ -67,7 +78,7 @@ def judge_run(
         every = {key: one for mine in wanted.values() for key, one in mine.items()}
         runs.job(
             stage, ledger, [runs.Part(list(mine), (spec,), spec) for spec, mine in wanted.items()],
-            JudgementMaker, (exhibits, every), service=config.service, logged=True, progress=progress,
+            _JudgementMaker, (exhibits, every), llm=config.reached, logged=True, progress=progress,
         )  # fmt: skip
         keys = judging.keys(ledger, weights)
         records = list(combined(ledger, keys, judging))
@@ -113,7 +124,7 @@ class Judgement(NamedTuple):
     canary: str
 
 
-class DialogueLine(NamedTuple):
+class _DialogueLine(NamedTuple):
     """The place of a dialogue in its file, in bytes, and whose dialogue it is."""
 
     offset: int
@@ -122,27 +133,27 @@ class DialogueLine(NamedTuple):
 
 
 @outside.reader("the dialogues of a run")
-def dialogue_lines(path: Path) -> Iterator[DialogueLine]:
+def dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
     """The place of every dialogue of a file, in order."""
     with path.open("rb") as file:
         offset = 0
         for line in file:
             record = outside.loads(line, path.name)
-            yield DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
+            yield _DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
             offset += len(line)
 
 
-class JudgingRound(NamedTuple):
+class _JudgingRound(NamedTuple):
     """The judgements whose scores may stand side by side: the same dialogues, judges asked the same.
 
     ``digest`` stands for both; other dialogues, settings or samples are another round.
     """
 
     digest: str
-    lines: Sequence[DialogueLine]
+    lines: Sequence[_DialogueLine]
 
     @classmethod
-    def of(cls, dialogues: str, asked: Mapping[str, Any], lines: Sequence[DialogueLine]) -> "JudgingRound":
+    def of(cls, dialogues: str, asked: Mapping[str, Any], lines: Sequence[_DialogueLine]) -> "_JudgingRound":
         """The round of a file of dialogues (its hash) and the parameters of the question."""
         return cls(fingerprint([dialogues, dict(asked)])[:12], lines)
 
@@ -182,7 +193,7 @@ class JudgingRound(NamedTuple):
 
 
 def combined(
-    ledger: Ledger, keys: Mapping[Judgement, Key], judging: JudgingRound
+    ledger: Ledger, keys: Mapping[Judgement, Key], judging: _JudgingRound
 ) -> Iterator[dict[str, Any]]:
     """One record a dialogue, canaries last: the scores of all judges, their means, and how many are missing.
 
@@ -203,10 +214,10 @@ def combined(
         }  # fmt: skip
 
 
-class Exhibits:
+class _Exhibits:
     """The dialogues of a run as judges are shown them, as they are or spoilt."""
 
-    def __init__(self, config: JudgeConfig, folder: Path, lines: Sequence[DialogueLine]) -> None:
+    def __init__(self, config: JudgeConfig, folder: Path, lines: Sequence[_DialogueLine]) -> None:
         self.config, self.lines = config, lines
         self.path = folder / "dialogues.jsonl"
         self.titles: list[str] = []
@@ -218,7 +229,7 @@ class Exhibits:
         with self.path.open("rb") as file:
             file.seek(self.lines[line].offset)
             found = Dialogue.from_json(outside.loads(file.readline(), self.path.name), source=self.path.name)
-        return spoiling.spoil(found, canary, self.titles, self.config.asked.seed) if canary else found
+        return spoil(found, canary, self.titles, self.config.asked.seed) if canary else found
 
     def of_judge(self, spec: str) -> Iterator[Judgement]:
         """All judgements of a judge: every dialogue, then the canaries of each system's first sessions."""
@@ -233,12 +244,12 @@ class Exhibits:
                         yield Judgement(line, spec, name)
 
 
-class JudgementMaker:
+class _JudgementMaker:
     """Lets one judge score one dialogue, given by ledger key. Threads share a maker."""
 
-    def __init__(self, exhibits: Exhibits, judgements: Mapping[Key, Judgement], start: runs.Start) -> None:
+    def __init__(self, exhibits: _Exhibits, judgements: Mapping[Key, Judgement], start: runs.Start) -> None:
         self.exhibits, self.judgements = exhibits, judgements
-        self.models = start.pool(exhibits.config.service)
+        self.models = start.pool(exhibits.config.reached)
 
     def __call__(self, key: Key) -> str:
         """The record of one dialogue before one judge, as a line of JSON."""
@@ -248,3 +259,182 @@ class JudgementMaker:
             raise RunError(f"the dialogue on line {line + 1} changed while it was judged; judge again")
         record = rating.judge_session(dialogue, [judge], config.samples, self.models, config.asked)
         return tables.dumps({**record, "canary": canary})
+
+
+def read_records(run: str) -> list[dict[str, Any]]:
+    """The judged dialogues of a run, canaries included; RunError if there are none, or older ones.
+
+    A judge that is under way, or failed, takes nothing from those that ended before.
+    """
+    if not is_judged(run):
+        raise RunError(
+            f"run {run!r} was not judged; do it with: python -m crs_lib judge {run} --judges MODEL"
+        )
+    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    entry = runs.entry(simulate.STUDY, run, STAGE)
+    if entry["inputs"]["dialogues"] != made["outputs"]["dialogues.jsonl"]:
+        raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
+    if entry["status"] == "finished":
+        runs.as_written(simulate.STUDY, run, entry, SCORES, f"python -m crs_lib judge {run} --judges MODEL")
+    return list(tables.read_jsonl(paths.run_folder(simulate.STUDY, run) / SCORES))
+
+
+def is_judged(run: str) -> bool:
+    """Whether a judge has ended its work on a run; its scores are in one file, which is always whole."""
+    judged = bool(runs.entry(simulate.STUDY, run, STAGE))
+    return judged and (paths.run_folder(simulate.STUDY, run) / SCORES).is_file()
+
+
+def scores_of(run: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """The judges' scores of each session, by (model, session_id); empty for a run that was not judged.
+
+    ``judge`` holds the mean of each construct over the judges that count (:func:`counted`), or None;
+    ``scores`` how many were asked for, ``missing`` how many of them could not be read. Canaries are left out.
+    """
+    if not is_judged(run):
+        return {}
+    originals = [row for row in read_records(run) if not row["canary"]]
+    judges: dict[str, set[str]] = {}
+    for row in originals:
+        judges.setdefault(row["model"], set()).update(str(score["judge"]) for score in row["scores"])
+    mine = {model: counted(model, names) for model, names in judges.items()}
+    return {
+        (row["model"], row["session_id"]): {
+            "judge": _means(row["scores"], mine[row["model"]]),
+            "scores": len(row["scores"]), "missing": row["missing"],
+        }
+        for row in originals
+    }  # fmt: skip
+
+
+def _means(scores: Iterable[Mapping[str, Any]], judges: frozenset[str]) -> dict[str, float | None]:
+    """The mean of each construct over these judges, each the mean of its samples; None without a score."""
+    given: dict[str, dict[str, list[float]]] = {name: {} for name in constructs.names()}
+    for row in scores:
+        if row["score"] is not None and row["judge"] in judges and row["construct"] in given:
+            given[row["construct"]].setdefault(str(row["judge"]), []).append(float(row["score"]))
+    return {
+        name: fmean(fmean(values) for values in mine.values()) if mine else None
+        for name, mine in given.items()
+    }
+
+
+def add_scores(
+    session: Mapping[str, Any], scores: Mapping[tuple[str, str], Mapping[str, Any]]
+) -> dict[str, Any]:
+    """A session's result with its judges' means under ``judge``, and how many are missing in ``detail``.
+
+    ``scores`` are those of :func:`scores_of`. Unchanged where the session was not judged.
+    """
+    found = scores.get((str(session["model"]), str(session["session_id"])))
+    if found is None:
+        return dict(session)
+    counted = {"judge_scores": found["scores"], "judge_missing": found["missing"]}
+    return {**session, "judge": dict(found["judge"]), "detail": {**session["detail"], **counted}}
+
+
+def score_table(run: str) -> pd.DataFrame:
+    """Every single score of a judged run, as agreement, self-preference and canary reports take them."""
+    return table_of(read_records(run))
+
+
+def table_of(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """All single scores of judged sessions, one row each; missing scores are NaN with their flag.
+
+    ``canary`` is empty for original dialogues.
+    """
+    rows = [
+        {"model": r["model"], "session_id": r["session_id"], "canary": r.get("canary", ""), **score}
+        for r in records
+        for score in r["scores"]
+    ]
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
+
+
+def shown_scores(run: str) -> pd.DataFrame:
+    """Scores asked for, given and missing by reason, a row for judge and construct; a note where none was.
+
+    Canaries count too. Raises RunError for scores of older dialogues.
+    """
+    if not is_judged(run):
+        return pd.DataFrame({"note": [f"run {run!r} was not judged"]})
+    return flag_counts(score_table(run))
+
+
+def flag_counts(scores: pd.DataFrame) -> pd.DataFrame:
+    """Scores asked for, given and missing by reason, a row for judge and construct."""
+    flagged = scores.assign(flag=scores["flag"].fillna("given"))
+    counts = flagged.groupby(["judge", "construct", "flag"]).size()
+    counts = counts.unstack("flag", fill_value=0)  # noqa: PD010 -- it is a count already
+    counts.insert(0, "asked", counts.sum(axis=1))
+    if "given" not in counts:
+        counts.insert(1, "given", 0)
+    rest = sorted(set(counts.columns) - {"asked", "given"})
+    return counts[["asked", "given", *rest]].reset_index().rename_axis(columns=None)
+
+
+def usage(run: str) -> pd.DataFrame:
+    """Calls, tokens and time of a run's language models, a row for each role and model."""
+    return models.usage(paths.run_folder(simulate.STUDY, run) / "llm_calls.jsonl")
+
+
+def reliability_of(run: str) -> pd.DataFrame:
+    """The :func:`summary` of a run's judge scores; a note where the run was not judged.
+
+    Raises RunError for scores of older dialogues.
+    """
+    if not is_judged(run):
+        return pd.DataFrame({"note": [f"run {run!r} has no judge scores to check"]})
+    return summary(score_table(run))
+
+
+def adopt(run: str, path: str | Path, judge: str = "thesis") -> pd.DataFrame:
+    """Judge scores made elsewhere, put into a run as its own; returns how many of each flag, by construct.
+
+    ``path`` is a file, a folder or a pattern of files, as ``scores/*judge*.csv``, each as
+    :func:`read_scores` takes it; a model is recognised by the name that it has as a file. A
+    session without a row has missing scores, and so has a system that no file names. Rows of other systems
+    and sessions are left out. Raises RunError for a run that was judged, InputError as :func:`read_scores`.
+    """
+    made = runs.finished(simulate.STUDY, run, "simulate", "03_simulate")
+    inputs = {"dialogues": made["outputs"]["dialogues.jsonl"]}
+    before = runs.entry(simulate.STUDY, run, STAGE)
+    if before and not before["parameters"].get("adopted"):
+        raise RunError(f"run {run!r} was judged already; judge scores from elsewhere need another run")
+    place = Path(path)
+    several = "*" in place.name
+    given = read_scores(place.parent if several else place, place.name if several else "*judge*.csv", judge)
+    given["model"] = given["model"].map(lambda name: paths.slug(str(name)))
+    known = dict(iter(given.groupby(["model", "session_id"], sort=False)))
+    with runs.stage(simulate.STUDY, run, STAGE, {"adopted": judge}, inputs, fixed=False) as stage:
+        lines, rows = list[str](), list[dict[str, Any]]()
+        for dialogue in simulate.iter_dialogues(run):
+            key = logs.session_key(dialogue)
+            scores = _scores_of(known.get((key.model, key.session)), judge)
+            rows += scores
+            means = {row["construct"]: row["score"] for row in scores}
+            record = {
+                "model": dialogue.model_name, "session_id": dialogue.session_id, "canary": "", "judge": means,
+                "scores": scores, "missing": sum(row["score"] is None for row in scores),
+            }  # fmt: skip
+            lines.append(tables.dumps(record))
+        tables.write_jsonl(stage.path(SCORES), lines)
+        stage.counts |= {"dialogues": len(lines), "scores": len(rows)}
+    frame = pd.DataFrame(rows, columns=["judge", "construct", "sample", "score", "flag", "value"])
+    return flag_counts(frame)
+
+
+def _scores_of(part: pd.DataFrame | None, judge: str) -> list[dict[str, Any]]:
+    """The scores of a session, one a construct; missing where no file has the session."""
+    if part is None:
+        return [
+            {"judge": judge, "construct": name, "sample": 0, "score": None, "flag": "missing", "value": ""}
+            for name in constructs.names()
+        ]
+    return [
+        {
+            "judge": judge, "construct": row.construct, "sample": 0,
+            "score": None if pd.isna(row.score) else int(row.score), "flag": row.flag, "value": row.value,
+        }
+        for row in part.itertuples()
+    ]  # fmt: skip

@@ -1,10 +1,6 @@
-from .base import BACKENDS, Backend, Message, Reply, Request
-from .cache import Cache
-from .calls import Recorder, export, usage
-from .client import LLM
-from .errors import LLMError
-from .pool import Pool
-from .retry import Retry
+from .base import BACKENDS, Backend, LLMError, Message, Reply, Request
+from .calls import Cache, Recorder, export, usage
+from .client import LLM, Pool, Retry
 from .settings import LLMSettings
 
 __all__ = [

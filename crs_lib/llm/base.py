@@ -1,13 +1,78 @@
-"""Request, reply, and the protocol of every backend; a call without a reply is an LLMError."""
+"""Request, reply, failure, and the protocol of every backend; how many tokens a prompt may take."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError, printable
 from crs_lib.core.hashes import fingerprint
 from crs_lib.core.registry import Registry
+
+Remedy = Literal["no", "wait", "other seed", "more room"]
+# How a call fails: the word in logs and counts, and what the next attempt does about it.
+REMEDIES: Mapping[str, Remedy] = {
+    "unreachable": "wait",  # no connection: nothing listens there, or the name does not resolve
+    "timeout": "wait",  # the server did not answer within the time-out
+    "dropped": "wait",  # the connection ended in the middle of an answer
+    "busy": "wait",  # the server could not serve the call now: HTTP 408, 429 or 5xx
+    "garbled": "wait",  # the answer does not follow the server's own protocol
+    "refused": "no",  # the server rejects the request itself: HTTP 4xx other than 404, 408 and 429
+    "model missing": "no",  # the server does not have the model: HTTP 404
+    "no tools": "no",  # the server, or the model, cannot call tools
+    "prompt too long": "no",  # found before anything is sent, or said by the server
+    "prompt cut": "no",  # the server read fewer tokens than the prompt has words
+    "other model": "wait",  # the server answered with another model than the one that was asked
+    "filtered": "other seed",  # a filter of the server held the reply back, or part of it
+    "empty": "other seed",  # the reply has no text, after thinking was taken out
+    "bad reply": "other seed",  # the reply is not JSON, or does not keep the schema
+    "cut": "more room",  # a reply with a schema ran into num_predict, so its JSON is cut
+    "not recorded": "no",  # a replayed run does not hold this call
+    # Programs, which are no models, fail in the same log; none of this is tried again.
+    "wrong answer": "no",  # the answer breaks the contract
+    "crashed": "no",  # the program ended, or raised, before it answered
+    "too slow": "no",  # the program did not answer within the time-out
+    "not started": "no",  # no such command, module or class
+}
+DEFAULTS: Mapping[str, Any] = {"num_ctx": 8192, "num_predict": 512}
+_BYTES_A_TOKEN = 3  # English prose has 4 or more; names, digits and markup fewer
+_MESSAGE_TOKENS = 16  # what a chat template puts around a message
+
+
+class LLMError(RuntimeError):
+    """A call without a usable reply: ``kind`` is a word of :data:`REMEDIES`, ``remedy`` the next attempt.
+
+    ``wait``: the same request again after a growing pause. ``other seed``: at once, with the next seed of
+    a fixed sequence. ``more room``: once, with twice ``num_predict``. ``no``: not tried again. ``text`` is
+    what the model wrote, where it wrote something unusable; ``pause`` the seconds that the server asks for.
+    """
+
+    def __init__(self, kind: str, message: str, text: str = "", *, pause: float = 0.0) -> None:
+        super().__init__(printable(message))
+        self.kind, self.remedy = kind, REMEDIES[kind]
+        self.text, self.pause = text, pause
+        self.attempts = 1
+        self.tried: tuple[str, ...] = ()  # kinds of the attempts before this one
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LLMError, (self.kind, str(self)), self.__dict__
+
+    @property
+    def unusable(self) -> bool:
+        """Whether the model answered, and what it wrote cannot be used."""
+        return self.remedy in ("other seed", "more room")
+
+
+def other_weights(spec: str, before: str, now: str) -> RunError:
+    """The error that ends a run whose server has other weights of a model than the run began with."""
+    return RunError(
+        f"the weights of {spec} changed while the run was made: it began with {before[:12]}, the server "
+        f"now has {now[:12]}. What was made is stored. Bring the first weights back and start the same "
+        "command again, or take another run name",
+        ends_run=True,
+    )
+
 
 Speaker = Literal["system", "user", "assistant", "tool"]
 
@@ -139,6 +204,13 @@ class Backend(Protocol):
         """The identity of the weights; raises LLMError where the server cannot be asked."""
         ...
 
+    def served(self) -> tuple[int | None, str | None]:
+        """The longest context that the model was trained for, in tokens, and the server's version.
+
+        None where no server says. Raises LLMError for a model that is missing, RunError for an old server.
+        """
+        ...
+
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """One attempt at one endpoint (the first, if none is named); raises LLMError."""
         ...
@@ -160,6 +232,10 @@ class WithoutServer:
         """None: nothing but the request changes an answer."""
         return {}
 
+    def served(self) -> tuple[int | None, str | None]:
+        """Nothing is known of a context or a version."""
+        return None, None
+
     def close(self) -> None:
         """No connections to give back."""
 
@@ -178,3 +254,61 @@ def check_spec(spec: str, name: str) -> str:
         example = f"{entry.name}:{entry.facts['example']}" if "argument" in entry.facts else entry.name
         raise InputError(f"{name} is {spec!r}; write it like {example}")
     return spec
+
+
+def tokens_of(text: str) -> int:
+    """Tokens a text may take, estimated on the safe side: one for every 3 bytes of UTF-8.
+
+    No tokeniser is asked: each model has another one.
+    """
+    return -(-len(text.encode("utf-8", "replace")) // _BYTES_A_TOKEN)
+
+
+def tokens_at_most(messages: Iterable[Message], tools: Sequence[Mapping[str, Any]] = ()) -> int:
+    """Tokens that messages and tools may take: those of the texts, and 16 for what frames each of them."""
+    texts = [m.content + "".join(json.dumps(one) for one in m.calls) for m in messages]
+    return sum(tokens_of(text) + _MESSAGE_TOKENS for text in (*texts, *(json.dumps(one) for one in tools)))
+
+
+def tokens_at_least(messages: Iterable[Message]) -> int:
+    """Tokens the messages surely take: no tokeniser in use joins words over a blank."""
+    return sum(len(m.content.split()) for m in messages)
+
+
+def room(options: Mapping[str, Any]) -> int:
+    """Tokens that a prompt may take: ``num_ctx`` less ``num_predict``.
+
+    Raises InputError unless both are whole numbers above 0 and the first is the larger.
+    """
+    both = {**DEFAULTS, **options}
+    context, answer = both["num_ctx"], both["num_predict"]
+    for name, value in (("num_ctx", context), ("num_predict", answer)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise InputError(f"{name} is {value!r}; give a whole number of tokens above 0")
+    if answer >= context:
+        raise InputError(
+            f"num_predict {answer} leaves no room for a prompt in num_ctx {context}; raise num_ctx"
+        )
+    return int(context - answer)
+
+
+def check_fits(request: Request) -> None:
+    """Raise LLMError before a prompt is sent that the server might cut without a word."""
+    needs, has = tokens_at_most(request.messages, request.tools), room(request.options)
+    if needs > has:
+        raise LLMError(
+            "prompt too long",
+            f"the {request.role} prompt may take {needs} tokens, num_ctx less num_predict leaves {has}; "
+            "raise num_ctx, or shorten the prompt",
+        )
+
+
+def check_read(request: Request, tokens_in: int | None) -> None:
+    """Raise LLMError where the server counted fewer tokens than the prompt has words."""
+    least = tokens_at_least(request.messages)
+    if tokens_in is not None and tokens_in < least:
+        raise LLMError(
+            "prompt cut",
+            f"the server read {tokens_in} tokens of a {request.role} prompt of {least} words: it dropped "
+            "the front of it. Its context is smaller than num_ctx; use a model with a longer context",
+        )

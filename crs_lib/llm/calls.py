@@ -1,28 +1,38 @@
-"""One row for every call: who asked which model, what it cost, and how it ended. Never a secret."""
+"""The calls of a run: a cache of replies, and a row for each call: who asked, what it cost, how it ended."""
 
 import gzip
 import json
-import os
-import sqlite3
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from pydantic import TypeAdapter
 
 from crs_lib.core import outside, paths
-from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.errors import InputError
 from crs_lib.core.hashes import fingerprint
+from crs_lib.core.store import Store
 from crs_lib.core.tables import read_jsonl, write_aside, write_jsonl
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Reply, Request
-from crs_lib.llm.cache import open_wal
-from crs_lib.llm.errors import LLMError, NoTools
+from crs_lib.llm.base import LLMError, Reply, Request
 
 TEXT_LIMIT = 20_000
+_REPLY: TypeAdapter[Reply] = TypeAdapter(Reply)
+_STORED = [f.name for f in fields(Reply) if f.name not in ("cache_hit", "attempts", "tried")]
+_REPLIES = "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply TEXT NOT NULL) WITHOUT ROWID"
 _TABLE = "CREATE TABLE IF NOT EXISTS calls (id INTEGER PRIMARY KEY, place TEXT NOT NULL, row TEXT NOT NULL)"
+_INSERT = "INSERT INTO calls (place, row) VALUES (?, ?)"
+
+
+def key(digest: str, settings: Mapping[str, Any], request: Request) -> str:
+    """The address of a reply: weights, backend settings, messages, seed, options, schema, replicate.
+
+    Neither the role nor the session is part of it: equal questions share an answer.
+    """
+    return fingerprint([digest, dict(settings), request.digest])
 
 
 def row(
@@ -65,6 +75,47 @@ def row(
     }
 
 
+class Cache:
+    """Replies by key in one SQLite file (not on a network drive). Errors are never stored.
+
+    The first reply stored under a key stays: the same question to the same weights is asked once, also by
+    several threads and processes.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+        self._store = Store(self.path, _REPLIES, "call cache")
+        self.close = self._store.close
+
+    def get(self, address: str) -> Reply | None:
+        """The stored reply, marked as a hit, with 0 seconds and attempts; None for none.
+
+        A damaged one is removed.
+        """
+        rows = self._store.do("SELECT reply FROM replies WHERE key = ?", (address,))
+        if not rows:
+            return None
+        try:
+            given = json.loads(rows[0][0])
+            stored = {name: given[name] for name in _STORED if name in given}
+            return _REPLY.validate_python({**stored, "seconds": 0.0, "cache_hit": True, "attempts": 0})
+        except (ValueError, TypeError, RecursionError):  # damaged; pydantic's error is a ValueError
+            self.drop(address)
+            return None
+
+    def drop(self, address: str) -> None:
+        """Remove a reply that cannot be used, so that the question is asked again."""
+        self._store.do("DELETE FROM replies WHERE key = ?", (address,))
+
+    def put(self, address: str, reply: Reply) -> None:
+        """Store a reply; nothing happens where one is stored already."""
+        body = json.dumps({name: getattr(reply, name) for name in _STORED})
+        self._store.do("INSERT OR IGNORE INTO replies (key, reply) VALUES (?, ?)", (address, body))
+
+    def __len__(self) -> int:
+        return int(self._store.do("SELECT count(*) FROM replies")[0][0])
+
+
 class Recorder:
     """Keeps the rows of all calls in one SQLite file while a run works; ``export`` makes the JSON lines.
 
@@ -74,54 +125,25 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
-        self._lock = threading.Lock()
-        self._db: sqlite3.Connection | None = None
-        self._pid = 0
+        self._store = Store(self.path, _TABLE, "call log")
+        self.close = self._store.close
 
     def add(self, record: Mapping[str, Any], place: Mapping[str, str | int]) -> None:
         """Store a row at once; ``place`` (its tags) orders the export."""
-        body = json.dumps(record, ensure_ascii=True)
-        with self._lock:
-            try:
-                self._open().execute("INSERT INTO calls (place, row) VALUES (?, ?)", (_place(place), body))
-            except sqlite3.DatabaseError as error:
-                raise RunError(
-                    f"the call log {paths.shown(self.path)} cannot be written ({error})"
-                ) from error
+        self._store.do(_INSERT, (_place(place), json.dumps(record, ensure_ascii=True)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows by place (session, turn, …), those of one place in the order in which they ended."""
-        reader = open_wal(self.path, _TABLE, "call log")
-        try:
-            for (text,) in reader.execute("SELECT row FROM calls ORDER BY place, id"):
-                yield outside.loads(text, f"a row of {paths.shown(self.path)}")
-        finally:
-            reader.close()
+        for (text,) in self._store.stream("SELECT row FROM calls ORDER BY place, id"):
+            yield outside.loads(text, f"a row of {paths.shown(self.path)}")
 
     def drain(self) -> list[tuple[str, str]]:
         """All rows as they are stored, and they are gone from this file: to be put into another."""
-        with self._lock:
-            return self._open().execute("DELETE FROM calls RETURNING place, row").fetchall()
+        return self._store.do("DELETE FROM calls RETURNING place, row")
 
     def put(self, rows: Iterable[tuple[str, str]]) -> None:
         """Store what :meth:`drain` took from another file."""
-        with self._lock:
-            db = self._open()
-            db.execute("BEGIN")
-            db.executemany("INSERT INTO calls (place, row) VALUES (?, ?)", rows)
-            db.execute("COMMIT")
-
-    def close(self) -> None:
-        """Close the file; the next use opens it again."""
-        with self._lock:
-            if self._db is not None:
-                self._db.close()
-                self._db = None
-
-    def _open(self) -> sqlite3.Connection:
-        if self._db is None or self._pid != os.getpid():
-            self._db, self._pid = open_wal(self.path, _TABLE, "call log"), os.getpid()
-        return self._db
+        self._store.many(_INSERT, rows)
 
 
 def _place(tags: Mapping[str, str | int]) -> str:
@@ -164,7 +186,7 @@ def keep(sources: Iterable[Path], target: Path) -> int:
     """
     rows: dict[str, dict[str, Any]] = {}
     for record in (record for source in sources for record in read_jsonl(source)):
-        if record.get("error") in (None, NoTools.kind):
+        if record.get("error") in (None, "no tools"):
             address = fingerprint([record["model"], record["request"], record.get("system")])
             if address not in rows or not record.get("cache_hit"):
                 rows[address] = {name: record[name] for name in _KEPT if record.get(name) is not None}

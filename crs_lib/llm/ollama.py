@@ -5,32 +5,31 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 
 from crs_lib.core import outside
-from crs_lib.core.errors import InputError
+from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm import http
-from crs_lib.llm.base import BACKENDS, Message, Reply, Request, ToolCall
-from crs_lib.llm.errors import Dropped, Garbled, LLMError, ModelMissing, OtherModel, Refused, Unreachable
-from crs_lib.llm.http import Clients, from_status, from_transport, no_tools, secret, shown
-from crs_lib.llm.limits import DEFAULTS, check_read
-from crs_lib.llm.text import checked, chosen, count, likeliest, split_thinking
+from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Reply, Request, ToolCall
+from crs_lib.llm.http import from_status, from_transport, no_tools, shown
+from crs_lib.llm.text import count
 
 PORT = 11434
+OLDEST = (0, 5, 0)  # JSON schemas; whole prompts counted
 _ALTERNATIVES = 20  # the most that a server gives
 _MORE_OPTIONS = {"min_p"}  # newer than the client's own list
 _IMPORTING = threading.Lock()
 
 
 @BACKENDS.register("ollama", argument="a model", example="llama3:instruct", kind="server", choices=True)
-class Ollama:
+class Ollama(http.Servers[Any]):
     """A model on an Ollama server, or on several that serve the same weights.
 
     ``host`` is one address or several with commas between; without it OLLAMA_HOST, else this machine.
@@ -46,39 +45,32 @@ class Ollama:
         timeout: float = 300.0,
         keep_alive: str = "30m",
         think: bool | None = None,
-        stream: bool = False,
         send_key: bool = False,
     ) -> None:
-        self.model = argument
-        self.spec = f"ollama:{argument}"
         _client_package()
-        named = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1"
-        self._endpoints = http.parse(named, port=PORT, variable="OLLAMA_HOST")
-        self.timeout, self.keep_alive, self.think, self.stream = timeout, keep_alive, think, stream
-        key = secret("OLLAMA_API_KEY", send_key)
-        self._clients: Clients[Any] = Clients(_client, self._endpoints, timeout, key)
+        super().__init__(
+            f"ollama:{argument}", host, _client, variable="OLLAMA_HOST", port=PORT, timeout=timeout,
+            key="OLLAMA_API_KEY", send_key=send_key,
+        )  # fmt: skip
+        self.keep_alive, self.think = keep_alive, think
         self._digest = ""
         self._asking = threading.Lock()
-
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """The addresses of the servers."""
-        return self._endpoints
 
     def settings(self) -> Mapping[str, Any]:
         """Whether the model is made to think or not; null leaves it to the model."""
         return {"think": self.think}
 
     def digest(self) -> str:
-        """The model's digest on the servers, asked once; Refused where two servers hold different weights."""
+        """The model's digest on the servers, asked once; LLMError where two hold different weights."""
         with self._asking:
             if not self._digest:
                 found = {address: self._digest_at(address) for address in self._endpoints}
                 if len(set(found.values())) > 1:
                     told = ", ".join(f"{shown(address)}: {value[:12]}" for address, value in found.items())
-                    raise Refused(
+                    raise LLMError(
+                        "refused",
                         f"the servers hold different weights of {self.model} ({told}); pull it on all "
-                        "of them, or name one server"
+                        "of them, or name one server",
                     )
                 self._digest = next(iter(found.values()))
             return self._digest
@@ -90,61 +82,61 @@ class Ollama:
         full = _full(self.model)
         if full not in known:
             near = did_you_mean(self.model, (name.removesuffix(":latest") for name in known))
-            raise ModelMissing(f"{shown(address)} does not have {self.model}{near}; ollama pull {self.model}")
+            raise LLMError(
+                "model missing",
+                f"{shown(address)} does not have {self.model}{near}; ollama pull {self.model}",
+            )
         return known[full]
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """One attempt; every failure is one of the classes in ``llm/errors.py``."""
+        """One attempt; every failure is an LLMError."""
         address = endpoint or self._endpoints[0]
-        started = time.perf_counter()
+        began = time.perf_counter()
         try:
             with self._translated(address):
-                answer = self._chat(address, request)
-        except Refused as error:
-            raise no_tools(error, request) from error
-        if answer.done is not True:
-            raise Dropped(f"{shown(address)}: the answer ended before the server said that it was done")
-        if answer.model and _full(answer.model) != _full(self.model):
-            raise OtherModel(f"{shown(address)} answered with {answer.model}, not with {self.model}")
-        check_read(request, answer.used)
-        said = split_thinking(answer.text, answer.thinking)
-        chances = chosen(answer.first_token, request.choices) if request.choices else {}
-        if chances:
-            said = said._replace(text=likeliest(chances))
-        return Reply(
-            text=said.text if answer.calls or chances else checked(said.text, answer.stop, request.schema),
-            stop=answer.stop, tokens_in=answer.used, tokens_out=answer.made,
-            seconds=time.perf_counter() - started, thinking=said.thinking, digest=self._digest,
-            endpoint=shown(address), calls=answer.calls, probabilities=chances,
-        )  # fmt: skip
+                answer = self._asked(address, request)
+                said, used = answer.message, count(answer.prompt_eval_count)
+                facts: dict[str, Any] = {
+                    "text": said.content or "", "thinking": said.thinking or "",
+                    "stop": answer.done_reason or "stop", "tokens_out": count(answer.eval_count),
+                    "calls": tuple(_call(one) for one in said.tool_calls or ()),
+                    "first_token": _first_token(answer) if request.choices else {},
+                }  # fmt: skip
+        except LLMError as error:
+            raise no_tools(error, request) if error.kind == "refused" else error from error
+        return self._reply(request, address, began, used, digest=self._digest, **facts)
 
-    def _chat(self, address: str, request: Request) -> "_Answer":
-        options = checked_options({**DEFAULTS, **request.options})
-        if request.seed is not None:
-            options["seed"] = request.seed
-        weighed = {"logprobs": True, "top_logprobs": _ALTERNATIVES} if request.choices else {}
+    def _asked(self, address: str, request: Request) -> Any:
+        """The answer of a server that is whole and of the model that was asked."""
+        options = _checked_options({**DEFAULTS, **request.options})
+        options |= {"seed": request.seed} if request.seed is not None else {}
         options |= {"num_predict": 1} if request.choices else {}
+        weighed = {"logprobs": True, "top_logprobs": _ALTERNATIVES} if request.choices else {}
         answer = self._clients.at(address).chat(
-            model=self.model,
-            messages=[_message(one) for one in request.messages], tools=list(request.tools) or None,
-            options=options, format=request.schema, keep_alive=self.keep_alive, think=self.think,
-            stream=self.stream, **weighed,
+            model=self.model, messages=[_message(one) for one in request.messages],
+            tools=list(request.tools) or None, options=options, format=request.schema,
+            keep_alive=self.keep_alive, think=self.think, **weighed,
         )  # fmt: skip
-        parts = list(answer) if self.stream else [answer]
-        if not parts:
-            raise Dropped(f"{shown(address)}: the answer ended before it began")
-        last = parts[-1]
-        return _Answer(
-            "".join(part.message.content or "" for part in parts),
-            "".join(part.message.thinking or "" for part in parts),
-            last.done, last.done_reason or "stop", count(last.prompt_eval_count), count(last.eval_count),
-            str(last.model or ""),
-            tuple(
-                ToolCall(outside.valid(str(call.function.name)), _arguments(call.function.arguments))
-                for part in parts for call in part.message.tool_calls or ()
-            ),
-            _first_token(parts) if request.choices else {},
-        )  # fmt: skip
+        if answer.done is not True:
+            told = f"{shown(address)}: the answer ended before the server said that it was done"
+            raise LLMError("dropped", told)
+        if answer.model and _full(str(answer.model)) != _full(self.model):
+            told = f"{shown(address)} answered with {answer.model}, not with {self.model}"
+            raise LLMError("other model", told)
+        return answer
+
+    def served(self) -> tuple[int | None, str | None]:
+        """The shortest context of the servers and their oldest version; RunError for one that is too old."""
+        versions = {address: self.version(address) for address in self._endpoints}
+        for address, version in versions.items():
+            if _numbers(version) < OLDEST:
+                raise RunError(
+                    f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas; update it to "
+                    f"{'.'.join(map(str, OLDEST))} or later"
+                )
+        self.digest()
+        contexts = [self.context(address) for address in self._endpoints]
+        return min((one for one in contexts if one is not None), default=None), min(versions.values())
 
     def version(self, address: str) -> str:
         """The server's version, as it says it."""
@@ -171,10 +163,6 @@ class Ollama:
         if failed is not None:
             raise failed
 
-    def close(self) -> None:
-        """Close all connections."""
-        self._clients.close()
-
     @contextmanager
     def _translated(self, address: str) -> Iterator[None]:
         """Within, every way in which a call can fail becomes an LLMError."""
@@ -183,44 +171,37 @@ class Ollama:
         except _client_package().ResponseError as error:
             raise from_status(error.status_code, error.error, address, self.model) from error
         except (ConnectionError, httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise Unreachable(f"no Ollama server at {shown(address)}; start it with: ollama serve") from error
+            raise LLMError(
+                "unreachable", f"no Ollama server at {shown(address)}; start it with: ollama serve"
+            ) from error
         except httpx.HTTPError as error:
             raise from_transport(error, address, self.timeout) from error
         except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
             if isinstance(error, InputError):
                 raise
             told = shorten(str(error), 300)
-            raise Garbled(
-                f"{shown(address)} answered with something that is no Ollama reply ({told})"
+            raise LLMError(
+                "garbled", f"{shown(address)} answered with something that is no Ollama reply ({told})"
             ) from error
 
 
-def _arguments(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a tool call, their texts valid; Garbled for what cannot be held."""
+def _call(told: Any) -> ToolCall:
+    """A tool call, its texts valid; LLMError for what cannot be held."""
     try:
-        return dict(outside.loads(json.dumps(dict(given)), "the arguments of a call"))
+        given = outside.loads(json.dumps(dict(told.function.arguments)), "the arguments of a call")
     except InputError as error:
-        raise Garbled(str(error)) from error
+        raise LLMError("garbled", str(error)) from error
+    return ToolCall(outside.valid(str(told.function.name)), dict(given))
 
 
-class _Answer(NamedTuple):
-    """The fields of an answer that are used, its pieces put together."""
-
-    text: str
-    thinking: str
-    done: bool | None
-    stop: str
-    used: int | None
-    made: int | None
-    model: str
-    calls: tuple[ToolCall, ...]
-    first_token: Mapping[str, float]
-
-
-def _first_token(parts: Sequence[Any]) -> dict[str, float]:
+def _first_token(answer: Any) -> dict[str, float]:
     """The log-probabilities of the first token's alternatives, by their texts; empty from an old server."""
-    tokens = [token for part in parts for token in part.logprobs or ()]
+    tokens = list(answer.logprobs or ())
     return {str(one.token): float(one.logprob) for one in (tokens[0].top_logprobs or () if tokens else ())}
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit())
 
 
 def _full(model: str) -> str:
@@ -237,7 +218,7 @@ def _message(message: Message) -> dict[str, Any]:
     return told | ({"tool_name": message.answers.name} if message.answers else {})
 
 
-def checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options if Ollama knows all of them: it would ignore a misspelt one without a word."""
     known = _known_options()
     for name in options:

@@ -7,15 +7,8 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm.base import BACKENDS, Backend, Request
-from crs_lib.llm.errors import LLMError, ModelMissing, other_weights
-from crs_lib.llm.http import shown
-from crs_lib.llm.limits import DEFAULTS, room
-from crs_lib.llm.ollama import Ollama
-from crs_lib.llm.openai import OpenAI
-from crs_lib.llm.retry import Attempts, Retry, persist
-
-OLDEST_OLLAMA = (0, 5, 0)  # JSON schemas; whole prompts counted
+from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, other_weights, room
+from crs_lib.llm.client import Retry, digest_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +63,7 @@ def _facts(need: Need, missing: list[str]) -> dict[str, Any]:
                 f"{need.role}: prompts of {need.spec} may take {need.prompt} tokens, {free} are free; "
                 f"set num_ctx to {wanted} or more"
             )
-        context, version = _served(backend)
+        context, version = backend.served()
         if context is not None and options["num_ctx"] > context:
             missing.append(
                 f"{need.role}: {need.spec} has a context of {context} tokens, num_ctx asks for "
@@ -92,43 +85,8 @@ def unchanged(weights: Mapping[str, str], settings_for: Callable[[str], Mapping[
             continue
         backend = BACKENDS.create(spec, **settings_for(spec))
         try:
-            now = persist(Attempts(Request((), "digest"), Retry()), backend.digest)
+            now = digest_of(backend, Retry())
         finally:
             backend.close()
         if now != before:
             raise other_weights(spec, before, now)
-
-
-def _served(backend: Backend) -> tuple[int | None, str | None]:
-    """Context length and server version; both null for backends without a server."""
-    if isinstance(backend, Ollama):
-        found = [_ollama(backend, address) for address in backend.endpoints]
-        contexts = [context for context, _ in found if context is not None]
-        return min(contexts, default=None), min(version for _, version in found)
-    if isinstance(backend, OpenAI):
-        lengths = [_openai(backend, address) for address in backend.endpoints]
-        return min((length for length in lengths if length is not None), default=None), None
-    return None, None
-
-
-def _ollama(backend: Ollama, address: str) -> tuple[int | None, str]:
-    version = backend.version(address)
-    if _numbers(version) < OLDEST_OLLAMA:
-        raise RunError(
-            f"the Ollama at {shown(address)} is {version}, which ignores JSON schemas; update it to "
-            f"{'.'.join(map(str, OLDEST_OLLAMA))} or later"
-        )
-    backend.digest()
-    return backend.context(address), version
-
-
-def _openai(backend: OpenAI, address: str) -> int | None:
-    listed = {str(entry.get("id")): entry for entry in backend.models(address)}
-    if backend.model not in listed:
-        raise ModelMissing(f"{shown(address)} serves {', '.join(listed) or 'nothing'}, not {backend.model}")
-    length = listed[backend.model].get("max_model_len")
-    return int(length) if isinstance(length, int) else None
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("-")[0].split(".") if part.isdigit())

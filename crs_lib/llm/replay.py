@@ -9,8 +9,7 @@ from crs_lib.core import outside, paths
 from crs_lib.core.errors import RunError
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
-from crs_lib.llm.base import BACKENDS, Reply, Request, ToolCall, WithoutServer
-from crs_lib.llm.errors import NoTools, NotRecorded
+from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request, ToolCall, WithoutServer
 
 
 @BACKENDS.register("replay", argument="a run", example="thesis", kind="offline", choices=True)
@@ -38,7 +37,7 @@ class Replay(WithoutServer):
             row for row in read_jsonl(path) if not (named or model) or row.get("model") == (named or model)
         ]
         self._replies = _replies(rows)
-        self._without_tools = {row["request"] for row in rows if row.get("error") == NoTools.kind}
+        self._without_tools = {row["request"] for row in rows if row.get("error") == "no tools"}
 
     def digest(self) -> str:
         """The name of the run; each reply carries the digest that was logged."""
@@ -47,15 +46,16 @@ class Replay(WithoutServer):
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """The logged reply to the same messages, seed, options, schema and replicate.
 
-        Raises NotRecorded where there is none, or where models disagreed and none was named.
+        Raises LLMError where there is none, or where models disagreed and none was named.
         """
         found = self._replies.get(request.digest, {})
         if request.tools and request.digest in self._without_tools:
-            raise NoTools(f"{self.spec} holds no tool calls: the model could not make any")
+            raise LLMError("no tools", f"{self.spec} holds no tool calls: the model could not make any")
         if len(found) != 1:
-            raise NotRecorded(
+            raise LLMError(
+                "not recorded",
                 f"{self.spec} holds {len(found)} different replies to this {request.role} call"
-                + ("; name one model" if found else "; seed, options and prompts must be those of the run")
+                + ("; name one model" if found else "; seed, options and prompts must be those of the run"),
             )
         return next(iter(found.values()))
 

@@ -1,48 +1,13 @@
-"""Settings of language models in the movie study, read from a notebook's ``llm`` into one checked value."""
+"""The settings of language models: what is asked of them, and how their servers are reached."""
 
 import inspect
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.llm.base import BACKENDS
-from crs_lib.llm.limits import room
-from crs_lib.llm.retry import Retry
-
-
-@dataclass(frozen=True)
-class Service:
-    """How models are reached. None of it changes a request, so it may differ when a run goes on.
-
-    ``host`` is an address or several with commas between ("" is the backend's default); ``slots`` is how
-    many calls each of them works on at once. ``backend`` are further keywords of backends that take them.
-    ``weights`` are the digests of models, by spec, that a run began with; calls under others end the run.
-    """
-
-    host: str = ""
-    timeout: float = 300.0
-    slots: int = 2
-    retry: Retry = field(default_factory=Retry)
-    backend: Mapping[str, Any] = field(default_factory=dict)
-    weights: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def at_once(self) -> int:
-        """Calls that each server gets at once: twice its slots.
-
-        One call waits on the server for each slot, so that a slot that comes free has work at once.
-        """
-        return 2 * self.slots
-
-    def settings_for(self, spec: str) -> dict[str, Any]:
-        """The keywords for a spec's backend: those of the settings that it takes."""
-        given = {**self.backend, "timeout": self.timeout, **({"host": self.host} if self.host else {})}
-        takes = inspect.signature(BACKENDS.get(spec).make).parameters
-        return {name: value for name, value in given.items() if name in takes}
-
+from crs_lib.core.settings import Field, Settings, fields_of
+from crs_lib.llm.base import BACKENDS, room
 
 _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 
@@ -56,15 +21,14 @@ Thinking = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class LLMSettings(Config):
+class LLMSettings(Settings):
     """Settings of the roles ``crs`` and ``user``.
 
     ``host``, ``timeout``, ``slots``, ``send_key`` and ``max_failed`` may differ when a run goes on; the
     others are part of its parameters.
     """
 
-    _where = "llm: "
+    _where: ClassVar[str] = "llm: "
 
     structured: Annotated[
         bool, Field(description="ask for JSON with the films' ids; else titles are read from the text")
@@ -113,11 +77,6 @@ class LLMSettings(Config):
     def check(self) -> None:
         room(self.options)
 
-    @classmethod
-    def read(cls, given: Mapping[str, Any]) -> "LLMSettings":
-        """From a plain mapping; InputError with a suggestion for an unknown name."""
-        return cls(**given)
-
     @property
     def options(self) -> dict[str, Any]:
         """The options of every call."""
@@ -125,21 +84,30 @@ class LLMSettings(Config):
             "temperature": self.temperature, "num_ctx": self.num_ctx, "num_predict": self.num_predict,
         }  # fmt: skip
 
-    def service(self, starts: int = 1) -> Service:
-        """How models are reached. Each start of a run allows more reseeded retries: starts × seeds."""
-        backend: dict[str, Any] = {} if self.think is None else {"think": self.think}
-        backend |= {"send_key": True} if self.send_key else {}
-        backend |= {"threads": self.threads, "reuse": self.reuse}
-        retry = Retry(seeds=starts * Retry().seeds)
-        return Service(self.host, self.timeout, self.slots, retry, backend)
+    @property
+    def at_once(self) -> int:
+        """Calls that each server gets at once: twice its slots.
+
+        One call waits on the server for each slot, so that a slot that comes free has work at once.
+        """
+        return 2 * self.slots
+
+    def settings_for(self, spec: str) -> dict[str, Any]:
+        """The keywords for a spec's backend: those of the settings that it takes."""
+        given = {name: getattr(self, name) for name in ("threads", "reuse", "timeout")}
+        given |= {"send_key": True} if self.send_key else {}
+        given |= {"host": self.host} if self.host else {}
+        given |= {"think": self.think} if self.think is not None else {}
+        takes = inspect.signature(BACKENDS.get(spec).make).parameters
+        return {name: value for name, value in given.items() if name in takes}
 
     def parameters(self) -> dict[str, Any]:
         """The settings that change the dialogues, for the manifest.
 
         Those of modes and of ``local:`` are left out where they have their defaults.
         """
-        default = {row.name: row.default for row in fields(self)}
-        values = {name: value for name, value in asdict(self).items() if name not in _HOW}
+        default = {row.name: row.default for row in fields_of(LLMSettings)}
+        values = {name: value for name, value in self.values().items() if name not in _HOW}
         return {n: v for n, v in values.items() if n not in (*_MODES, *_LOCAL) or v != default[n]}
 
 
@@ -167,7 +135,7 @@ def role_settings(
     does not take (``instead`` says what to do about a setting of the simulation), and for a value that cannot
     be.
     """
-    shared = [row.name for row in fields(LLMSettings) if row.name not in {*_SIMULATION, *fixed}]
+    shared = [row.name for row in fields_of(LLMSettings) if row.name not in {*_SIMULATION, *fixed}]
     known = [*own, *shared]
     for name in given:
         if name in known:
@@ -176,4 +144,4 @@ def role_settings(
         if name in _SIMULATION:
             hint = f": it is the simulation's{instead}"
         raise InputError(f"llm: {who} takes no {name!r}{hint} (it takes: {', '.join(known)})")
-    return LLMSettings.read({name: value for name, value in given.items() if name in shared})
+    return LLMSettings(**{name: value for name, value in given.items() if name in shared})

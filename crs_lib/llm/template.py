@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from crs_lib.core.rng import address_seed
-from crs_lib.llm.base import BACKENDS, Reply, Request, WithoutServer
-from crs_lib.llm.errors import NoTools
-from crs_lib.llm.limits import tokens_at_least
+from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request, WithoutServer, tokens_at_least
 from crs_lib.llm.text import checked, likeliest
 
 _CANDIDATE = re.compile(
@@ -107,7 +105,7 @@ class Template(WithoutServer):
     def complete(self, request: Request, endpoint: str = "") -> Reply:
         """The reply; an error for tools, and for a schema that uses what the rules do not know."""
         if request.tools:
-            raise NoTools("the template calls no tools")
+            raise LLMError("no tools", "the template calls no tools")
         prompt = "\n".join(message.content for message in request.messages)
         seed = address_seed(request.seed or 0, request.replicate)
         chances = {one: float(one == _drawn(request.choices, seed, prompt)) for one in request.choices}

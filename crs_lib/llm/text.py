@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from crs_lib.core import lean, outside, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.errors import BadReply, CutReply, EmptyReply
+from crs_lib.llm.base import LLMError, Reply, Request, ToolCall
 
 _THINK = re.compile(r"\s*<(think|thinking)>(.*?)(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _CLOSE = re.compile(r"</(?:think|thinking)>", re.IGNORECASE)
@@ -48,17 +48,19 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     """The text that a study may use: not empty, and with a schema the JSON that keeps it.
 
     A Markdown code fence around JSON is taken off, and texts in the JSON are made valid Unicode. Raises
-    EmptyReply, CutReply (stopped by its length with a schema), or BadReply: a text beyond the limit
-    ``turn_characters``, or JSON that breaks the schema, with the first place.
+    LLMError: "empty", "cut" (stopped by its length with a schema), or "bad reply" for a text beyond the limit
+    ``turn_characters`` and JSON that breaks the schema, with the first place.
     """
     try:
         safety.check_limit("turn_characters", len(text), "the reply has")
     except InputError as error:
-        raise BadReply(str(error), text=text) from error
+        raise LLMError("bad reply", str(error), text=text) from error
     if schema is not None and stop == "length":
-        raise CutReply(f"the reply was cut after {len(text)} characters, its JSON is not whole", text=text)
+        raise LLMError(
+            "cut", f"the reply was cut after {len(text)} characters, its JSON is not whole", text=text
+        )
     if not text.strip():
-        raise EmptyReply("the reply holds no text")
+        raise LLMError("empty", "the reply holds no text")
     if schema is None:
         return text
     fenced = _FENCE.match(text)
@@ -66,26 +68,48 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     try:
         value = outside.loads(body, "the reply")
     except InputError as error:
-        reason = (
-            str(error)
-            .removeprefix("the reply: ")
-            .removeprefix("not JSON ")
-            .removeprefix("that can be held ")
-            .strip("()")
-        )
-        raise BadReply(f"the reply is not JSON ({reason}): {shorten(text, 120)!r}", text=text) from None
+        reason = str(error).removeprefix("the reply: ").removeprefix("not JSON ")
+        reason = reason.removeprefix("that can be held ").strip("()")
+        raise LLMError(
+            "bad reply", f"the reply is not JSON ({reason}): {shorten(text, 120)!r}", text=text
+        ) from None
     problem = next(_validator(json.dumps(schema, sort_keys=True)).iter_errors(value), None)
     if problem is not None:
         where = "/".join(str(step) for step in problem.absolute_path) or "the top"
-        raise BadReply(f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}", text=text)
+        raise LLMError(
+            "bad reply", f"the reply breaks its schema at {where}: {shorten(problem.message, 200)}", text=text
+        )
     return json.dumps(value, ensure_ascii=False) if _ESCAPED.search(body) else body
+
+
+def answered(
+    request: Request,
+    text: str,
+    *,
+    thinking: str = "",
+    stop: str = "stop",
+    calls: tuple[ToolCall, ...] = (),
+    first_token: Mapping[str, float] | None = None,
+    **facts: Any,
+) -> Reply:
+    """The reply made of what a model said; raises LLMError as :func:`checked` where a study cannot use it.
+
+    ``first_token`` are the log-probabilities of the alternatives to the first token, by their texts.
+    """
+    said = split_thinking(text, thinking)
+    chances = chosen(first_token or {}, request.choices) if request.choices else {}
+    if chances:
+        shown = likeliest(chances)
+    else:
+        shown = said.text if calls else checked(said.text, stop, request.schema)
+    return Reply(shown, stop=stop, thinking=said.thinking, calls=calls, probabilities=chances, **facts)
 
 
 def chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float]:
     """The probability that a reply begins with each choice, from its first token's log-probabilities.
 
     ``told`` are the alternatives to that token by their texts; blanks around them do not count. The sum is at
-    most 1. Raises BadReply where no choice is among them.
+    most 1. Raises LLMError where no choice is among them.
     """
     found = dict.fromkeys(choices, 0.0)
     for token, logprob in told.items():
@@ -93,7 +117,9 @@ def chosen(told: Mapping[str, float], choices: Sequence[str]) -> dict[str, float
             found[token.strip()] += math.exp(logprob)
     if not sum(found.values()) > 0:
         likely = ", ".join(repr(token) for token in sorted(told, key=lambda t: -told[t])[:3]) or "none given"
-        raise BadReply(f"none of {', '.join(choices)} is among the likely first words ({likely})")
+        raise LLMError(
+            "bad reply", f"none of {', '.join(choices)} is among the likely first words ({likely})"
+        )
     return found
 
 

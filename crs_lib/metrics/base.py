@@ -6,7 +6,7 @@ A metric is registered beside its formula in a file of this room::
     def novelty_of_turn(turn: TurnRecord) -> float:
         return novelty(turn.items, turn.seen)
 
-The function takes the prepared record of its level (:mod:`crs_lib.metrics.inputs`) and returns NaN where the
+The function takes the prepared record of its level (:mod:`crs_lib.metrics.records`) and returns NaN where the
 metric is undefined. The scorer computes the metric: ``turns.parquet`` or ``shifts.parquet`` gets a column,
 ``results.jsonl`` its mean over the session, and ``model_metrics.csv``, report, trace and gate get a row.
 """
@@ -21,7 +21,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 from crs_lib.metrics import constructs
 
-LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
+_LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")
 HIGHER, LOWER, NEITHER = "higher is better", "lower is better", "no better or worse"
 NOT_VALID, DESCRIPTIVE = "not valid for ranking", "no direction, not for ranking"
 DAGGER = "†"
@@ -53,6 +53,17 @@ class Metric:
     averaged: bool = True
     compute: Callable[[Any], Any] | None = None
 
+    def __post_init__(self) -> None:
+        """Raise InputError for an unknown level or direction."""
+        for given, known in ((self.level, _LEVELS), (self.direction, (HIGHER, LOWER, NEITHER))):
+            if given not in known:
+                raise InputError(f"metric {self.name!r}: {given!r} is none of {', '.join(known)}")
+
+    def __call__(self, compute: F) -> F:
+        """Register the metric with the function of a record that computes it; InputError for a taken name."""
+        METRICS.register(self.name, metric=replace(self, compute=compute))(compute)
+        return compute
+
     @property
     def mark(self) -> str:
         """Why the metric may not rank systems; empty where it may, or where there is no gate for it."""
@@ -65,6 +76,8 @@ class Metric:
         """The short name, with a dagger where the metric is not valid for ranking."""
         return f"{self.short} {DAGGER}" if self.mark == NOT_VALID else self.short
 
+
+metric = Metric  # as a decorator
 
 # The metrics (fact ``metric``, a :class:`Metric`), and the columns of tables that are none (fact ``level``).
 METRICS: Registry[Any] = Registry("metric", room="crs_lib.metrics")
@@ -82,35 +95,6 @@ _ORDER = """
     topic_recovery_rate avg_recovery_delay item_recovery_rate item_recovery_most item_recovery_delay
     context_adaptation_score tas_volatility
 """.split()
-
-
-def metric(
-    name: str,
-    short: str,
-    level: str,
-    low: float,
-    high: float,
-    direction: str,
-    *,
-    source: str,
-    version: int = 1,
-    gate: bool | None = None,
-    averaged: bool = True,
-) -> Callable[[F], F]:
-    """Decorator that registers a function of a record as a metric; arguments are those of :class:`Metric`.
-
-    Raises InputError for a name that is taken, or an unknown level or direction.
-    """
-    for given, known in ((level, LEVELS), (direction, (HIGHER, LOWER, NEITHER))):
-        if given not in known:
-            raise InputError(f"metric {name!r}: {given!r} is none of {', '.join(known)}")
-    made = Metric(name, short, level, low, high, direction, source, version, gate, averaged)
-
-    def add(compute: F) -> F:
-        METRICS.register(name, metric=replace(made, compute=compute))(compute)
-        return compute
-
-    return add
 
 
 def declare(*metrics: Metric) -> None:
@@ -138,8 +122,8 @@ def scored(*levels: str) -> list[Metric]:
 
     Only those of the ``levels`` where any is named.
     """
-    known = [one for one in every() if one.compute and one.averaged and one.level in (levels or LEVELS)]
-    return sorted(known, key=lambda one: (LEVELS.index(one.level), _place(one.name)))
+    known = [one for one in every() if one.compute and one.averaged and one.level in (levels or _LEVELS)]
+    return sorted(known, key=lambda one: (_LEVELS.index(one.level), _place(one.name)))
 
 
 def scored_names(*levels: str) -> list[str]:

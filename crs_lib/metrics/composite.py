@@ -9,7 +9,7 @@ import statistics
 from crs_lib.metrics import grounded, overlap, recovery
 from crs_lib.metrics.base import HIGHER, LOWER, SESSION, TURN, metric
 from crs_lib.metrics.conventions import CasWeights, ItemWeights, TasWeights
-from crs_lib.metrics.inputs import SessionRecord, TurnRecord
+from crs_lib.metrics.records import SessionRecord, TurnRecord
 
 _TAS, _ITEM, _CAS = (f"docs/metrics.md, section {n}" for n in (2, 4, 7))
 
@@ -70,14 +70,14 @@ def _clamp(value: float) -> float:
 
 
 @metric("topic_adaptation_score", "TAS", TURN, -1, 2, HIGHER, source=_TAS, gate=False)
-def tas_of_turn(turn: TurnRecord) -> float:
+def _tas_of_turn(turn: TurnRecord) -> float:
     """TAS of a turn under the convention's weights; see :func:`tas`."""
     cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
     return tas(cc, cr, turn.once(overlap.interference), turn.rule.tas, clip=turn.rule.clip)
 
 
 @metric("item_tas", "item TAS", TURN, -math.inf, 1, HIGHER, source=_ITEM, gate=False)
-def item_tas_of_turn(turn: TurnRecord) -> float:
+def _item_tas_of_turn(turn: TurnRecord) -> float:
     """Item TAS of a turn under the convention's weights; see :func:`item_tas`."""
     return item_tas(
         turn.once(grounded.satisfaction_corrected),
@@ -90,7 +90,7 @@ def item_tas_of_turn(turn: TurnRecord) -> float:
 
 
 @metric("context_adaptation_score", "CAS", SESSION, 0, 1, HIGHER, source=_CAS, gate=False)
-def cas_of_session(session: SessionRecord) -> float:
+def _cas_of_session(session: SessionRecord) -> float:
     """CAS of a session under the convention's weights; see :func:`cas`."""
     return cas(
         session.once(recovery.topic_recovery_rate),
@@ -105,5 +105,5 @@ def cas_of_session(session: SessionRecord) -> float:
 @metric("tas_volatility", "volatility", SESSION, 0, math.inf, LOWER, source=_TAS, gate=False)
 def tas_volatility(session: SessionRecord) -> float:
     """Standard deviation of TAS over the turns that define it, as a population; NaN where none does."""
-    known = [value for value in session.values(tas_of_turn) if not math.isnan(value)]
+    known = [value for value in session.values(_tas_of_turn) if not math.isnan(value)]
     return statistics.pstdev(known) if known else math.nan

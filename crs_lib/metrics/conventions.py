@@ -8,49 +8,44 @@ other settings than a named one has a derived name that says so and can be given
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-from crs_lib.core.config import Config, Field
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
+from crs_lib.core.settings import Field, Settings
 
 
-@dataclass(frozen=True)
-class TasWeights(Config):
+class TasWeights(NamedTuple):
     """Weights of TAS = α·CC + β·CR − γ·I; all 1 in the thesis."""
 
-    alpha: Annotated[float, Field(ge=0, description="of cross coherence, CC")] = 1.0
-    beta: Annotated[float, Field(ge=0, description="of context retention, CR")] = 1.0
-    gamma: Annotated[float, Field(ge=0, description="of interference, I, subtracted")] = 1.0
+    alpha: float = 1.0  # of cross coherence, CC
+    beta: float = 1.0  # of context retention, CR
+    gamma: float = 1.0  # of interference, I, subtracted
 
 
-@dataclass(frozen=True)
-class ItemWeights(Config):
+class ItemWeights(NamedTuple):
     """Weights of item-grounded TAS = α·S* + β·N·S − γ·L − δ·copying; α + β = 1 keeps its top at 1.
 
     γ is small enough that a random film is worth more than silence (docs/validity.md, section 1).
     """
 
-    alpha: Annotated[float, Field(description="of corrected satisfaction, S*")] = 0.6
-    beta: Annotated[float, Field(description="of new films that satisfy, N·S")] = 0.4
-    gamma: Annotated[float, Field(description="of leakage, L, subtracted")] = 0.25
-    delta: Annotated[float, Field(description="of copying, subtracted")] = 0.5
+    alpha: float = 0.6  # of corrected satisfaction, S*
+    beta: float = 0.4  # of new films that satisfy, N·S
+    gamma: float = 0.25  # of leakage, L, subtracted
+    delta: float = 0.5  # of copying, subtracted
 
 
-@dataclass(frozen=True)
-class CasWeights(Config):
-    """Weights of CAS."""
+class CasWeights(NamedTuple):
+    """Weights of CAS: recovery rate, speed of recovery, little interference, coherence, retention."""
 
-    recovery: Annotated[float, Field(ge=0, description="of the recovery rate")] = 0.25
-    delay: Annotated[float, Field(ge=0, description="of the speed of recovery")] = 0.20
-    interference: Annotated[float, Field(ge=0, description="of little interference")] = 0.20
-    coherence: Annotated[float, Field(ge=0, description="of cross coherence")] = 0.20
-    retention: Annotated[float, Field(ge=0, description="of context retention")] = 0.15
+    recovery: float = 0.25
+    delay: float = 0.20
+    interference: float = 0.20
+    coherence: float = 0.20
+    retention: float = 0.15
 
 
-@dataclass(frozen=True)
-class Convention(Config):
+class Convention(Settings):
     """How dialogues are scored.
 
     A shift is recovered in text if CC ≥ ``recovery_cc`` or CR ≥ ``recovery_cr`` within ``window`` replies;
@@ -73,11 +68,9 @@ class Convention(Config):
     recovery_cr: Annotated[
         float, Field(ge=0, le=1, description="context retention that recovers a shift")
     ] = 0.65
-    tas: Annotated[TasWeights, Field(description="weights of TAS")] = field(default_factory=TasWeights)
-    items: Annotated[ItemWeights, Field(description="weights of item-grounded TAS")] = field(
-        default_factory=ItemWeights
-    )
-    cas: Annotated[CasWeights, Field(description="weights of CAS")] = field(default_factory=CasWeights)
+    tas: Annotated[TasWeights, Field(description="weights of TAS")] = TasWeights()
+    items: Annotated[ItemWeights, Field(description="weights of item-grounded TAS")] = ItemWeights()
+    cas: Annotated[CasWeights, Field(description="weights of CAS")] = CasWeights()
     copy_orders: Annotated[tuple[int, ...], Field(description="n-gram orders of copying")] = (3, 4)
     scorer: Annotated[
         Literal["items", "grounded", "legacy"], Field(description="ours, or a version of the thesis's")
@@ -97,7 +90,8 @@ class Convention(Config):
 
     def parameters(self) -> dict[str, Any]:
         """The convention as plain data, for manifests and tables."""
-        return asdict(self)
+        weights = {name: getattr(self, name)._asdict() for name in ("tas", "items", "cas")}
+        return self.values() | weights
 
 
 _GROUNDED = Convention(
@@ -129,7 +123,7 @@ CONVENTIONS: dict[str, Convention] = {
 }
 
 
-_TAS, _CAS = ("alpha", "beta", "gamma"), ("recovery", "delay", "interference", "coherence", "retention")
+_TAS, _CAS = TasWeights._fields, CasWeights._fields
 _TIMES = ("window", "recovery_cc", "recovery_cr")
 # The settings of a convention that may be set anew, by the scorer that uses them.
 KNOBS: Mapping[str, tuple[str, ...]] = {
@@ -176,13 +170,15 @@ def derived(base: Convention, knobs: Mapping[str, Any]) -> Convention:
             raise InputError(
                 f"{name} is {knobs[name]!r}, but convention {base.name!r} does not use it; leave it out"
             )
+        if name in (*_TAS, *_CAS) and not (isinstance(knobs[name], int | float) and knobs[name] >= 0):
+            raise InputError(f"{name} is {knobs[name]!r}; give a number >= 0")
     plain = {name: value for name, value in knobs.items() if name not in (*_TAS, *_CAS)}
     weights: dict[str, Any] = {}
     for group, names in (("tas", _TAS), ("cas", _CAS)):
         given = {name: value for name, value in knobs.items() if name in names}
-        weights[group] = replace(getattr(base, group), **given)
-    made = replace(base, **plain, **weights)
-    return replace(made, name=_name(made))
+        weights[group] = getattr(base, group)._replace(**given)
+    made = base.changed(**plain, **weights)
+    return made.changed(name=_name(made))
 
 
 def base_of(name: str) -> str:
@@ -206,7 +202,7 @@ def _name(rule: Convention) -> str:
 
 def _values(rule: Convention) -> dict[str, Any]:
     values = {name: getattr(rule, name) for name in (*_TIMES, "extractor", "similarity", "topics")}
-    values |= asdict(rule.tas) | asdict(rule.cas)
+    values |= rule.tas._asdict() | rule.cas._asdict()
     return {name: float(v) if name in (*_TAS, *_CAS) else v for name, v in values.items()}
 
 

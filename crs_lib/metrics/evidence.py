@@ -15,8 +15,8 @@ import numpy as np
 
 from crs_lib.core.text import words
 
-FUZZY_REACH = 3
-CUTOFFS = (1, 5, 10, 20, 50)
+_FUZZY_REACH = 3
+_CUTOFFS = (1, 5, 10, 20, 50)
 
 
 class SetScore(NamedTuple):
@@ -44,7 +44,7 @@ def set_score(selected: Collection[int], gold: Collection[int]) -> SetScore:
 
 
 def fuzzy_recall(
-    selected: Collection[int], gold: Collection[int], sessions: Sequence[int], reach: int = FUZZY_REACH
+    selected: Collection[int], gold: Collection[int], sessions: Sequence[int], reach: int = _FUZZY_REACH
 ) -> float:
     """Share of gold with a selected message at most ``reach`` away in the same session, in [0, 1].
 
@@ -85,22 +85,24 @@ def reciprocal_rank(ranked: Sequence[int], gold: Collection[int]) -> float:
     return next((1 / rank for rank, place in enumerate(ranked, start=1) if place in wanted), 0.0)
 
 
-def ndcg_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
-    """Sum of 1/log2(rank + 1) over gold in the first ``k``, over the best possible sum, in [0, 1].
+def dcg(gains: Sequence[float], k: int | None) -> float:
+    """Sum of gain/log2(rank + 1) over the first ``k`` gains of a ranking, at least 0.
 
-    NaN without gold. Source: Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation.
+    Source: Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation.
     """
-    if not gold:
-        return math.nan
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains[:k], start=1) if gain)
+
+
+def ndcg_at(ranked: Sequence[int], gold: Collection[int], k: int) -> float:
+    """:func:`dcg` of gold in the first ``k``, over the best possible one, in [0, 1]; NaN without gold."""
     wanted = set(gold)
-    gained = sum(1 / math.log2(i + 1) for i, p in enumerate(ranked[:k], start=1) if p in wanted)
-    return gained / sum(1 / math.log2(i + 1) for i in range(1, min(k, len(wanted)) + 1))
+    return dcg([place in wanted for place in ranked], k) / dcg([True] * len(wanted), k) if gold else math.nan
 
 
 def rank_scores(ranked: Sequence[int], gold: Collection[int]) -> dict[str, float]:
     """All rank measures of a question by column name: r@k, p@5, p@10, hit@10, all@10, mrr, ndcg@10."""
     return {
-        **{f"r@{k}": recall_at(ranked, gold, k) for k in CUTOFFS},
+        **{f"r@{k}": recall_at(ranked, gold, k) for k in _CUTOFFS},
         "p@5": precision_at(ranked, gold, 5),
         "p@10": precision_at(ranked, gold, 10),
         "hit@10": hit_at(ranked, gold, 10),

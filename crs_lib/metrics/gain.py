@@ -15,7 +15,7 @@ import numpy as np
 from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import words
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SHIFT, TURN, metric
-from crs_lib.metrics.inputs import Background, ShiftRecord, TurnRecord, mean_defined
+from crs_lib.metrics.records import Background, ShiftRecord, TurnRecord, mean_defined
 
 _SOURCE = "chance-corrected normalised cumulative gain (docs/metrics.md, section 4)"
 _HISTORY = "the cost of history (docs/metrics.md, section 5)"
@@ -95,7 +95,7 @@ def normalised(gained: int, k: int, levels: Levels) -> float:
     return (gained * n - k * total) / scale if k <= n and scale > 0 else math.nan
 
 
-def gain_of(
+def _gain_of(
     turn: TurnRecord,
     wanted: frozenset[int],
     excluded: frozenset[int],
@@ -128,9 +128,9 @@ def gain_of(
 def normalised_gain(turn: TurnRecord) -> float:
     """Recommendation quality under changing constraints: 1 nothing better could be shown, 0 chance.
 
-    See :func:`gain_of`; films shown since the state last changed gain nothing if the user asks for others.
+    See :func:`_gain_of`; films shown since the state last changed gain nothing if the user asks for others.
     """
-    return gain_of(turn, turn.constraints, turn.exclusions, turn.recent if turn.others else ())
+    return _gain_of(turn, turn.constraints, turn.exclusions, turn.recent if turn.others else ())
 
 
 def _perfect(turn: TurnRecord, item: int) -> bool:
@@ -187,14 +187,14 @@ _NO_CLAIM = frozenset(
 )
 
 
-class Claim(NamedTuple):
+class _Claim(NamedTuple):
     """A value that a reply says of films: the codes that its words can stand for, and the films."""
 
     codes: frozenset[int]
     items: tuple[int, ...]
 
 
-def claims(turn: TurnRecord) -> Iterator[Claim]:
+def claims(turn: TurnRecord) -> Iterator[_Claim]:
     """The values that the reply's words tie to films, in text order.
 
     A value after a title, in the same sentence, is said of that film; any other of the films named later in
@@ -222,9 +222,9 @@ def claims(turn: TurnRecord) -> Iterator[Claim]:
         before = [m.item for m in titles if m.end <= start and sentence(m.start) == mine]
         after = [(sentence(m.start), m.item) for m in titles if m.start >= end]
         if before:
-            yield Claim(frozenset(codes), (before[-1],))
+            yield _Claim(frozenset(codes), (before[-1],))
         elif after and after[0][0] <= mine + 1:
-            yield Claim(frozenset(codes), tuple(item for place, item in after if place == after[0][0]))
+            yield _Claim(frozenset(codes), tuple(item for place, item in after if place == after[0][0]))
 
 
 @metric("false_claims", "false claims", TURN, 0, 1, LOWER, source=_SOURCE)
@@ -257,7 +257,7 @@ def _after_change(turn: TurnRecord) -> bool:
     return turn.change is not None and (turn.since_shift or 0) < turn.rule.window
 
 
-class GainLevels(NamedTuple):
+class _GainLevels(NamedTuple):
     """The films of each level of gain, and how many constraints of a part of all they meet together."""
 
     counts: tuple[int, ...]
@@ -273,11 +273,11 @@ class GainLevels(NamedTuple):
         return total
 
 
-def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], GainLevels]:
+def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], _GainLevels]:
     """The parts of the catalogue for constraints, exclusions, and a part of the constraints."""
     catalog = background.catalog
 
-    def count(key: tuple[Key, frozenset[int]]) -> GainLevels:
+    def count(key: tuple[Key, frozenset[int]]) -> _GainLevels:
         (wanted, excluded), part = key
         levels = background.once(_levels)[wanted, excluded].counts
         items, met = np.unique(np.concatenate([catalog.items_with(c) for c in wanted]), return_counts=True)
@@ -288,7 +288,7 @@ def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], Gai
             kept &= ~np.isin(items, catalog.items_with(code))
         sums = np.bincount(met[kept], weights=(mine * np.ones(len(items)))[kept], minlength=len(levels))
         sums[0] = total - sums[1:].sum()
-        return GainLevels(levels, tuple(sums.tolist()))
+        return _GainLevels(levels, tuple(sums.tolist()))
 
     return Remembered(count)
 
@@ -296,7 +296,7 @@ def _parts(background: Background) -> Remembered[tuple[Key, frozenset[int]], Gai
 _LEAST = 0.1  # a part is measured where a list of the largest gain meets so much more of it than chance does
 
 
-def part_met(turn: TurnRecord, part: frozenset[int]) -> float:
+def _part_met(turn: TurnRecord, part: frozenset[int]) -> float:
     """(x − chance)/(attained − chance): how far the films of a reply meet a part of the active constraints.
 
     x is the mean share of the part that they meet; ``attained`` is that of a list of the largest gain and the
@@ -316,27 +316,27 @@ def part_met(turn: TurnRecord, part: frozenset[int]) -> float:
         counts[0], met[0] = counts[0] + 1, met[0] + mine
     scale = k * len(part)
     chance = sum(met) / sum(counts) / len(part)
-    attained = GainLevels(tuple(counts), tuple(met)).attained(k) / scale
+    attained = _GainLevels(tuple(counts), tuple(met)).attained(k) / scale
     shown = sum(len(facts[item] & part) for item in set(turn.items)) / scale
     return (shown - chance) / (attained - chance) if attained - chance >= _LEAST else math.nan
 
 
 @metric("uptake", "uptake", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT)
 def uptake(turn: TurnRecord) -> float:
-    """How far the constraints that the last shift added are met; see :func:`part_met`.
+    """How far the constraints that the last shift added are met; see :func:`_part_met`.
 
     NaN outside of the replies after a shift that the convention's window holds.
     """
-    return part_met(turn, turn.change.added) if turn.change and _after_change(turn) else math.nan
+    return _part_met(turn, turn.change.added) if turn.change and _after_change(turn) else math.nan
 
 
 @metric("retention", "retention", TURN, -math.inf, math.inf, HIGHER, source=_AT_A_SHIFT)
 def retention(turn: TurnRecord) -> float:
-    """How far the constraints that the last shift kept are met; see :func:`part_met`, :func:`uptake`."""
-    return part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
+    """How far the constraints that the last shift kept are met; see :func:`_part_met`, :func:`uptake`."""
+    return _part_met(turn, turn.change.kept) if turn.change and _after_change(turn) else math.nan
 
 
-class Old(NamedTuple):
+class _Old(NamedTuple):
     """The part of a state that decides whether a film belongs to the state before it."""
 
     added: frozenset[int]
@@ -354,12 +354,12 @@ class Old(NamedTuple):
         return len(facts & self.dropped) > len(facts & self.added) and not self.wanted <= facts
 
 
-def _old_share(background: Background) -> Remembered[Old, float]:
+def _old_share(background: Background) -> Remembered[_Old, float]:
     """The share of the recommendable films that belong to an earlier state, in [0, 1]."""
     catalog = background.catalog
     n_films = int(catalog.recommendable.sum())
 
-    def share(old: Old) -> float:
+    def share(old: _Old) -> float:
         suspects = np.unique(np.concatenate([catalog.items_with(c) for c in old.dropped | old.excluded]))
         suspects = suspects[catalog.recommendable[suspects]]
         return sum(old.holds(catalog.fact_sets[item]) for item in suspects.tolist()) / n_films
@@ -371,12 +371,12 @@ def _old_share(background: Background) -> Remembered[Old, float]:
 def release(turn: TurnRecord) -> float:
     """(1 − s)/(1 − c), at most 1: s of the films shown, c of all films belong to the state before.
 
-    1 where no more of them do than by chance, 0 where all do (:meth:`Old.holds`). NaN outside of the replies
+    1 where no more of them do than by chance, 0 where all do (:meth:`_Old.holds`). NaN outside of the replies
     after a shift that the convention's window holds, where nothing was dropped or excluded, without films.
     """
     if turn.change is None or not _after_change(turn) or not turn.items:
         return math.nan
-    old = Old(turn.change.added, turn.change.dropped, turn.constraints, turn.exclusions)
+    old = _Old(turn.change.added, turn.change.dropped, turn.constraints, turn.exclusions)
     if not (old.dropped or old.excluded):
         return math.nan
     chance = turn.background.once(_old_share)[old]
@@ -384,7 +384,7 @@ def release(turn: TurnRecord) -> float:
     return min(1.0, (1 - shown) / (1 - chance)) if chance < 1 else math.nan
 
 
-def met_by_chance(n_perfect: int, n_films: int, k: int) -> float:
+def _met_by_chance(n_perfect: int, n_films: int, k: int) -> float:
     """The probability that one of ``k`` different films drawn by chance is among the perfect ones."""
     misses = math.prod((n_films - n_perfect - i) / (n_films - i) for i in range(min(k, n_films)))
     return 1 - max(0.0, misses)
@@ -402,7 +402,7 @@ def hit_by_chance(turn: TurnRecord) -> float:
 def _by_chance(turn: TurnRecord, k: int) -> float:
     """The probability that ``k`` films drawn from the catalogue hold one that meets everything."""
     levels = turn.background.once(_levels)[turn.constraints, turn.exclusions]
-    return met_by_chance(levels.perfect, sum(levels.counts), k)
+    return _met_by_chance(levels.perfect, sum(levels.counts), k)
 
 
 _USUAL, _LIKELY = 3, 0.5  # films of a usual list; above this chance of a hit, recovery says nothing
@@ -468,6 +468,6 @@ def window_gains(turns: Sequence[TurnRecord]) -> list[float]:
     found, shown = [], frozenset[int]()
     for turn in turns:
         earlier = (shown, turns[0].recent) if turn.others else ((), ())
-        found.append(gain_of(turn, turn.constraints, turn.exclusions, *earlier))
+        found.append(_gain_of(turn, turn.constraints, turn.exclusions, *earlier))
         shown = shown.union(turn.items)
     return found

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core.remembered import Remembered
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
-from crs_lib.metrics.inputs import Background, TurnRecord
+from crs_lib.metrics.records import Background, TurnRecord
 
 _SOURCE = "item-grounded adaptation (docs/metrics.md, section 4)"
 
@@ -67,12 +67,12 @@ def share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
     return max(len(wishes & facts) for facts in items) / len(wishes)
 
 
-def uniform_share(background: Background) -> NDArray[np.float64]:
+def _uniform_share(background: Background) -> NDArray[np.float64]:
     """The probability, by concept, that a recommendable item drawn with equal chances has it."""
     return _share(background, np.ones(len(background.catalog)))
 
 
-def popular_share(background: Background) -> NDArray[np.float64]:
+def _popular_share(background: Background) -> NDArray[np.float64]:
     """The probability, by concept, that a recommendable item drawn by connectedness has it."""
     return _share(background, background.catalog.popularity)
 
@@ -88,13 +88,13 @@ def _share(background: Background, weight: NDArray[np.float64]) -> NDArray[np.fl
 
 def _expected_uniform(background: Background) -> Remembered[frozenset[int], float]:
     """:func:`expected_satisfaction` of constraints under a uniform draw."""
-    share = background.once(uniform_share)
+    share = background.once(_uniform_share)
     return Remembered(lambda constraints: expected_satisfaction(constraints, share))
 
 
 def _expected_popular(background: Background) -> Remembered[frozenset[int], float]:
     """:func:`expected_satisfaction` of constraints under a draw by connectedness."""
-    share = background.once(popular_share)
+    share = background.once(_popular_share)
     return Remembered(lambda constraints: expected_satisfaction(constraints, share))
 
 
@@ -105,7 +105,7 @@ def n_items(turn: TurnRecord) -> int:
 
 
 @FACTS.register("n_wishes", level=TURN)
-def n_constraints(turn: TurnRecord) -> int:
+def _n_constraints(turn: TurnRecord) -> int:
     """The number of active constraints that the catalogue knows."""
     return len(turn.constraints)
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import ngrams, words
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
-from crs_lib.metrics.inputs import Background, TurnRecord
+from crs_lib.metrics.records import Background, TurnRecord
 
+_COPYING = "docs/metrics.md, section 3"
 BOTH_EMPTY = "no concept on either side"
 _OVERLAP, _SLOTS = "concept overlap (docs/metrics.md, section 2)", "dialogue-state tracking baseline"
 
@@ -132,10 +133,10 @@ def slot_joint(turn: TurnRecord) -> float:
     return turn.once(slots).joint
 
 
-ORDERS = (3, 4)
+_ORDERS = (3, 4)
 
 
-def copy_ratio(reply: str, request: str, orders: Sequence[int] = ORDERS) -> float:
+def copy_ratio(reply: str, request: str, orders: Sequence[int] = _ORDERS) -> float:
     """Largest share of the reply's word n-grams that the request has too, in [0, 1]; 1 is pure echo.
 
     Orders longer than the reply are left out; a reply without words scores 0.
@@ -147,7 +148,7 @@ def copy_ratio(reply: str, request: str, orders: Sequence[int] = ORDERS) -> floa
 def copied_share(
     reply: Sequence[str],
     request: Sequence[str],
-    orders: Sequence[int] = ORDERS,
+    orders: Sequence[int] = _ORDERS,
     ignore: Set[str] = frozenset(),
 ) -> float:
     """:func:`copy_ratio` of word lists; words in ``ignore`` are taken out of both first.
@@ -166,31 +167,13 @@ def copied_share(
     return largest
 
 
-@metric(
-    "topic_interference",
-    "I",
-    TURN,
-    0,
-    1,
-    LOWER,
-    gate=False,
-    source="copying penalty (docs/metrics.md, section 3)",
-)
+@metric("topic_interference", "I", TURN, 0, 1, LOWER, source=f"copying penalty ({_COPYING})", gate=False)
 def interference(turn: TurnRecord) -> float:
     """I: :func:`copied_share` of the reply, in [0, 1]."""
     return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders)
 
 
-@metric(
-    "copying",
-    "copying",
-    TURN,
-    0,
-    1,
-    LOWER,
-    gate=False,
-    source="copying without values (docs/metrics.md, section 3)",
-)
+@metric("copying", "copying", TURN, 0, 1, LOWER, source=f"copying without values ({_COPYING})", gate=False)
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
     words_of = turn.background.once(_words_of_values)

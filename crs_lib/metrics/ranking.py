@@ -1,14 +1,13 @@
 """Measures of rankings against graded judgments, named as in ir_measures: ``nDCG@10``, ``AP``, ``ERR@10``.
 
-Written out because the usual engine computes exponential gains and ERR for a maximum grade of 4 and
-refuses topic names with '#'; where both can score, they agree to 1e-9 (tested). A document without
-judgment has grade 0. Ties are no concern here: a ranking is a total order before it is scored.
+Written out because ir_measures takes five times as long (a floor scores each topic a hundred times) and
+needs Perl for ERR and exponential gains; where both score, they agree to the last bit (tested). A document
+without judgment has grade 0. Ties are no concern here: a ranking is a total order before it is scored.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from math import log2
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ import pandas as pd
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.rng import stream
+from crs_lib.metrics.evidence import dcg
 from crs_lib.retrieval.runs import Ranking
 
 Grades = Sequence[int | None]
@@ -42,14 +42,10 @@ Score = Callable[[Judged, int | None, int], float]
 _SPEC = re.compile(r"(\w+)(?:\(rel=(\d+)\))?(?:@(\d+))?")
 
 
-def _dcg(gains: Sequence[float], cutoff: int | None) -> float:
-    return sum(gain / log2(rank + 1) for rank, gain in enumerate(gains[:cutoff], start=1) if gain)
-
-
 @lru_cache(maxsize=1024)  # of a pool that is ranked many times
 def _ideal(pool: tuple[int, ...], cutoff: int | None) -> float:
     """The discounted gain of the best order of a pool."""
-    return _dcg(sorted((max(0, grade) for grade in pool), reverse=True), cutoff)
+    return dcg(sorted((max(0, grade) for grade in pool), reverse=True), cutoff)
 
 
 @lru_cache(maxsize=1024)
@@ -58,20 +54,20 @@ def _relevant(pool: tuple[int, ...], rel: int) -> int:
     return sum(grade >= rel for grade in pool)
 
 
-def ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain over the best possible one, in [0, 1]; the gain is the grade (as trec_eval)."""
     ideal = _ideal(judged.pool, cutoff)
-    return _dcg(judged.gains, cutoff) / ideal if ideal else 0.0
+    return dcg(judged.gains, cutoff) / ideal if ideal else 0.0
 
 
-def exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _exponential_ndcg(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Discounted gain with gains 2^grade - 1 over the best possible one, in [0, 1] (Burges et al. 2005)."""
     gains = [2.0**gain - 1 for gain in judged.gains]
-    ideal = _dcg(sorted((2.0 ** max(0, grade) - 1 for grade in judged.pool), reverse=True), cutoff)
-    return _dcg(gains, cutoff) / ideal if ideal else 0.0
+    ideal = dcg(sorted((2.0 ** max(0, grade) - 1 for grade in judged.pool), reverse=True), cutoff)
+    return dcg(gains, cutoff) / ideal if ideal else 0.0
 
 
-def average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Mean over all relevant documents of the precision where they stand (0 if not found), in [0, 1]."""
     relevant = _relevant(judged.pool, rel)
     ranks = [rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel]
@@ -79,25 +75,25 @@ def average_precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     return total / relevant if relevant else 0.0
 
 
-def precision(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _precision(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the first ``cutoff`` places that hold a relevant document, in [0, 1]; empty places count."""
     places = len(judged.grades) if cutoff is None else cutoff
     return sum(gain >= rel for gain in judged.gains[:cutoff]) / places if places else 0.0
 
 
-def recall(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _recall(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the relevant documents among the first ``cutoff``, in [0, 1]."""
     relevant = _relevant(judged.pool, rel)
     return sum(gain >= rel for gain in judged.gains[:cutoff]) / relevant if relevant else 0.0
 
 
-def reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
     """1 over the rank of the first relevant document, 0 if there is none, in [0, 1]."""
     ranks = (rank for rank, gain in enumerate(judged.gains[:cutoff], start=1) if gain >= rel)
     return 1 / next(ranks, float("inf"))
 
 
-def expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Expected 1/rank at which a user is satisfied, in [0, 0.75] for a maximum grade of 2.
 
     A document of grade g satisfies with probability (2^g - 1) / 2^2. Source: Chapelle et al. (2009), CIKM.
@@ -110,21 +106,21 @@ def expected_reciprocal_rank(judged: Judged, cutoff: int | None, rel: int) -> fl
     return total
 
 
-def judged_share(judged: Judged, cutoff: int | None, rel: int) -> float:
+def _judged_share(judged: Judged, cutoff: int | None, rel: int) -> float:
     """Share of the documents shown (up to ``cutoff``) that have a judgment, in [0, 1]; 0 for none shown."""
     shown = judged.grades[:cutoff]
     return sum(grade is not None for grade in shown) / len(shown) if shown else 0.0
 
 
 MEASURES: dict[str, Score] = {
-    "nDCG": ndcg,
-    "nDCGexp": exponential_ndcg,
-    "AP": average_precision,
-    "P": precision,
-    "R": recall,
-    "RR": reciprocal_rank,
-    "ERR": expected_reciprocal_rank,
-    "Judged": judged_share,
+    "nDCG": _ndcg,
+    "nDCGexp": _exponential_ndcg,
+    "AP": _average_precision,
+    "P": _precision,
+    "R": _recall,
+    "RR": _reciprocal_rank,
+    "ERR": _expected_reciprocal_rank,
+    "Judged": _judged_share,
 }
 
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from crs_lib.metrics import grounded, overlap
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, SESSION, SHIFT, TURN, metric
-from crs_lib.metrics.inputs import SessionRecord, ShiftRecord, TurnRecord
+from crs_lib.metrics.records import SessionRecord, ShiftRecord, TurnRecord
 
 _RECOVERY: dict[str, Any] = {"source": "recovery after shifts (docs/metrics.md, section 5)", "gate": False}
 
@@ -61,37 +61,37 @@ def since_shift(turn: TurnRecord) -> int | None:
     return turn.since_shift
 
 
-def met_in_text(turn: TurnRecord) -> bool:
+def _met_in_text(turn: TurnRecord) -> bool:
     """Whether the reply overlaps with the utterance as the convention's thresholds ask."""
     rule = turn.rule
     cc, cr = turn.once(overlap.cross_coherence), turn.once(overlap.context_retention)
     return cc >= rule.recovery_cc or cr >= rule.recovery_cr
 
 
-def met_by_item(turn: TurnRecord) -> bool:
+def _met_by_item(turn: TurnRecord) -> bool:
     """Whether one recommended item meets every constraint and has no excluded value."""
     return turn.once(grounded.best_share) == 1
 
 
-def met_by_most(turn: TurnRecord) -> bool:
+def _met_by_most(turn: TurnRecord) -> bool:
     """Whether one recommended item meets more than half of the constraints and has no excluded value."""
     return turn.once(grounded.best_share) > 0.5
 
 
 CRITERIA: dict[str, Callable[[TurnRecord], bool]] = {
-    "text": met_in_text,
-    "item": met_by_item,
-    "most": met_by_most,
+    "text": _met_in_text,
+    "item": _met_by_item,
+    "most": _met_by_most,
 }
 
 
-def in_window(shift: ShiftRecord) -> dict[str, Recovery]:
+def _in_window(shift: ShiftRecord) -> dict[str, Recovery]:
     """The shift's recovery within the convention's window, by criterion."""
     turns = shift.replies if shift.rule.within_segment else shift.rest
     return {name: _recovery(turns, met, shift.rule.window) for name, met in CRITERIA.items()}
 
 
-def until_next(shift: ShiftRecord) -> dict[str, Recovery]:
+def _until_next(shift: ShiftRecord) -> dict[str, Recovery]:
     """The shift's recovery until the next shift or the end, by criterion."""
     return {name: _recovery(shift.replies, met, None) for name, met in CRITERIA.items()}
 
@@ -114,44 +114,44 @@ def watched(shift: ShiftRecord) -> int:
 
 
 @FACTS.register("delay_text", level=SHIFT)
-def delay_text(shift: ShiftRecord) -> float:
-    """Replies until the shift is recovered by :func:`met_in_text`, until the next shift; NaN for never."""
-    return shift.once(until_next)["text"].delay
+def _delay_text(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`_met_in_text`, until the next shift; NaN for never."""
+    return shift.once(_until_next)["text"].delay
 
 
 @FACTS.register("recovered_text", level=SHIFT)
-def recovered_text(shift: ShiftRecord) -> bool:
+def _recovered_text(shift: ShiftRecord) -> bool:
     """Whether the shift is recovered so within the convention's window."""
-    return shift.once(in_window)["text"].recovered
+    return shift.once(_in_window)["text"].recovered
 
 
 @FACTS.register("delay_item", level=SHIFT)
-def delay_item(shift: ShiftRecord) -> float:
-    """Replies until the shift is recovered by :func:`met_by_item`, until the next shift; NaN for never."""
-    return shift.once(until_next)["item"].delay
+def _delay_item(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`_met_by_item`, until the next shift; NaN for never."""
+    return shift.once(_until_next)["item"].delay
 
 
 @FACTS.register("recovered_item", level=SHIFT)
-def recovered_item(shift: ShiftRecord) -> bool:
+def _recovered_item(shift: ShiftRecord) -> bool:
     """Whether the shift is recovered so within the convention's window."""
-    return shift.once(in_window)["item"].recovered
+    return shift.once(_in_window)["item"].recovered
 
 
 @FACTS.register("delay_most", level=SHIFT)
-def delay_most(shift: ShiftRecord) -> float:
-    """Replies until the shift is recovered by :func:`met_by_most`, until the next shift; NaN for never."""
-    return shift.once(until_next)["most"].delay
+def _delay_most(shift: ShiftRecord) -> float:
+    """Replies until the shift is recovered by :func:`_met_by_most`, until the next shift; NaN for never."""
+    return shift.once(_until_next)["most"].delay
 
 
 @FACTS.register("recovered_most", level=SHIFT)
-def recovered_most(shift: ShiftRecord) -> bool:
+def _recovered_most(shift: ShiftRecord) -> bool:
     """Whether the shift is recovered so within the convention's window."""
-    return shift.once(in_window)["most"].recovered
+    return shift.once(_in_window)["most"].recovered
 
 
 def recoveries(session: SessionRecord, criterion: str) -> list[Recovery]:
     """The recoveries of a session's shifts within the window, by one criterion ("text", "item", "most")."""
-    return [shift.once(in_window)[criterion] for shift in session.shifts]
+    return [shift.once(_in_window)[criterion] for shift in session.shifts]
 
 
 @metric("topic_recovery_rate", "recovery (text)", SESSION, 0, 1, HIGHER, **_RECOVERY)

@@ -12,10 +12,10 @@ from typing import Any
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold, words
 
-References = Sequence[str]
+_References = Sequence[str]
 
 
-def _need(references: References) -> None:
+def _need(references: _References) -> None:
     if not references:
         raise InputError("no reference given; a candidate needs at least one")
 
@@ -28,7 +28,7 @@ def _f1(overlap: int, candidate: int, reference: int) -> float:
     return 2 * overlap / (candidate + reference) if candidate + reference else 0.0
 
 
-def rouge_n(candidate: str, references: References, order: int = 1) -> float:
+def rouge_n(candidate: str, references: _References, order: int = 1) -> float:
     """F1 of word n-grams, best reference, in [0, 1]; 0 where one side has none. Source: Lin (2004)."""
     _need(references)
     ours = _grams(words(candidate), order)
@@ -39,7 +39,7 @@ def rouge_n(candidate: str, references: References, order: int = 1) -> float:
     return max(scores)
 
 
-def rouge_l(candidate: str, references: References) -> float:
+def rouge_l(candidate: str, references: _References) -> float:
     """F1 of the longest common subsequence of words, best reference, in [0, 1]. Source: Lin (2004)."""
     _need(references)
     ours = words(candidate)
@@ -56,7 +56,7 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
     return row[-1]
 
 
-def bleu(candidates: Sequence[str], references: Sequence[References]) -> float:
+def bleu(candidates: Sequence[str], references: Sequence[_References]) -> float:
     """Corpus BLEU-4 in [0, 1]: clipped n-gram precisions, geometric mean, brevity penalty.
 
     Precisions of 0 are smoothed by halving (NIST, sacrebleu's ``exp``); orders that no candidate is long
@@ -89,7 +89,7 @@ def _bleu(matches: Sequence[int], totals: Sequence[int], ours: int, closest: int
     return (1.0 if ours >= closest else exp(1 - closest / ours)) * exp(logs / 4)
 
 
-def chrf(candidate: str, references: References, order: int = 6, beta: float = 2.0) -> float:
+def chrf(candidate: str, references: _References, order: int = 6, beta: float = 2.0) -> float:
     """Character n-gram F-score (chrF2) in [0, 1], blanks left out, best reference.
 
     Precision and recall are averaged over the orders that both texts are long enough for. Equal to
@@ -114,7 +114,7 @@ def _chrf(ours: str, theirs: str, order: int, beta: float) -> float:
     return (1 + beta**2) * precision * recall / (beta**2 * precision + recall)
 
 
-SENTENCE: dict[str, Callable[[str, References], float]] = {
+SENTENCE: dict[str, Callable[[str, _References], float]] = {
     "rouge1": lambda candidate, references: rouge_n(candidate, references, 1),
     "rouge2": lambda candidate, references: rouge_n(candidate, references, 2),
     "rougeL": rouge_l,

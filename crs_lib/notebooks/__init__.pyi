@@ -1,4 +1,5 @@
-from .runner import begin, committed, find, output, parameters_of, refresh, run, study
+from .look import begin
+from .runner import committed, find, output, parameters_of, refresh, run, study
 
 __all__ = [
     "begin",

@@ -1,104 +1,35 @@
-"""The start of each notebook, runs with other parameters, and the refresh of the committed notebooks.
+"""Notebooks executed in fresh kernels: with other parameters, or anew as they are committed.
 
 ``run`` is papermill made strict: an unknown or mistyped parameter is an error before anything starts.
 """
 
+import asyncio
+import contextlib
 import copy
+import logging
 import os
+import re
+import signal
 import sys
 import tempfile
-import warnings
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crs_lib.core import paths, tables
+from crs_lib.core import lean, paths, progress, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.notebooks import parameters as notebook_parameters
-from crs_lib.notebooks.frames import to_html
-from crs_lib.notebooks.kernel import PREFIX, execute
+from crs_lib.notebooks.look import PREFIX
 from crs_lib.notebooks.parameters import Parameter
 from crs_lib.notebooks.rules import cells_tagged, load, rules
 
-__all__ = ["begin", "find", "parameters_of", "refresh", "rules", "run", "study"]
+if TYPE_CHECKING:
+    from jupyter_client.manager import AsyncKernelManager
 
 _STUDIES = {"0": "movies", "1": "cosrec", "2": "realtalk", "3": "movies"}
-_OURS = r"(__main__|crs_lib)(\.|$)"
-_CHANGES = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, SyntaxWarning)
-# Figures on JupyterLab's dark theme, as in the report: lightness turned round, hues kept.
-_THEME = (
-    '<style class="crs-figures">'
-    '[data-jp-theme-light="false"] .jp-Notebook:has(.crs-figures) .jp-RenderedImage img '
-    "{ filter: invert(0.91) hue-rotate(180deg); }</style>"
-)
-
-
-def begin() -> None:
-    """Set the display of figures and tables and make warnings errors. Call once, after the imports.
-
-    Numbers show three decimals. A warning is an error, except a library's warning about its own code.
-    InputError and RunError show their text without a traceback. Raises RunError in a kernel of another
-    environment.
-    """
-    _same_environment()
-    warnings.resetwarnings()
-    warnings.filterwarnings("error")
-    warnings.filterwarnings("ignore", category=ResourceWarning)
-    for category in _CHANGES:
-        warnings.filterwarnings("ignore", category=category)
-        warnings.filterwarnings("error", category=category, module=_OURS)
-    _look()
-    _in_a_kernel()
-
-
-def _same_environment() -> None:
-    expected = os.environ.get(PREFIX, sys.prefix)
-    if Path(expected).resolve() != Path(sys.prefix).resolve():
-        raise RunError(
-            f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}; "
-            "choose the kernel 'python3' of that environment, or remove the other one "
-            "(jupyter kernelspec list)"
-        )
-
-
-def _look() -> None:
-    import matplotlib.style as mpl_style
-    import numpy as np
-    import pandas as pd
-
-    from crs_lib.figures import style
-
-    pd.set_option("display.float_format", "{:z.3f}".format)
-    pd.set_option("display.max_columns", 30)
-    pd.set_option("display.max_colwidth", 70)
-    pd.set_option("display.width", 110)
-    np.set_printoptions(precision=3, suppress=True)
-    mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
-
-
-def _in_a_kernel() -> None:
-    """In a kernel: our errors in one line, three decimals, tables in words, figures in the page's theme."""
-    from IPython.core.getipython import get_ipython
-
-    shell = get_ipython()
-    if shell is None:
-        return
-    shell.run_line_magic("precision", "%.3f")
-    import pandas as pd
-
-    shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, to_html)
-
-    def show(shell: Any, kind: type, error: BaseException, trace: object, tb_offset: object = None) -> Any:
-        lines = [f"{kind.__name__}: {error}"]
-        shell._showtraceback(kind, error, lines)
-        return lines
-
-    shell.set_custom_exc((InputError, RunError), show)
-    if getattr(shell, "kernel", None) is not None:
-        from IPython.display import display
-
-        display({"text/html": _THEME, "text/plain": ""}, raw=True)
 
 
 def find(notebook: str | Path) -> Path:
@@ -229,3 +160,157 @@ def _joined(outputs: Sequence[Any]) -> list[Any]:
         else:
             joined.append(item)
     return joined
+
+
+_TIDY = 1.0  # seconds that an interrupted cell has to store what is finished
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def execute(
+    source: Path,
+    out: Path,
+    values: Mapping[str, Any],
+    variables: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> None:
+    """Run ``source`` with these parameters and write the executed notebook to ``out``.
+
+    ``variables`` are added to the kernel's environment; ``folder`` is the kernel's working folder (None: the
+    current one). A failing cell raises InputError or RunError with one plain text. The notebook up to that
+    cell is then stored beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched.
+    ``values`` are not checked here.
+    """
+    with lean.without_iris():
+        import papermill
+        from nbclient.exceptions import DeadKernelError
+
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised as well
+    failed = out.with_name(f"{out.stem}.failed.ipynb")
+    started: list[int] = []
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="crs-", ignore_cleanup_errors=True) as settings:
+            manager = _kernel_of_this_environment(_environment(settings, variables), started)
+            _interruptibly(
+                lambda: papermill.execute_notebook(
+                    _literal(source),
+                    _literal(failed),
+                    dict(values),
+                    kernel_name="python3",
+                    progress_bar=False,
+                    start_timeout=300,  # a busy machine may take its time over a kernel's imports
+                    cwd=folder,
+                    kernel_manager_class=manager,
+                    extra_arguments=["--log-level=50"],
+                ),
+                started,
+            )
+        failed.replace(out)
+    except papermill.PapermillExecutionError as error:
+        raise _plain(error, source, failed) from None
+    except DeadKernelError as error:
+        raise RunError(
+            f"{source.stem}: its Python process ended without an answer, often for want of memory; "
+            "what was finished is stored, the same command continues"
+        ) from error
+    except OSError as error:
+        raise RunError(f"{source.stem}: could not write {paths.shown(out)} ({error})") from error
+
+
+def _interruptibly(do: Callable[[], object], kernels: list[int]) -> None:
+    """Do the work in a thread: papermill would take Ctrl-C for itself and wait for the cell.
+
+    An interrupt goes on to the kernel, whose cell may store what is finished; then it is raised here.
+    """
+    outcome: Future[None] = Future()
+
+    def work() -> None:
+        try:
+            do()
+        except BaseException as error:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+
+    thread = threading.Thread(target=work, name="notebook", daemon=True)
+    thread.start()
+    try:
+        outcome.result()
+    except KeyboardInterrupt:
+        for kernel in kernels:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(kernel, signal.SIGINT)
+        thread.join(_TIDY)
+        for kernel in kernels:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(kernel, signal.SIGKILL)
+        raise
+
+
+def _literal(path: Path) -> str:
+    """The path with doubled braces: papermill reads single braces as names of parameters."""
+    return str(path).replace("{", "{{").replace("}", "}}")
+
+
+def _environment(settings: str, variables: Mapping[str, str] | None) -> dict[str, str]:
+    """The kernel's environment: this process's, plus the package on the path, without personal settings."""
+    plain = {name: value for name, value in os.environ.items() if name != "JPY_SESSION_NAME"}
+    found = [str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+    return {
+        **plain,
+        "PYTHONPATH": os.pathsep.join(found),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "IPYTHONDIR": settings,
+        PREFIX: sys.prefix,
+        progress.VARIABLE: os.environ.get(progress.VARIABLE) or progress.terminal() or progress.OFF,
+        **(variables or {}),
+    }
+
+
+def _kernel_of_this_environment(
+    environment: dict[str, str], started: list[int]
+) -> "type[AsyncKernelManager]":
+    """A kernel manager whose ``python3`` is this interpreter; installed kernels of that name are ignored.
+
+    The numbers of the processes that it starts are added to ``started``.
+    """
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+    from nbclient.exceptions import CellExecutionError, DeadKernelError
+
+    def handle_unawaited(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Report errors of abandoned tasks, except that of the cell that Ctrl-C interrupted."""
+        if not isinstance(context.get("exception"), CellExecutionError | DeadKernelError):
+            loop.default_exception_handler(context)
+
+    class OwnKernel(AsyncKernelManager):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(kernel_spec_manager=KernelSpecManager(kernel_dirs=[]), **options)
+
+        async def start_kernel(self, **options: Any) -> None:  # type: ignore[override]
+            asyncio.get_running_loop().set_exception_handler(handle_unawaited)
+            await super().start_kernel(**{**options, "env": environment})
+            started.extend(filter(None, [getattr(self.provisioner, "pid", None)]))
+
+    return OwnKernel
+
+
+def _plain(error: Any, source: Path, out: Path) -> InputError | RunError:
+    """The failing cell's error as one plain text with the notebook's name and where the notebook is kept."""
+    kept = f"(the notebook as far as it came: {paths.shown(out)})"
+    if error.ename == "InputError":
+        return InputError(f"{source.stem}: {error.evalue}\n{kept}")
+    if error.ename == "RunError":
+        return RunError(f"{source.stem}: {error.evalue}\n{kept}")
+    line = _failing_line(error)
+    text = _COLOUR.sub("", str(error.evalue)).strip() or "no message"
+    return RunError(f"{source.stem}, cell [{error.exec_count}]: {error.ename}: {text}{line}\n{kept}")
+
+
+def _failing_line(error: Any) -> str:
+    """The line of the cell that failed, if the traceback marks one with an arrow."""
+    with contextlib.suppress(StopIteration):
+        lines = _COLOUR.sub("", "\n".join(error.traceback)).splitlines()
+        arrow = next(line for line in lines if re.match(r"-+> \d+ ", line))
+        return f"\n  at: {arrow.split(' ', 2)[2].strip()}"
+    return ""

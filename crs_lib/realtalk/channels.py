@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import index as indexes
-from crs_lib.realtalk import kept, levels, wording
+from crs_lib.realtalk import levels, wording
 from crs_lib.realtalk.index import ChatIndex, grams
 from crs_lib.realtalk.plan import QueryPlan
 from crs_lib.realtalk.wording import pairs
 from crs_lib.retrieval import bm25, encoders
 
 Floats = NDArray[np.float32]
-CHANNELS = {
+_MAIN = {
     "words": "BM25 on content stems, names left out",
     "pairs": "BM25 on neighbouring stems",
     "grams": "BM25 on character 4-grams",
@@ -33,23 +33,13 @@ CHANNELS = {
     "telling tokens": "best token matches, each query token weighted by how few messages it matches",
     "weakest token": "the worst of the best token matches: is everything there that was asked?",
     "caption": "sentence vector of the photo's caption, question as it stands",
-    **{
-        f"{prefix} {name}": f"{told}, {by}"
-        for prefix, by in (
-            ("beside", "by the encoder beside the main one"),
-            ("tuned", "by MiniLM as tuned to evidence in chats"),
-        )
-        for name, told in (
-            ("raw", "sentence vectors, question as it stands"),
-            ("first", "sentence vectors, first person"),
-            ("second", "sentence vectors, second person"),
-            ("turn", "message and remark before it, second person"),
-            ("tokens", "best token matches, first person"),
-            ("turn tokens", "best token matches with the remark before it, second person"),
-            ("telling tokens", "weighted best token matches"),
-            ("weakest token", "the worst of the best token matches"),
-        )
-    },
+}
+_OF_EVERY_ENCODER = (
+    "raw", "first", "second", "turn", "tokens", "turn tokens", "telling tokens", "weakest token",
+)  # fmt: skip
+_BESIDE = {"beside": "the encoder beside the main one", "tuned": "MiniLM as tuned to evidence in chats"}
+CHANNELS = _MAIN | {
+    f"{role} {name}": f"{_MAIN[name]}; by {by}" for role, by in _BESIDE.items() for name in _OF_EVERY_ENCODER
 }
 # Added z-scores: message channels first, then what makes a message likely to bear evidence at all.
 WEIGHTS = {
@@ -66,7 +56,7 @@ SMOOTHING = (0.1, 0.03)
 SPREAD = {"hashing": 4.0}  # how much wider first-stage scores lie than with MiniLM
 
 
-class AskedVectors(NamedTuple):
+class _AskedVectors(NamedTuple):
     """Vectors of some questions by one encoder: as they stand, in the first and in the second person."""
 
     raw: encoders.Encoded
@@ -77,39 +67,30 @@ class AskedVectors(NamedTuple):
 def scores(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[dict[str, Floats]]:
     """The raw score of every message in every channel of ``CHANNELS`` for each planned question.
 
-    Each is (messages,) float32; without an encoder beside the main one, its channels are 0. What is scored
-    once is kept on disk (:mod:`crs_lib.realtalk.kept`); the others are encoded together. The tuned channels
-    are 0 as well where there is no tuned encoder for this chat.
+    Each is (messages,) float32; the channels of an encoder that the index does not have are 0. What is
+    scored once is kept on disk (:func:`crs_lib.realtalk.index.kept_arrays`); the others are encoded together.
     """
-    made_by = kept.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
+    made_by = indexes.source_digest(sys.modules[__name__], indexes, levels, wording, encoders, bm25)
+    chat = (made_by, index.chat.digest, index.encoder, index.tuned)
     names = [
-        kept.key(
-            made_by,
-            index.chat.digest,
-            index.encoder,
-            index.tuned,
-            t,
-            p.terms,
-            p.first_person,
-            p.second_person,
-        )
-        for t, p in zip(texts, plans, strict=True)
+        indexes.kept_key(*chat, text, plan.terms, plan.first_person, plan.second_person)
+        for text, plan in zip(texts, plans, strict=True)
     ]
     asked = dict(zip(names, zip(texts, plans, strict=True), strict=True))
 
     def make(missing: list[str]) -> list[Floats]:
         return _scored(index, *zip(*(asked[name] for name in missing), strict=True))
 
-    found = [np.ascontiguousarray(rows.T) for rows in kept.arrays(names, make)]
+    found = [np.ascontiguousarray(rows.T) for rows in indexes.kept_arrays(names, make)]
     return [dict(zip(CHANNELS, rows, strict=True)) for rows in found]
 
 
 def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) -> list[Floats]:
     """Scores of questions that were not kept, each (messages, channels)."""
     asked = (list(texts), [plan.first_person for plan in plans], [plan.second_person for plan in plans])
-    main = AskedVectors(*(index.encode(form) for form in asked))
+    main = _AskedVectors(*(index.encode(form) for form in asked))
     others = [
-        (role, vectors, AskedVectors(*(index.encode(form, role) for form in asked)))
+        (role, vectors, _AskedVectors(*(index.encode(form, role) for form in asked)))
         for role, vectors in index.others.items()
     ]
     return [
@@ -121,8 +102,8 @@ def _scored(index: ChatIndex, texts: Sequence[str], plans: Sequence[QueryPlan]) 
 def _by_channel(
     index: ChatIndex,
     plan: QueryPlan,
-    main: AskedVectors,
-    others: Sequence[tuple[str, encoders.Encoded, AskedVectors]],
+    main: _AskedVectors,
+    others: Sequence[tuple[str, encoders.Encoded, _AskedVectors]],
     row: int,
 ) -> dict[str, Floats]:
     terms = plan.terms
@@ -145,7 +126,7 @@ def _by_channel(
 
 
 def _by_vectors(
-    messages: encoders.Encoded, asked: AskedVectors, row: int, before: NDArray[np.intp]
+    messages: encoders.Encoded, asked: _AskedVectors, row: int, before: NDArray[np.intp]
 ) -> dict[str, NDArray[np.floating]]:
     """The channels of one encoder."""
     raw, first, second = (form.sentences[row] for form in asked)
@@ -194,7 +175,7 @@ def fuse(
     or the two after it gains. Raises InputError for a weight of an unknown name.
     """
     used = dict(default_weights(index.encoder) if weights is None else weights)
-    parts = {**{name: zscore(s) for name, s in channels.items()}, **priors(index, plan)}
+    parts = {**{name: zscore(s) for name, s in channels.items()}, **_priors(index, plan)}
     unknown = sorted(used.keys() - parts.keys() - {"other speaker", "stated day"})
     if unknown:
         raise InputError(f"unknown channels {unknown}; expected some of {', '.join(sorted(parts))}")
@@ -203,7 +184,7 @@ def fuse(
         if weight and name in parts:
             total += weight * parts[name]
     total = smooth(total, index.session, smoothing)
-    total += used.get("other speaker", 0.0) * other_speaker(index, plan)
+    total += used.get("other speaker", 0.0) * _other_speaker(index, plan)
     total += used.get("stated day", 0.0) * stated_day(index, plan)
     return total.astype(np.float32)
 
@@ -213,7 +194,7 @@ def default_weights(encoder: str) -> dict[str, float]:
     return dict(SPELLING_WEIGHTS if encoder == "hashing" else WEIGHTS)
 
 
-def priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]:
+def _priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]:
     """What makes a message likely to bear evidence whatever is asked; photos where they are wanted."""
     column = index.signals.column
     return {
@@ -225,7 +206,7 @@ def priors(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def other_speaker(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
+def _other_speaker(index: ChatIndex, plan: QueryPlan) -> NDArray[np.float64]:
     """1 for messages of the person the question does not name, where it names exactly one; else 0."""
     if len(plan.speakers) != 1:
         return np.zeros(index.size)

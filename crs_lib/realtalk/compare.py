@@ -1,13 +1,13 @@
 """The same questions asked in different ways: one lever set differently, and the ladder of retrieval."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.metrics import evidence
 from crs_lib.realtalk import channels, corpus, plan, scoring, study
@@ -28,9 +28,6 @@ def table(config: RealTalkConfig, lever: str, values: Sequence[Any]) -> pd.DataF
     Nothing is written. The test split is refused: levers are chosen on the train chats. Raises
     InputError for an unknown lever or value.
     """
-    known = [name for name in RealTalkConfig.model_fields if name not in ("run", "final", "force", "llm")]
-    if lever not in known:
-        raise InputError(f"lever {lever!r} is not known; expected one of {', '.join(known)}")
     configs = [config.changed(**{lever: value}) for value in values]  # all are checked before the first runs
     return pd.DataFrame([_row(one, lever, value) for one, value in zip(configs, values, strict=True)])
 
@@ -110,19 +107,14 @@ def _steps(chat: Chat, encoder: str) -> Iterator[tuple[int, RungScores]]:
         raw = index.encode(texts).sentences
         scored = channels.scores(index, texts, plans)
         for row, (question, made, found) in enumerate(zip(chat.questions, plans, scored, strict=True)):
-            fused = _fusions(index, made, found)
-            yield (
-                question.index,
-                {
-                    "BM25, text and question as they stand": bm25.scores(content_words(question.text)),
-                    f"{index.main}, 'speaker: text', question as it stands": named @ raw[row],
-                    "BM25 with captions, names left out": found["words"],
-                    f"{index.main}, question in the first person": found["first"],
-                    f"{index.main}, best token matches": found["tokens"],
-                    **_beside(index, found),
-                    **fused,
-                },
-            )
+            steps = {
+                "BM25, text and question as they stand": bm25.scores(content_words(question.text)),
+                f"{index.main}, 'speaker: text', question as it stands": named @ raw[row],
+                "BM25 with captions, names left out": found["words"],
+                f"{index.main}, question in the first person": found["first"],
+                f"{index.main}, best token matches": found["tokens"],
+            }
+            yield question.index, steps | _beside(index, found) | _fusions(index, made, found)
 
 
 def _beside(index: ChatIndex, found: RungScores) -> RungScores:
@@ -131,9 +123,7 @@ def _beside(index: ChatIndex, found: RungScores) -> RungScores:
 
 
 def _fusions(index: ChatIndex, made: plan.QueryPlan, found: dict[str, NDArray[np.float32]]) -> RungScores:
-    def fuse(weights: dict[str, float], smoothing: tuple[float, float]) -> NDArray[np.float32]:
-        return channels.fuse(index, made, found, weights, smoothing)
-
+    fuse = partial(channels.fuse, index, made, found)
     full = channels.default_weights(index.encoder)
     placed = {name: full[name] for name in ("other speaker", "stated day")}
     return {

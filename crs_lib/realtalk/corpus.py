@@ -9,7 +9,7 @@ import datetime as dt
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -199,12 +199,6 @@ def _speakers(record: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[str, 
     return tuple(name for name in given if isinstance(name, str) and name)
 
 
-def _sessions(body: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
-    numbered = [(int(m[1]), key) for key in body if (m := _SESSION.fullmatch(str(key)))]
-    for n, key in sorted(numbered):
-        yield n, body[key]
-
-
 _Text = Annotated[str, BeforeValidator(lambda value: value if isinstance(value, str) else "")]
 
 
@@ -238,7 +232,8 @@ def _messages(
     def odd(kind: str, *where: str, done: str = "kept") -> None:
         quirks.append(Quirk(kind, (", ".join(where),), done))
 
-    for session, entries in _sessions(body):
+    numbered = sorted((int(m[1]), key) for key in body if (m := _SESSION.fullmatch(str(key))))
+    for session, entries in ((n, body[key]) for n, key in numbered):
         if not isinstance(entries, list) or not entries:
             odd("empty session", f"session_{session}", done="skipped")
             continue

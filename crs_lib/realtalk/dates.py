@@ -3,7 +3,6 @@
 import calendar
 import datetime as dt
 import re
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from crs_lib.realtalk.corpus import month_number
@@ -65,10 +64,6 @@ def find(text: str, today: Day) -> list[Span]:
     return [span for _, span in sorted(found, key=lambda pair: pair[0])]
 
 
-def _count(text: str) -> int:
-    return int(text) if text.isdigit() else _NUMBERS[text]
-
-
 def _month(year: int, month: int) -> tuple[Day, Day]:
     year, month = year + (month - 1) // 12, (month - 1) % 12 + 1
     return Day(year, month, 1), Day(year, month, calendar.monthrange(year, month)[1])
@@ -101,38 +96,29 @@ def _nearest_year(month: int, day: int, today: Day) -> Day:
 
 
 def _day_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    month, date, year = month_number(match["m"]) or 0, int(match["d"]), match["y"]
-    day = Day(int(year), month, date) if year else _nearest_year(month, date, today)
+    month, date, year = _month_in(match), int(match["d"]), match["y"]
+    day = (
+        Day(int(year) + 2000 * (int(year) < 100), month, date) if year else _nearest_year(month, date, today)
+    )
     return day, day
 
 
-def _numeric(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    year = int(match["y"])
-    day = Day(year + 2000 * (year < 100), int(match["m"]), int(match["d"]))
-    return day, day
-
-
-def _iso(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    day = Day(int(match["y"]), int(match["m"]), int(match["d"]))
-    return day, day
+def _month_in(match: re.Match[str]) -> int:
+    return int(match["m"]) if match["m"].isdigit() else month_number(match["m"]) or 0
 
 
 def _month_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    month = month_number(match["m"]) or 0
-    year = int(match["y"]) if match["y"] else _nearest_year(month, 15, today).year
-    return _month(year, month)
+    month = _month_in(match)
+    return _month(int(match["y"]) if match["y"] else _nearest_year(month, 15, today).year, month)
 
 
 def _year_of(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return Day(int(match["y"]), 1, 1), Day(int(match["y"]), 12, 31)
 
 
-def _ago(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    return _shift(today, -_count(match["n"]), match["u"])
-
-
-def _ahead(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-    return _shift(today, _count(match["n"]), match["u"])
+def _away(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    count = int(match["n"]) if match["n"].isdigit() else _NUMBERS[match["n"]]
+    return _shift(today, count if match[0].startswith(("in", "within")) else -count, match["u"])
 
 
 _STEPS = {"last": -1, "past": -1, "previous": -1, "this": 0, "next": 1, "coming": 1}
@@ -162,11 +148,11 @@ def _season(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     first, step = _SEASONS[match["s"]], match["k"]
     year = int(match["y"]) if match["y"] else today.year
     start, end = _month(year, first)[0], _month(year, first + 2)[1]
-    if not match["y"]:
-        if step in ("last", "past", "previous") and end >= today:
-            start, end = _month(year - 1, first)[0], _month(year - 1, first + 2)[1]
-        if step in ("next", "coming") and start <= today:
-            start, end = _month(year + 1, first)[0], _month(year + 1, first + 2)[1]
+    before = step in ("last", "past", "previous") and end >= today
+    after = step in ("next", "coming") and start <= today
+    if not match["y"] and (before or after):
+        year += -1 if before else 1
+        start, end = _month(year, first)[0], _month(year, first + 2)[1]
     return start, end
 
 
@@ -175,45 +161,34 @@ def _holiday(match: re.Match[str], today: Day) -> tuple[Day, Day]:
     return day, day
 
 
-def _near(days: int) -> Callable[[re.Match[str], Day], tuple[Day, Day]]:
-    def make(match: re.Match[str], today: Day) -> tuple[Day, Day]:
-        return today + dt.timedelta(days=days), today + dt.timedelta(days=days)
-
-    return make
+def _near(match: re.Match[str], today: Day) -> tuple[Day, Day]:
+    day = today + dt.timedelta(days=_DAYS.get(match[0], 0))
+    return day, day
 
 
-def _grammar() -> Iterator[tuple[str, Callable[[re.Match[str], Day], tuple[Day, Day]], bool]]:
-    """The forms, most specific first: pattern, what it means, whether it names a calendar day."""
-    year = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?"
-    yield r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d{1,2})-(?P<d>\d{1,2})\b", _iso, True
-    yield r"\b(?P<d>\d{1,2})[./](?P<m>\d{1,2})[./](?P<y>(?:20)?\d\d)\b", _numeric, True
-    yield r"\b(?P<d>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?" + _M + r"\b\.?" + year, _day_of, True
-    yield r"\b" + _M + r"\b\.?\s+(?:the\s+)?(?P<d>\d{1,2})(?:st|nd|rd|th)?\b(?!:)" + year, _day_of, True
-    yield r"\b(?:the day before yesterday)\b", _near(-2), False
-    yield r"\b(?:the day after tomorrow)\b", _near(2), False
-    yield r"\b(?:yesterday|last night)\b", _near(-1), False
-    yield r"\btomorrow\b", _near(1), False
-    yield r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", _near(0), False
-    yield r"\b" + _N + r"\s+" + _UNIT + r"\s+(?:ago|before|back)\b", _ago, False
-    yield r"\b(?:in|within)\s+" + _N + r"\s+" + _UNIT + r"\b", _ahead, False
-    yield (
-        r"\b(?P<k>last|past|previous|this|next|coming)\s+(?P<u>weekend|week|month|year)\b",
-        _named_unit,
-        False,
-    )
-    yield r"\b(?P<k>last|past|previous|this|next|coming|on)\s+" + _W + r"\b", _weekday, False
-    yield (
-        r"\b(?:(?P<k>last|past|previous|this|next|coming|in the|in)\s+)"
-        + _S
-        + r"\b"
-        + r"(?:\s+(?:of\s+)?(?P<y>(?:19|20)\d\d))?",
-        _season,
-        False,
-    )
-    yield r"\b" + _H + r"\b", _holiday, False
-    yield r"\b(?:(?:in|of|since|until|by|this|last|next|mid)\s+)" + _M + r"\b" + year, _month_of, False
-    yield r"\b" + _M + r"\s+(?P<y>(?:19|20)\d\d)\b", _month_of, False
-    yield r"\b(?P<y>(?:19|20)\d\d)\b", _year_of, False
-
-
-_GRAMMAR = [(re.compile(pattern), make, exact) for pattern, make, exact in _grammar()]
+_DAYS = {
+    "the day before yesterday": -2, "the day after tomorrow": 2, "yesterday": -1, "last night": -1,
+    "tomorrow": 1,
+}  # fmt: skip
+_Y = r"(?:,?\s*(?P<y>(?:19|20)\d\d))?"
+_WHICH = r"(?P<k>last|past|previous|this|next|coming"
+_FORMS = (
+    (r"\b(?P<y>(?:19|20)\d\d)-(?P<m>\d{1,2})-(?P<d>\d{1,2})\b", _day_of, True),
+    (r"\b(?P<d>\d{1,2})[./](?P<m>\d{1,2})[./](?P<y>(?:20)?\d\d)\b", _day_of, True),
+    (rf"\b(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?{_M}\b\.?{_Y}", _day_of, True),
+    (rf"\b{_M}\b\.?\s+(?:the\s+)?(?P<d>\d{{1,2}})(?:st|nd|rd|th)?\b(?!:){_Y}", _day_of, True),
+    (r"\bthe day (?:before yesterday|after tomorrow)\b", _near, False),
+    (r"\b(?:yesterday|last night|tomorrow)\b", _near, False),
+    (r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", _near, False),
+    (rf"\b{_N}\s+{_UNIT}\s+(?:ago|before|back)\b", _away, False),
+    (rf"\b(?:in|within)\s+{_N}\s+{_UNIT}\b", _away, False),
+    (rf"\b{_WHICH})\s+(?P<u>weekend|week|month|year)\b", _named_unit, False),
+    (rf"\b{_WHICH}|on)\s+{_W}\b", _weekday, False),
+    (rf"\b(?:{_WHICH}|in the|in)\s+){_S}\b(?:\s+(?:of\s+)?(?P<y>(?:19|20)\d\d))?", _season, False),
+    (rf"\b{_H}\b", _holiday, False),
+    (rf"\b(?:(?:in|of|since|until|by|this|last|next|mid)\s+){_M}\b{_Y}", _month_of, False),
+    (rf"\b{_M}\s+(?P<y>(?:19|20)\d\d)\b", _month_of, False),
+    (r"\b(?P<y>(?:19|20)\d\d)\b", _year_of, False),
+)
+# The forms, most specific first: pattern, what it means, whether it names a calendar day.
+_GRAMMAR = [(re.compile(pattern), make, exact) for pattern, make, exact in _FORMS]

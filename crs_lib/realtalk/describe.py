@@ -50,19 +50,16 @@ def evidence(found: Sequence[Chat]) -> pd.DataFrame:
     """One row a reading: questions with gold and without, ids, one or several messages, sessions met."""
     rows = []
     for reading in corpus.READINGS:
-        gold = [(chat, places) for chat in found for places in corpus.gold(chat, reading).values()]
-        sizes = [len(places) for _, places in gold]
-        met = [len(corpus.sessions_of(chat, sorted(places))) for chat, places in gold]
-        total = sum(len(chat.questions) for chat in found)
+        asked = questions(found, reading)
+        gold = asked[asked["gold"] > 0]
         rows.append({
             "reading": reading,
             "questions": len(gold),
-            "excluded": total - len(gold),
-            "ids": sum(sizes),
-            "one message": sum(size == 1 for size in sizes),
-            "several": sum(size > 1 for size in sizes),
-            "2+ sessions": sum(n >= 2 for n in met),
-            "3+ sessions": sum(n >= 3 for n in met),
+            "excluded": len(asked) - len(gold),
+            "ids": gold["gold"].sum(),
+            "one message": (gold["gold"] == 1).sum(),
+            "several": (gold["gold"] > 1).sum(),
+            **{f"{n}+ sessions": (gold["sessions"] >= n).sum() for n in (2, 3)},
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -97,7 +94,7 @@ def _slip(chat: Chat, text: str) -> str:
 
 
 def questions(found: Sequence[Chat], reading: str = corpus.VALID) -> pd.DataFrame:
-    """One row a question: ``gold`` messages, ``apart`` (evidence in several sessions), ``odd`` annotation.
+    """One row a question: ``gold`` messages, their ``sessions`` (``apart``: several), ``odd`` annotation.
 
     Odd is evidence that is missing or not exactly one existing id: what the readings differ in. The plan's
     ``kind``, number of ``named`` people and ``dated`` (a calendar day) stand beside it.
@@ -108,15 +105,16 @@ def questions(found: Sequence[Chat], reading: str = corpus.VALID) -> pd.DataFram
         today = max((m.time for m in chat.messages if m.time), default=None)
         for one in chat.questions:
             places = sorted(gold.get(one.index, ()))
+            met = len(corpus.sessions_of(chat, places))
             made = plan.make(one.text, known, today.date() if today else None)
             rows.append({
                 "chat": chat.name, "question": f"{chat.name} {one.index}", "gold": len(places),
-                "apart": len(corpus.sessions_of(chat, places)) > 1,
+                "sessions": met, "apart": met > 1,
                 "odd": not one.evidence or any(text not in chat.position for text in one.evidence),
                 "kind": made.kind, "named": len(made.speakers), "dated": bool(made.windows),
                 "own": sum(chat.messages[p].speaker in made.speakers for p in places),
             })  # fmt: skip
-    columns = ["chat", "question", "gold", "apart", "odd", "kind", "named", "dated", "own"]
+    columns = ["chat", "question", "gold", "sessions", "apart", "odd", "kind", "named", "dated", "own"]
     return pd.DataFrame(rows, columns=columns)
 
 
@@ -270,9 +268,3 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"{self.record['question']}\n{self.rows().to_string(index=False)}"
-
-
-def page(traces: Sequence[Trace]) -> str:
-    """One HTML document of several traces."""
-    body = "<hr>".join(trace.to_html() for trace in traces)
-    return f'<!doctype html><meta charset="utf-8"><title>RealTalk traces</title><body>{body}</body>'

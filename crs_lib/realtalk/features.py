@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib.realtalk import channels as first_stage
-from crs_lib.realtalk import kept
+from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.channels import CHANNELS, zscore
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.levels import COLUMNS
@@ -76,15 +76,15 @@ def _around(
     out: dict[str, NDArray[np.floating]] = {}
     for name in _AROUND:
         values = zscore(fused if name == "fused" else channels[name])
-        out[f"{name} before"] = shifted(values, index.session, 1)
-        out[f"{name} after"] = shifted(values, index.session, -1)
+        out[f"{name} before"] = _shifted(values, index.session, 1)
+        out[f"{name} after"] = _shifted(values, index.session, -1)
         best = np.full(len(index.segments), -np.inf)
         np.maximum.at(best, index.owner, values)
         out[f"{name} segment best"] = best[index.owner]
     return out
 
 
-def shifted(values: NDArray[np.floating], session: NDArray[np.intp], step: int) -> NDArray[np.float64]:
+def _shifted(values: NDArray[np.floating], session: NDArray[np.intp], step: int) -> NDArray[np.float64]:
     """The value ``step`` messages before (after, where negative); 0 beyond the session."""
     out = np.zeros(len(values))
     if len(values) > 1:
@@ -125,8 +125,9 @@ def _like(index: ChatIndex, place: int) -> Floats:
         tokens[place] = np.partition(tokens, -2)[-2] if len(tokens) > 1 else 0
         return [tokens[:, None]]
 
-    made_by = kept.source_digest(sys.modules[__name__], encoders)
-    return kept.arrays([kept.key(made_by, index.chat.digest, index.encoder, place)], make)[0][:, 0]
+    made_by = indexes.source_digest(sys.modules[__name__], encoders)
+    key = indexes.kept_key(made_by, index.chat.digest, index.encoder, place)
+    return indexes.kept_arrays([key], make)[0][:, 0]
 
 
 def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floating]]:
@@ -140,7 +141,7 @@ def _coverage(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.floatin
     in_segment = np.zeros((len(index.segments), len(terms)))
     np.maximum.at(in_segment, index.owner, has)
     before = (
-        np.stack([shifted(has[:, j], index.session, 1) for j in range(len(terms))], axis=1) if terms else has
+        np.stack([_shifted(has[:, j], index.session, 1) for j in range(len(terms))], axis=1) if terms else has
     )
     return {
         "covered terms": has.sum(axis=1) / max(len(terms), 1),
@@ -155,9 +156,9 @@ def _signals(index: ChatIndex) -> dict[str, NDArray[np.floating]]:
     column = index.signals.column
     out: dict[str, NDArray[np.floating]] = {f"own {name}": column(name) for name in COLUMNS}
     for name in ("question", "length", "photo", "second_person"):
-        out[f"before {name}"] = shifted(column(name), index.session, 1)
+        out[f"before {name}"] = _shifted(column(name), index.session, 1)
     for name in ("question", "length", "photo", "reaction"):
-        out[f"after {name}"] = shifted(column(name), index.session, -1)
+        out[f"after {name}"] = _shifted(column(name), index.session, -1)
     return out
 
 
@@ -178,7 +179,7 @@ def _people_and_days(index: ChatIndex, plan: QueryPlan) -> dict[str, NDArray[np.
     starts = np.array([s.start for s in index.segments])
     ends = np.array([s.end for s in index.segments])
     return {
-        "same speaker as before": shifted(speaker + 1, index.session, 1) == speaker + 1,
+        "same speaker as before": _shifted(speaker + 1, index.session, 1) == speaker + 1,
         "speaker fits": fits if named == 1 else np.full(index.size, 0.5),
         "speaker differs": 1 - fits if named == 1 else np.zeros(index.size),
         "people named": np.full(index.size, float(named)),

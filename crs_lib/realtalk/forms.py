@@ -6,39 +6,39 @@ The selector shows the model every id of every candidate segment, in windows tha
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crs_lib.core import outside, prompts
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.realtalk import answers, channels, plan, select
+from crs_lib.realtalk import answers, channels, plan
 from crs_lib.realtalk.index import ChatIndex
 from crs_lib.realtalk.query import AgentState
+
+if TYPE_CHECKING:
+    from crs_lib.llm import LLMError
 
 _LOG = logging.getLogger("crs_lib.realtalk")
 GRADED, MOST = 30, 15
 WINDOW = 2400  # characters of messages in one prompt: fits 2,048 tokens with prompt and reply
 PREVIEWED = 3
+_PROMPTS = {
+    "planner": "plan", "retriever": "reword", "grader": "grade", "explorer": "explore", "selector": "select",
+    "generator": "answer", "teller": "tell",
+}  # fmt: skip
 _LIMITS = {"num_predict": 256, "temperature": 0.0}
 
 
-class Completes(Protocol):
-    """The part of ``crs_lib.llm.LLM`` that is used here."""
-
-    spec: str
-
-    def complete(self, request: Any) -> Any: ...
-
-
-class UnusableReplyError(Exception):
+class _UnusableReplyError(Exception):
     """A reply that cannot be used; its text is the note that the trace carries."""
 
 
 class LLMForm:
     """Every node's decision by a language model, checked against what the model was shown.
 
+    ``llm`` completes requests, as :class:`crs_lib.llm.LLM` does.
     ``view`` is what the selector shows of a segment: "windowed" every message, "preview" the first three (the
     old way, kept for comparison); ``segments`` is how many of the best ones it shows. The first call that
     fails is logged once and ends the asking for this object, so that a missing server costs one attempt, not
@@ -46,7 +46,7 @@ class LLMForm:
     stands, with a note.
     """
 
-    def __init__(self, llm: Completes, seed: int = 0, view: str = "windowed", segments: int = 8) -> None:
+    def __init__(self, llm: Any, seed: int = 0, view: str = "windowed", segments: int = 8) -> None:
         self._llm, self._seed, self.view, self.segments = llm, seed, view, segments
         self.name = llm.spec if hasattr(llm, "spec") else "model"
         self.silent = ""
@@ -60,7 +60,7 @@ class LLMForm:
             return ruled, self.silent
         try:
             return {**ruled, **ask(index, state, ruled)}, ""
-        except UnusableReplyError as error:
+        except _UnusableReplyError as error:
             return ruled, f"the rule's result: {error}"
 
     def _planner(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
@@ -70,10 +70,10 @@ class LLMForm:
             several={"type": "boolean"},
         )  # fmt: skip
         speakers = " and ".join(index.chat.speakers)
-        reply = self._ask("planner", schema, "realtalk/plan", question=state["question"], speakers=speakers)
+        reply = self._ask("planner", schema, question=state["question"], speakers=speakers)
         statement = _text(reply, "statement")
         if reply.get("kind") not in plan.KINDS:
-            raise UnusableReplyError(f"the planner named no known kind, but {reply.get('kind')!r}")
+            raise _UnusableReplyError(f"the planner named no known kind, but {reply.get('kind')!r}")
         kind = "list" if reply.get("several") is True and reply["kind"] == "what" else str(reply["kind"])
         return {"plan": replace(ruled["plan"], kind=kind, first_person=shorten(statement, 300))}
 
@@ -83,10 +83,10 @@ class LLMForm:
             return ruled
         schema = _object(wordings={**_LIST, "maxItems": 3})
         question = state["question"]
-        reply = self._ask("retriever", schema, "realtalk/reword", question=question)
+        reply = self._ask("retriever", schema, question=question)
         found = [w.strip() for w in _texts(reply, "wordings") if w.strip()][:3]
         if not found:
-            raise UnusableReplyError("the retriever gave no wording")
+            raise _UnusableReplyError("the retriever gave no wording")
         scores = dict(ruled["channels"])
         plans = [replace(state["plan"], first_person=wording) for wording in found]
         for again in channels.scores(index, [question] * len(found), plans):
@@ -95,42 +95,33 @@ class LLMForm:
         fused = channels.fuse(index, state["plan"], scores)
         size = len(ruled["candidates"])
         return {
-            "wordings": found, "channels": scores, "fused": fused,
+            "channels": scores, "fused": fused,
             "candidates": channels.ranking(fused)[:size].tolist(),
         }  # fmt: skip
 
     def _grader(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """Those of the best that the model names come first, in its order; and whether they are enough."""
-        named: list[int] = []
-        enough = False
         ranked = ruled["ranked"]
-        for window in windows(index, [[place] for place in ranked[:GRADED]]):
-            ids = {index.chat.messages[place].id: place for place in window}
-            schema = _object(ids=_ids(ids, len(ids)), enough={"type": "boolean"})
-            reply = self._ask(
-                "grader", schema, "realtalk/grade", question=state["question"], messages=_lines(index, window)
-            )
-            named += [ids[name] for name in dict.fromkeys(_texts(reply, "ids")) if name in ids]
-            enough |= reply.get("enough") is True
+        groups = [[place] for place in ranked[:GRADED]]
+        named, replies = self._named("grader", index, state, groups, enough={"type": "boolean"})
         first = sorted(dict.fromkeys(named), key=ranked.index)
         order = first + [place for place in ranked if place not in set(first)]
-        scores = dict(zip(ranked, ruled["scores"].tolist(), strict=True))
-        rising = sorted(scores.values(), reverse=True)  # places change, the distances of the ranking stay
+        rising = sorted(ruled["scores"].tolist(), reverse=True)  # places change, distances of scores stay
         return {
             "ranked": order, "scores": np.array(rising[: len(order)], np.float32),
-            "sufficient": enough or ruled["sufficient"],
+            "sufficient": ruled["sufficient"] or any(reply.get("enough") is True for reply in replies),
         }  # fmt: skip
 
     def _explorer(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The segments, by the words that mark them out, that the next search leans to."""
-        owners = list(dict.fromkeys(int(index.owner[place]) for place in state["ranked"][:40]))
+        owners = _owners(index, state["ranked"][:40])
         labels = {f"{i}: {' '.join(index.segments[i].label)}": i for i in owners}
         schema = _object(topics=_ids(labels, 5))
         listing = "\n".join(labels)
-        reply = self._ask("explorer", schema, "realtalk/explore", question=state["question"], topics=listing)
+        reply = self._ask("explorer", schema, question=state["question"], topics=listing)
         chosen = [labels[name] for name in _texts(reply, "topics") if name in labels]
         if not chosen:
-            raise UnusableReplyError("the explorer named no topic")
+            raise _UnusableReplyError("the explorer named no topic")
         finite = np.where(np.isinf(ruled["widened"]), 99.0, ruled["widened"])
         return {"widened": (finite + 0.5 * np.isin(index.owner, chosen)).astype(np.float32)}
 
@@ -139,19 +130,12 @@ class LLMForm:
 
         Windows are read one by one and each names its ids; together at most 15, best ranked first.
         """
-        owners = list(dict.fromkeys(int(index.owner[place]) for place in state["ranked"]))[: self.segments]
+        owners = _owners(index, state["ranked"])[: self.segments]
         kept = set(state["ranked"])
         groups = [_shown(index, owner, self.view, kept) for owner in owners]
-        named: list[int] = []
-        for window in windows(index, [group for group in groups if group]):
-            ids = {index.chat.messages[place].id: place for place in window}
-            reply = self._ask(
-                "selector", _object(ids=_ids(ids, MOST)), "realtalk/select", question=state["question"],
-                messages=_lines(index, window),
-            )  # fmt: skip
-            named += [ids[name] for name in _texts(reply, "ids") if name in ids]
+        named, _ = self._named("selector", index, state, groups)
         if not named:
-            raise UnusableReplyError("the selector named no message")
+            raise _UnusableReplyError("the selector named no message")
         order = {place: i for i, place in enumerate(state["ranked"])}
         chosen = sorted(dict.fromkeys(named), key=lambda place: order[place])[:MOST]
         chosen += [place for place in ruled["selected"] if place not in chosen][: max(0, 3 - len(chosen))]
@@ -162,39 +146,51 @@ class LLMForm:
     def _generator(self, index: ChatIndex, state: AgentState, ruled: AgentState) -> AgentState:
         """The written answer from the selected messages; an empty one is an abstention."""
         schema = _object(answer={"type": "string", "maxLength": 300}, found={"type": "boolean"})
-        window = next(windows(index, [[place] for place in state["selected"]]), [])
-        reply = self._ask(
-            "generator", schema, "realtalk/answer", question=state["question"], messages=_lines(index, window)
-        )
+        window = next(_windows(index, [[place] for place in state["selected"]]), [])
+        reply = self._ask("generator", schema, question=state["question"], messages=_lines(index, window))
         ids = tuple(index.chat.ids(window))
         text = reply.get("answer")
         if not isinstance(text, str):
-            raise UnusableReplyError("the generator gave no text")
+            raise _UnusableReplyError("the generator gave no text")
         if reply.get("found") is False or not text.strip():
             return {"answer": answers.ChatAnswer(None, form="written", why="the model found no answer")}
         told = answers.ChatAnswer(shorten(text.strip(), 300), ids, ruled["answer"].days, "written")
         return {"answer": told, "phases": self._told(index, state, ruled["phases"])}
 
-    def _told(self, index: ChatIndex, state: AgentState, told: list[select.Phase]) -> list[select.Phase]:
+    def _told(self, index: ChatIndex, state: AgentState, told: list[answers.Phase]) -> list[answers.Phase]:
         """Titles by the model; ids, times and summaries stay what was selected."""
         if not told:
             return told
         shown = "\n".join(f"Phase {n}: {shorten(p.summary, 160)}" for n, p in enumerate(told, start=1))
         schema = _object(titles={**_LIST, "minItems": len(told), "maxItems": len(told)})
         try:
-            reply = self._ask("teller", schema, "realtalk/tell", question=state["question"], phases=shown)
+            reply = self._ask("teller", schema, question=state["question"], phases=shown)
             titles = _texts(reply, "titles")
-        except UnusableReplyError:
+        except _UnusableReplyError:
             return told
         if len(titles) != len(told) or not all(title.strip() for title in titles):
             return told
         return [replace(p, title=shorten(title.strip(), 80)) for p, title in zip(told, titles, strict=True)]
 
-    def _ask(self, role: str, schema: Mapping[str, Any], prompt: str, **values: str) -> dict[str, Any]:
-        """The model's JSON reply; UnusableReplyError where there is none to trust."""
+    def _named(
+        self, role: str, index: ChatIndex, state: AgentState, groups: Sequence[Sequence[int]], **more: Any
+    ) -> tuple[list[int], list[dict[str, Any]]]:
+        """The messages that the model names, window by window, and its replies; unknown ids are left out."""
+        named: list[int] = []
+        replies = []
+        for window in _windows(index, [group for group in groups if group]):
+            ids = {index.chat.messages[place].id: place for place in window}
+            most = MOST if role == "selector" else len(ids)
+            schema, lines = _object(ids=_ids(ids, most), **more), _lines(index, window)
+            replies.append(self._ask(role, schema, question=state["question"], messages=lines))
+            named += [ids[name] for name in _texts(replies[-1], "ids") if name in ids]
+        return named, replies
+
+    def _ask(self, role: str, schema: Mapping[str, Any], **values: str) -> dict[str, Any]:
+        """The model's JSON reply; _UnusableReplyError where there is none to trust."""
         from crs_lib.llm import LLMError, Request
 
-        text = prompts.render(prompt, **values)
+        text = prompts.render(f"realtalk/{_PROMPTS[role]}", **values)
         request = Request.ask(
             f"realtalk {role}", text, seed=self._seed, schema=schema, options=_LIMITS, tags={"node": role}
         )
@@ -204,17 +200,17 @@ class LLMForm:
             if not _of_reply(error):
                 self.silent = f"no language model ({error})"
                 _LOG.warning("no language model (%s); the rules go on without it", error)
-            raise UnusableReplyError(f"the {role} got no reply ({error})") from error
+            raise _UnusableReplyError(f"the {role} got no reply ({error})") from error
         try:
             found = outside.loads(reply.text, "the reply")
         except InputError:
             found = None
         if not isinstance(found, dict):
-            raise UnusableReplyError(f"the {role}'s reply is no JSON object")
+            raise _UnusableReplyError(f"the {role}'s reply is no JSON object")
         return found
 
 
-def windows(index: ChatIndex, groups: Sequence[Sequence[int]], room: int = WINDOW) -> Iterator[list[int]]:
+def _windows(index: ChatIndex, groups: Sequence[Sequence[int]], room: int = WINDOW) -> Iterator[list[int]]:
     """Groups of messages put together, in their order, into prompts of at most ``room`` characters.
 
     Every message comes exactly once; a group that does not fit what is left goes on in the next window.
@@ -230,6 +226,11 @@ def windows(index: ChatIndex, groups: Sequence[Sequence[int]], room: int = WINDO
         left -= size
     if now:
         yield now
+
+
+def _owners(index: ChatIndex, ranked: Sequence[int]) -> list[int]:
+    """The segments of some messages, each once."""
+    return list(dict.fromkeys(int(index.owner[place]) for place in ranked))
 
 
 def _shown(index: ChatIndex, owner: int, view: str, kept: set[int]) -> list[int]:
@@ -254,7 +255,7 @@ def _object(**properties: Any) -> dict[str, Any]:
 def _text(reply: Mapping[str, Any], key: str) -> str:
     value = reply.get(key)
     if not isinstance(value, str) or not value.strip():
-        raise UnusableReplyError(f"the reply has no text {key!r}")
+        raise _UnusableReplyError(f"the reply has no text {key!r}")
     return value.strip()
 
 
@@ -263,11 +264,9 @@ def _texts(reply: Mapping[str, Any], key: str) -> list[str]:
     return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []
 
 
-def _of_reply(error: Exception) -> bool:
+def _of_reply(error: "LLMError") -> bool:
     """Whether an error is about one reply (its form, its length), not about the server."""
-    from crs_lib.llm.errors import BadReply, CutReply, EmptyReply, Garbled, PromptCut, PromptTooLong
-
-    return isinstance(error, (BadReply, CutReply, EmptyReply, Garbled, PromptCut, PromptTooLong))
+    return error.kind in ("bad reply", "cut", "empty", "garbled", "prompt cut", "prompt too long")
 
 
 def _lines(index: ChatIndex, places: Sequence[int]) -> str:
@@ -279,17 +278,3 @@ def _line(index: ChatIndex, place: int) -> str:
     when = message.time.strftime("%d %b %Y") if message.time else "no date"
     photo = f" [photo: {message.caption}]" if message.photo else ""
     return f"{message.id} | {when} | {message.speaker}: {shorten(message.text, 600)}{photo}"
-
-
-def judge_answer(llm: Completes, question: str, expected: str, given: str) -> bool | None:
-    """Whether a model takes the given answer for the expected one; None where it cannot be asked or read.
-
-    Optional and never part of a headline: judges of this kind are known to accept wrong answers.
-    """
-    schema = _object(same={"type": "boolean"})
-    values = {"question": question, "expected": expected, "given": given}
-    try:
-        verdict = LLMForm(llm)._ask("judge", schema, "realtalk/judge_answer", **values).get("same")
-    except UnusableReplyError:
-        return None
-    return verdict if isinstance(verdict, bool) else None

@@ -1,21 +1,26 @@
 """The index of a chat: everything that is known before a question is asked."""
 
 import datetime as dt
+import hashlib
+import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crs_lib.core import paths
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import corpus, levels, wording
 from crs_lib.realtalk.corpus import Chat
 from crs_lib.realtalk.wording import content_words, pairs
 from crs_lib.retrieval import encoders as encoding
-from crs_lib.retrieval import lowrank
+from crs_lib.retrieval import lowrank, store
 from crs_lib.retrieval.bm25 import BM25
 
 Floats = NDArray[np.float32]
@@ -29,13 +34,12 @@ _NEAR = {"minilm": 0.45, "hashing": 0.25}  # what counts as near depends on the 
 
 
 class Thread(NamedTuple):
-    """Segments (numbers, in time order) of at least two sessions, and how strongly they hang together.
+    """Segments (numbers, in time order) of at least two sessions that go on about the same thing.
 
     ``weak`` says that the weakest link that joined them lies under the chat's median link.
     """
 
     segments: tuple[int, ...]
-    strength: float
     weak: bool
 
 
@@ -128,7 +132,7 @@ class ChatIndex:
     @cached_property
     def before(self) -> NDArray[np.intp]:
         """Position of the other speaker's last message before each message in its session; -1 for none."""
-        return np.array(remarks_before(self.chat), dtype=np.intp)
+        return np.array(_remarks_before(self.chat), dtype=np.intp)
 
     @cached_property
     def captions(self) -> encoding.Encoded:
@@ -143,7 +147,7 @@ class ChatIndex:
     @cached_property
     def owner(self) -> NDArray[np.intp]:
         """The segment of each message."""
-        return levels.of_message(self.segments, self.size)
+        return levels.of_message(self.segments)
 
     @cached_property
     def segment_vectors(self) -> Floats:
@@ -237,7 +241,7 @@ def grams(stems: Sequence[str]) -> list[str]:
     return [f"^{s}$"[i : i + 4] for s in stems for i in range(max(1, len(s) - 1))]
 
 
-def remarks_before(chat: Chat) -> list[int]:
+def _remarks_before(chat: Chat) -> list[int]:
     """For each message the position of the other speaker's last one before it in the session, else -1."""
     out: list[int] = []
     last: dict[str, int] = {}
@@ -278,7 +282,7 @@ def _threads(index: ChatIndex) -> list[Thread]:
         for i in members[one]:
             group[i] = one
     found = [
-        Thread(tuple(sorted(part)), round(weakest[key], 4), weakest[key] < median)
+        Thread(tuple(sorted(part)), weakest[key] < median)
         for key, part in members.items()
         if len({index.segments[i].session for i in part}) > 1
     ]
@@ -302,12 +306,35 @@ def _links(index: ChatIndex) -> list[tuple[float, int, int]]:
 
 def _shared_rare_words(index: ChatIndex) -> NDArray[np.float64]:
     """0.1 for each shared rare label word (in at most three segments), at most 0.2."""
-    words: dict[str, int] = {}
-    for segment in index.segments:
-        for word in segment.label:
-            words[word] = words.get(word, 0) + 1
+    words = Counter(word for segment in index.segments for word in segment.label)
     rare = sorted(word for word, count in words.items() if 2 <= count <= 3)
     has = np.array([[word in segment.label for word in rare] for segment in index.segments], dtype=float)
     has = has.reshape(len(index.segments), len(rare))
     shared: NDArray[np.float64] = np.minimum(_RARE * (has @ has.T), 2 * _RARE)
     return shared
+
+
+# ── scores kept on disk under all that decides them: the chat, the encoder, the question, the code ───────
+
+
+def kept_arrays(names: Sequence[str], make: Callable[[list[str]], list[Floats]]) -> list[Floats]:
+    """The arrays of some names, (rows, columns) float32: from ``scores.sqlite``, or made and stored.
+
+    ``make`` gets each missing name once. What is read has the bytes of what was made.
+    """
+    path = paths.data() / "processed" / "realtalk" / "scores.sqlite"
+    return store.vectors(path, names, make, np.float32)
+
+
+def kept_key(*facts: Any) -> str:
+    """One key for facts that JSON can hold; equal facts have equal keys."""
+    return json.dumps(facts, sort_keys=True)
+
+
+@cache
+def source_digest(*modules: ModuleType) -> str:
+    """64 hex digits of the source of some modules: a change makes anew all that they made."""
+    digest = hashlib.sha256()
+    for module in modules:
+        digest.update(Path(str(module.__file__)).read_bytes())
+    return digest.hexdigest()

@@ -26,15 +26,13 @@ _WIDTH, _LEAST, _DEPTH = 3, 3, 0.5
 class TopicSegment(NamedTuple):
     """Messages ``start:end`` (positions) of one session that belong together, and what they are about.
 
-    ``label`` are the words that mark it out against the other segments, ``medoid`` the position of the
-    message nearest to its mean vector.
+    ``label`` are the words that mark it out against the other segments.
     """
 
     start: int
     end: int
     session: int
     label: tuple[str, ...]
-    medoid: int
 
 
 def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[TopicSegment]:
@@ -56,17 +54,15 @@ def cut(chat: Chat, vectors: NDArray[np.float32]) -> list[TopicSegment]:
     ]
     labels = _labels(chat, spans)
     return [
-        TopicSegment(start, end, chat.sessions[start], label, _medoid(vectors, start, end))
+        TopicSegment(start, end, chat.sessions[start], label)
         for (start, end), label in zip(spans, labels, strict=True)
     ]
 
 
-def of_message(segments: Sequence[TopicSegment], messages: int) -> NDArray[np.intp]:
-    """The number of the segment that each message lies in, (messages,)."""
-    owner = np.zeros(messages, dtype=np.intp)
-    for i, segment in enumerate(segments):
-        owner[segment.start : segment.end] = i
-    return owner
+def of_message(segments: Sequence[TopicSegment]) -> NDArray[np.intp]:
+    """The number of the segment that each message lies in, (messages,); segments hold every message once."""
+    owner = np.repeat(np.arange(len(segments)), [segment.end - segment.start for segment in segments])
+    return owner.astype(np.intp)
 
 
 def _bursts(chat: Chat) -> list[tuple[int, int]]:
@@ -125,11 +121,6 @@ def _labels(chat: Chat, spans: Sequence[tuple[int, int]]) -> list[tuple[str, ...
     ]
 
 
-def _medoid(vectors: NDArray[np.float32], start: int, end: int) -> int:
-    part = vectors[start:end]
-    return start + int(np.argmax(part @ part.mean(axis=0)))
-
-
 # ── signals ──────────────────────────────────────────────────────────────────────────────────────────
 
 COLUMNS = (
@@ -172,7 +163,7 @@ _CONFLICT = frozenset(
 
 
 class Signals(NamedTuple):
-    """Signals of a chat: ``table`` is (messages, len(COLUMNS)) float32; ``days`` and ``entities`` lists.
+    """Signals of a chat: ``table`` is (messages, len(COLUMNS)) float32; ``days`` a list.
 
     ``days[i]`` are the day ranges that message i speaks of, counted from its own time; a message
     without time has none.
@@ -180,7 +171,6 @@ class Signals(NamedTuple):
 
     table: NDArray[np.float32]
     days: list[list[dates.Span]]
-    entities: list[tuple[str, ...]]
 
     def column(self, name: str) -> NDArray[np.float32]:
         """One signal of all messages, (messages,)."""
@@ -189,17 +179,15 @@ class Signals(NamedTuple):
 
 def read(chat: Chat) -> Signals:
     """The signals of every message; rates lie in [0, 1], ``mood`` in [-1, 1], the rest counts."""
-    rows, days, entities = [], [], []
+    rows, days = [], []
     for message in chat.messages:
         spans = dates.find(message.text, message.time.date()) if message.time else []
-        found = tuple(sorted({word.lower() for word in _ENTITY.findall(message.text)}))
-        rows.append(_row(message, len(spans), len(found)))
+        rows.append(_row(message, len(spans)))
         days.append(spans)
-        entities.append(found)
-    return Signals(np.array(rows, dtype=np.float32).reshape(-1, len(COLUMNS)), days, entities)
+    return Signals(np.array(rows, dtype=np.float32).reshape(-1, len(COLUMNS)), days)
 
 
-def _row(message: ChatMessage, when: int, entities: int) -> list[float]:
+def _row(message: ChatMessage, when: int) -> list[float]:
     text = message.text
     tokens = words(text.replace("'", "").replace("’", ""))
     size = max(len(tokens), 1)
@@ -216,7 +204,7 @@ def _row(message: ChatMessage, when: int, entities: int) -> list[float]:
         float(when),
         float(len(_PAST.findall(text))),
         float(len(_FUTURE.findall(text))),
-        float(entities),
+        float(len({word.lower() for word in _ENTITY.findall(text)})),
         float(len(_QUOTED.findall(text))),
         (good - bad) / max(good + bad, 1),
         float(sum(t in _CONFLICT for t in tokens)),

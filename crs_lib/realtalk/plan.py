@@ -3,8 +3,7 @@
 import datetime as dt
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from crs_lib.core.text import fold
 from crs_lib.realtalk import dates, wording
@@ -46,10 +45,6 @@ class QueryPlan:
     second_person: str
     parts: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """The plan as one JSON object."""
-        return asdict(self)
-
     @property
     def many(self) -> bool:
         """Whether several separate messages are likely to be wanted."""
@@ -68,21 +63,21 @@ def make(question: str, known: Mapping[str, str], today: dt.date | None) -> Quer
     bare = question
     for words in dict.fromkeys(span.words for span in spans):
         bare = re.sub(re.escape(words), " ", bare, flags=re.IGNORECASE)
-    first = rewrite(bare, found, "I", "my")
+    first = _rewrite(bare, found, "I", "my")
     terms = content_words(re.sub(r"['’`]s\b", " ", bare), drop={fold(word) for word in found})
     return QueryPlan(
-        kind=kind_of(question),
+        kind=_kind_of(question),
         speakers=speakers,
         windows=windows,
         photo=bool(_PHOTO.search(question.lower())),
         terms=tuple(terms),
         first_person=first,
-        second_person=rewrite(bare, found, "you", "your", keep_question=True),
+        second_person=_rewrite(bare, found, "you", "your", keep_question=True),
         parts=tuple(_parts(first)),
     )
 
 
-def kind_of(question: str) -> str:
+def _kind_of(question: str) -> str:
     """One of ``KINDS``, by the question's first words."""
     low = question.lower().strip()
     words = re.findall(r"[a-z']+", low)
@@ -104,7 +99,7 @@ def kind_of(question: str) -> str:
     return "list" if _PLURAL_HEADS.match(low) else "what"
 
 
-def rewrite(
+def _rewrite(
     question: str, found: Mapping[str, str], subject: str, owner: str, *, keep_question: bool = False
 ) -> str:
     """The question in another person: "When did Kate start skiing?" becomes "I start skiing".

@@ -7,7 +7,7 @@ any other program can read.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TypedDict
 
@@ -19,7 +19,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.rng import one_thread
 from crs_lib.core.safety import check_limit as within
 from crs_lib.core.text import shorten
-from crs_lib.realtalk import answers, channels, corpus, features, plan, select
+from crs_lib.realtalk import answers, channels, corpus, features, plan
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk import ranker as rankers
 from crs_lib.realtalk.config import OWN, RealTalkConfig
@@ -71,7 +71,6 @@ class AgentState(TypedDict, total=False):
 
     question: str
     plan: plan.QueryPlan
-    wordings: list[str]
     channels: dict[str, Floats]
     features: Floats
     fused: Floats
@@ -83,7 +82,7 @@ class AgentState(TypedDict, total=False):
     round: int
     selected: list[int]
     narrative: list[int]
-    phases: list[select.Phase]
+    phases: list[answers.Phase]
     answer: answers.ChatAnswer
     trace: list[dict[str, Any]]
     seconds: dict[str, float]
@@ -91,7 +90,7 @@ class AgentState(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Result:
-    """What the pipeline found for one question; C1 ⊇ C2 ⊇ selected, all of them positions.
+    """The pipeline's result for one question; C1 ⊇ C2 ⊇ selected, all of them positions.
 
     ``ranked`` goes on behind the candidates to 200 messages in first-stage order, ``kept`` are its
     first (checkpoint C2). ``trace`` has one entry a visited node: its form, and the state after it.
@@ -100,15 +99,15 @@ class Result:
 
     question: str
     plan: plan.QueryPlan
-    candidates: tuple[int, ...]
-    ranked: tuple[int, ...]
-    kept: tuple[int, ...]
-    selected: tuple[int, ...]
-    narrative: tuple[int, ...]
-    phases: tuple[select.Phase, ...]
+    candidates: list[int]
+    ranked: list[int]
+    kept: list[int]
+    selected: list[int]
+    narrative: list[int]
+    phases: list[answers.Phase]
     answer: answers.ChatAnswer
     rounds: int
-    trace: tuple[dict[str, Any], ...]
+    trace: list[dict[str, Any]]
     seconds: dict[str, float]
 
 
@@ -198,12 +197,12 @@ class Pipeline:
         config, kept = self.config, state["ranked"][: self.config.keep]
         scores = state["scores"][: len(kept)]
         if config.selection == "preview":
-            selected = select.preview(kept, self.index.owner, self._starts, config.most)
-            chosen = select.preview(kept, self.index.owner, self._starts, config.narrative)
+            selected = answers.preview(kept, self.index.owner, self._starts, config.most)
+            chosen = answers.preview(kept, self.index.owner, self._starts, config.narrative)
         else:
             reach = (config.listed if state["plan"].many else config.single) * self._unit
-            selected = select.facts(kept, scores, reach, config.most)
-            chosen = select.narrative(kept, scores, len(selected), config.narrative, self._unit)
+            selected = answers.facts(kept, scores, reach, config.most)
+            chosen = answers.narrative(kept, scores, len(selected), config.narrative, self._unit)
         return {"selected": selected, "narrative": chosen}
 
     def generator(self, state: AgentState) -> AgentState:
@@ -212,7 +211,7 @@ class Pipeline:
         known = {place: float(score) for place, score in zip(kept, state["scores"], strict=False)}
         bar = float(state["scores"][0]) - 2 * self.config.listed * self._unit if kept else 0.0
         chosen = [place for place in state["narrative"] if place in set(kept)]
-        told = select.phases(self.index, chosen, known, bar)
+        told = answers.phases(self.index, chosen, known, bar)
         answer = answers.extract(self.index, state["plan"], state["selected"], state["channels"])
         return {"narrative": chosen, "phases": told, "answer": answer}
 
@@ -246,11 +245,10 @@ class Pipeline:
         from importlib.metadata import version
         from importlib.util import find_spec
 
-        if self.config.engine == "plain" or not find_spec("langgraph"):
-            if self.config.engine == "langgraph":
-                raise InputError(
-                    'engine "langgraph" is not installed; pip install "crs-lib[memory]", or use "plain"'
-                )
+        here = find_spec("langgraph") is not None
+        if self.config.engine == "langgraph" and not here:
+            raise InputError('LangGraph is not installed: pip install "crs-lib[memory]", or engine "plain"')
+        if self.config.engine == "plain" or not here:
             return "plain", self._plain
         return f"langgraph {version('langgraph')}", self._graph()
 
@@ -280,20 +278,15 @@ class Pipeline:
         return lambda state: compiled.invoke(state)
 
     def _result(self, state: AgentState) -> Result:
-        ranked = list(state["ranked"])
-        inside = set(ranked)
-        for place in channels.ranking(state["fused"]).tolist():
-            if len(ranked) >= RANKED:
-                break
-            if place not in inside:
-                ranked.append(place)
-        kept = state["ranked"][: self.config.keep]
-        _check(state["candidates"], kept, state["selected"], state["narrative"])
-        return Result(
-            state["question"], state["plan"], tuple(state["candidates"]), tuple(ranked), tuple(kept),
-            tuple(state["selected"]), tuple(state["narrative"]), tuple(state["phases"]), state["answer"],
-            state["round"], tuple(state["trace"]), state["seconds"],
-        )  # fmt: skip
+        found: dict[str, Any] = dict(state)
+        known = set(state["ranked"])
+        rest = [place for place in channels.ranking(state["fused"]).tolist() if place not in known]
+        found["ranked"] = state["ranked"] + rest[: max(0, RANKED - len(known))]
+        found["kept"], found["rounds"] = state["ranked"][: self.config.keep], state["round"]
+        chosen = {*state["selected"], *state["narrative"]}
+        if not set(state["candidates"]) >= set(found["kept"]) >= chosen:  # C1 ⊇ C2 ⊇ S, or it means nothing
+            raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
+        return Result(**{field.name: found[field.name] for field in fields(Result)})
 
 
 def _after(node: str, index: ChatIndex, state: AgentState) -> dict[str, Any]:
@@ -318,14 +311,6 @@ _NEXT = {
     "planner": "retriever", "retriever": "grader", "explorer": "retriever", "selector": "generator",
     "generator": "",
 }  # fmt: skip
-
-
-def _check(
-    candidates: Sequence[int], kept: Sequence[int], selected: Sequence[int], told: Sequence[int]
-) -> None:
-    """C1 ⊇ C2 ⊇ S, or the trace means nothing."""
-    if not set(candidates) >= set(kept) >= set(selected) | set(told):
-        raise AssertionError("the checkpoints are not nested; this is a defect, please report it")
 
 
 # ── predictions ──────────────────────────────────────────────────────────────────────────────────────
@@ -355,15 +340,15 @@ def predict(
             "chat": index.chat.name,
             "qa_index": question.index,
             "question": question.text,
-            "plan": result.plan.to_json(),
+            "plan": asdict(result.plan),
             "candidates": ids(result.candidates),
             "ranked": ids(result.ranked),
             "kept": len(result.kept),
             "selected": ids(result.selected),
             "narrative": ids(result.narrative),
-            "phases": [phase.to_json() for phase in result.phases],
-            "answer": result.answer.to_json(),
-            "trace": list(result.trace),
+            "phases": [asdict(phase) for phase in result.phases],
+            "answer": asdict(result.answer),
+            "trace": result.trace,
             "timings": {"rounds": result.rounds, "seconds": seconds},
             "made_with": {
                 "encoder": index.encoder,

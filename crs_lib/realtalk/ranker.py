@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -19,7 +20,7 @@ from crs_lib import data as datasets
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import one_thread
-from crs_lib.realtalk import channels, corpus, dates, features, kept, levels, plan, wording
+from crs_lib.realtalk import channels, corpus, dates, features, levels, plan, wording
 from crs_lib.realtalk import index as indexes
 from crs_lib.realtalk.config import FOREIGN, OWN, TEACHERS
 from crs_lib.realtalk.corpus import Chat
@@ -86,11 +87,11 @@ class Linear(NamedTuple):
 
     def score(self, features: Floats) -> Floats64:
         """Log-odds of candidates, (candidates,)."""
-        out: Floats64 = standard(features, self.mean, self.scale) @ self.weights + self.bias
+        out: Floats64 = _standard(features, self.mean, self.scale) @ self.weights + self.bias
         return out
 
 
-def standard(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
+def _standard(features: Floats, mean: Floats64, scale: Floats64) -> Floats64:
     """Features in standard deviations from the mean, in [-FURTHEST, FURTHEST]."""
     return np.clip((features.astype(np.float64) - mean) / scale, -FURTHEST, FURTHEST)
 
@@ -100,8 +101,8 @@ class Learned:
 
     The two err differently: together they rank better than either. Without LightGBM the regression stands
     alone, and ``name`` says so. The trees' scores of the same candidates are kept on disk
-    (:mod:`crs_lib.realtalk.kept`), so that a second run does without LightGBM. Source: Burges (2010), From
-    RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
+    (:func:`crs_lib.realtalk.index.kept_arrays`), so that a second run does without LightGBM.
+    Source: Burges (2010), From RankNet to LambdaRank to LambdaMART; Ke et al. (2017), LightGBM.
     """
 
     unit = 1.0
@@ -117,8 +118,8 @@ class Learned:
             return np.zeros(0, dtype=np.float32)
         scores = self._linear.score(features)
         if self._models:
-            name = kept.key("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
-            (found,) = kept.arrays([name], lambda _: [self._grown(features)])
+            name = indexes.kept_key("trees", self._digest, hashlib.sha256(features.tobytes()).hexdigest())
+            (found,) = indexes.kept_arrays([name], lambda _: [self._grown(features)])
             scores = (scores + found[:, 0]) / 2
         return scores.astype(np.float32)
 
@@ -130,7 +131,7 @@ class Learned:
 
     @cached_property
     def _trees(self) -> list[Any]:
-        return [_lightgbm().Booster(model_str=text) for text in self._models]
+        return [need_trees().Booster(model_str=text) for text in self._models]
 
     @cached_property
     def _digest(self) -> str:
@@ -177,12 +178,8 @@ def available() -> bool:
     return find_spec("lightgbm") is not None
 
 
-def need_trees() -> None:
-    """Raise InputError where LightGBM is not installed."""
-    _lightgbm()
-
-
-def _lightgbm() -> Any:
+def need_trees() -> Any:
+    """LightGBM; InputError where it is not installed."""
     try:
         import lightgbm
     except ImportError as error:
@@ -227,7 +224,7 @@ def fit(groups: Sequence[TrainingQuestion], seeds: Sequence[int] = SEEDS) -> dic
     useful = [group for group in groups if group.gold.any()]
     found = _fit_linear(useful)
     linear = {"mean": found.mean.tolist(), "scale": found.scale.tolist(), "weights": found.weights.tolist()}
-    models = [_fit(useful, seed) for seed in seeds] if available() else []
+    models = [_fit_trees(useful, seed) for seed in seeds] if available() else []
     return {"linear": linear | {"bias": found.bias}, "models": models}
 
 
@@ -243,33 +240,33 @@ def key(groups: Sequence[TrainingQuestion]) -> str:
     return digest.hexdigest()[:32]
 
 
+def _stacked(groups: Sequence[TrainingQuestion]) -> tuple[Floats, NDArray[np.int8], Floats64, list[int]]:
+    """Features, marks and weights of the 80 best candidates of each question, and how many each has."""
+    sizes = [min(len(group.gold), DEEPEST) for group in groups]
+    weights = np.repeat([group.weight for group in groups], sizes)
+    features = np.concatenate([group.features[:DEEPEST] for group in groups])
+    return features, np.concatenate([group.gold[:DEEPEST] for group in groups]), weights, sizes
+
+
 def _fit_linear(groups: Sequence[TrainingQuestion]) -> Linear:
-    """The logistic regression on the 80 best candidates of each question, penalised, exactly solved."""
+    """The logistic regression, penalised, exactly solved."""
     from sklearn.linear_model import LogisticRegression
 
-    features = np.concatenate([group.features[:DEEPEST] for group in groups])
-    gold = np.concatenate([group.gold[:DEEPEST] for group in groups])
-    weights = np.repeat([g.weight for g in groups], [len(g.gold[:DEEPEST]) for g in groups])
+    features, gold, weights, _ = _stacked(groups)
     mean, scale = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
     scale[scale < 1e-6] = 1.0
     model = LogisticRegression(C=STRENGTH, solver="newton-cholesky")
     with one_thread():
-        model.fit(standard(features, mean, scale), gold, sample_weight=weights)
+        model.fit(_standard(features, mean, scale), gold, sample_weight=weights)
     return Linear(mean, scale, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
 
 
-def _fit(groups: Sequence[TrainingQuestion], seed: int) -> str:
-    """One model's text; only the 80 best candidates of a question are shown to it."""
-    lightgbm = _lightgbm()
-    sizes = [min(len(group.gold), DEEPEST) for group in groups]
-    data = lightgbm.Dataset(
-        np.concatenate([group.features[:DEEPEST] for group in groups]),
-        np.concatenate([group.gold[:DEEPEST] for group in groups]),
-        group=sizes,
-        weight=np.repeat([group.weight for group in groups], sizes),
-    )
-    trees = lightgbm.train({**PARAMETERS, "seed": seed}, data, ROUNDS)
-    return str(trees.model_to_string())
+def _fit_trees(groups: Sequence[TrainingQuestion], seed: int) -> str:
+    """One model's text."""
+    lightgbm = need_trees()
+    features, gold, weights, sizes = _stacked(groups)
+    data = lightgbm.Dataset(features, gold, group=sizes, weight=weights)
+    return str(lightgbm.train({**PARAMETERS, "seed": seed}, data, ROUNDS).model_to_string())
 
 
 # ── training questions ───────────────────────────────────────────────────────────────────────────────
@@ -280,44 +277,42 @@ def depth(messages: int, share: float = SHARE) -> int:
     return min(messages, max(LEAST, int(share * messages)))
 
 
-def groups(index: ChatIndex, weight: float = 1.0, folder: Path | None = None) -> list[TrainingQuestion]:
-    """The training questions of a chat, read with the ``valid`` reading; cached as two ``.npy`` files."""
+def _training_questions(index: ChatIndex, weight: float = 1.0) -> list[TrainingQuestion]:
+    """The training questions of a chat, read with the ``valid`` reading; their features are kept on disk."""
     gold = corpus.gold(index.chat)
     asked = [question for question in index.chat.questions if question.index in gold]
-    base = folder or paths.data() / "processed" / "realtalk" / "features"
     plans = [plan.make(q.text, index.names, index.today) for q in asked]
-    place = base / _key(index, plans, [sorted(gold[q.index]) for q in asked])
-    if not (place / "gold.npy").is_file():
-        made = []
+    code = indexes.source_digest(channels, dates, features, indexes, levels, plan, wording)
+    chat = (VERSION, code, index.chat.digest, index.encoder, index.tuned, SHARE)
+    names = [
+        indexes.kept_key("training", *chat, q.text, asdict(made), sorted(gold[q.index]))
+        for q, made in zip(asked, plans, strict=True)
+    ]
+    known = dict(zip(names, zip(asked, plans, strict=True), strict=True))
+
+    def make(missing: list[str]) -> list[Floats]:
+        wanted = [known[name] for name in missing]
         with one_thread():
-            found = channels.scores(index, [q.text for q in asked], plans)
-            for question, planned, scores in zip(asked, plans, found, strict=True):
-                fused = channels.fuse(index, planned, scores)
-                best = channels.ranking(fused)[: depth(index.size)]
-                rows = features.matrix(index, planned, scores, fused)[best]
-                made.append((rows, np.isin(best, sorted(gold[question.index])).astype(np.int8)))
-        _store(place, made)
-    rows, marks = np.load(place / "features.npy"), np.load(place / "gold.npy")
-    return [TrainingQuestion(f, g, weight) for f, g in zip(rows, marks, strict=True)]
+            found = channels.scores(index, [q.text for q, _ in wanted], [made for _, made in wanted])
+            return [
+                _candidates(index, made, scores, sorted(gold[q.index]))
+                for (q, made), scores in zip(wanted, found, strict=True)
+            ]
+
+    return [
+        TrainingQuestion(rows[:, :-1], rows[:, -1].astype(np.int8), weight)
+        for rows in indexes.kept_arrays(names, make)
+    ]
 
 
-def _store(place: Path, made: Sequence[tuple[np.ndarray, np.ndarray]]) -> None:
-    width = len(features.NAMES)
-    stacked = {
-        "features": np.stack([f for f, _ in made]) if made else np.zeros((0, 0, width), np.float32),
-        "gold": np.stack([g for _, g in made]) if made else np.zeros((0, 0), np.int8),
-    }
-    for name, array in stacked.items():
-        with tables.write_aside(place / f"{name}.npy", "wb") as file:
-            np.save(file, array)
-
-
-def _key(index: ChatIndex, plans: Sequence[plan.QueryPlan], gold: Sequence[list[int]]) -> str:
-    """32 hex digits of the chat, the questions, the encoder and the code that makes the features."""
-    code = kept.source_digest(channels, dates, features, indexes, levels, plan, wording)
-    asked = [made.to_json() for made in plans]
-    facts = [VERSION, index.encoder, index.tuned, index.chat.digest, asked, list(gold), SHARE, code]
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+def _candidates(
+    index: ChatIndex, made: plan.QueryPlan, scores: Mapping[str, Floats], gold: Sequence[int]
+) -> Floats:
+    """The features of a question's candidates, and in the last column whether each is gold."""
+    fused = channels.fuse(index, made, scores)
+    best = channels.ranking(fused)[: depth(index.size)]
+    rows = features.matrix(index, made, scores, fused)[best]
+    return np.column_stack([rows, np.isin(best, gold)]).astype(np.float32)
 
 
 def train_chats(folder: Path | None = None, teachers: str = OWN) -> tuple[list[Chat], list[Chat]]:
@@ -349,8 +344,8 @@ def for_chat(
     other = [c for c in foreign if not same_talk(c, chat)]
     if not mine and not other:
         return Hand()
-    rows = [g for c in mine for g in groups(build(c))]
-    rows += [g for c in other for g in groups(build(c), HALF)]
+    rows = [g for c in mine for g in _training_questions(build(c))]
+    rows += [g for c in other for g in _training_questions(build(c), HALF)]
     origin = ", ".join([c.name for c in mine] + [f"LoCoMo {c.name}" for c in other])
     return learn(rows, origin)
 
@@ -365,7 +360,10 @@ def same_talk(one: Chat, two: Chat) -> bool:
 
 def teach(own: Sequence[Chat], encoders: Sequence[str], build: Callable[[Chat, str], ChatIndex]) -> str:
     """Make the rankers that come with the package, one an encoder, from these chats; returns their origin."""
-    made = {name: fit([q for chat in own for q in groups(build(chat, name))], SEEDS[:2]) for name in encoders}
+    made = {
+        name: fit([q for chat in own for q in _training_questions(build(chat, name))], SEEDS[:2])
+        for name in encoders
+    }
     origin = f"comes with the package; taught by {', '.join(chat.name for chat in own)}"
     write_shipped(made, origin, [chat.sketch for chat in own])
     return origin

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crs_lib.core.errors import InputError
 from crs_lib.metrics import evidence
-from crs_lib.realtalk import answers, arcs, corpus, dates
+from crs_lib.realtalk import arcs, corpus, dates
 from crs_lib.realtalk.corpus import Chat
 
 Record = Mapping[str, Any]
@@ -84,9 +84,8 @@ def _question(record: Record, chat: Chat, asked: corpus.ChatQuestion, reading: s
 
 def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) -> pd.DataFrame:
     """Means over questions with gold, ``n`` of them, ``excluded`` the others; one row, or one a group."""
-    groups = [("all", frame)] if by is None else [(str(k), g) for k, g in frame.groupby(by, sort=True)]
     rows = []
-    for name, part in groups:
+    for _, name, part in _groups(frame, by) if by else [("", "all", frame)]:
         scored = part[part["gold"] > 0]
         rows.append({
             by or "questions": name, "n": len(scored), "excluded": len(part) - len(scored),
@@ -95,15 +94,18 @@ def means(frame: pd.DataFrame, columns: Sequence[str], by: str | None = None) ->
     return pd.DataFrame(rows)
 
 
+def _groups(frame: pd.DataFrame, *by: str) -> list[tuple[str, str, pd.DataFrame]]:
+    """Each group of each column: the column, the group's name, its rows."""
+    return [(name, str(key), part) for name in by for key, part in frame.groupby(name, sort=True)]
+
+
 def attribution(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
     """Where gold ids end, in counts and as shares of all; a row for all, then one a group of each ``by``.
 
     The buckets sum to ``ids`` in every row (asserted); "unresolvable" ids are among them.
     """
-    groups = [("all", "all", frame)]
-    groups += [(name, str(key), part) for name in by for key, part in frame.groupby(name, sort=True)]
     rows = []
-    for name, key, part in groups:
+    for name, key, part in [("all", "all", frame), *_groups(frame, *by)]:
         counts = {bucket: int(part[bucket].sum()) for bucket in evidence.BUCKETS}
         ids = int(part["gold"].sum()) + counts["unresolvable"]
         if sum(counts.values()) != ids:
@@ -120,13 +122,13 @@ def intervals(
 
     ``n`` counts the rows that have a value; no row where the frame is empty.
     """
-    from crs_lib.stats import cluster_bootstrap
+    from crs_lib.stats import Design, cluster_bootstrap
 
     if frame.empty:
         return pd.DataFrame(columns=["measure", "mean", "low", "high", "n"])
     long = frame.astype(dict.fromkeys(columns, float)).melt([unit], list(columns), "measure", "value")
     found = cluster_bootstrap(
-        long, system="measure", scenario=unit, value="value", resamples=resamples, seed=seed
+        long, Design(system="measure", scenario=unit, value="value", resamples=resamples, seed=seed)
     ).set_index("system")
     return found.loc[list(columns), ["mean", "low", "high", "n"]].rename_axis("measure").reset_index()
 
@@ -228,23 +230,22 @@ def _date_hit(answer: Mapping[str, Any], expected: str, chat: Chat) -> float:
     if answer["days"]:
         first, last = (dt.date.fromisoformat(day) for day in answer["days"])
     else:
-        told = answers.days_of(answer["text"] or "", today)
-        if told is None:
+        told = dates.find(answer["text"] or "", today)
+        if not told:
             return 0.0
-        first, last = told
+        first, last = told[0].start, told[0].end
     return float(any(first <= span.end and span.start <= last for span in wanted))
 
 
 def answer_means(frame: pd.DataFrame) -> pd.DataFrame:
     """Means of the answers' scores, for all and by category; ``dated`` is how many name a day."""
-    groups = [("all", frame), *((str(k), g) for k, g in frame.groupby("category", sort=True))]
     rows = [
         {
             "category": name, "n": len(part), "abstained": int(part["abstained"].sum()),
             "dated": int(part["date_accuracy"].notna().sum()),
             **{column: float(part[column].mean()) if len(part) else math.nan for column in ANSWERED},
         }
-        for name, part in groups
+        for _, name, part in [("", "all", frame), *_groups(frame, "category")]
     ]  # fmt: skip
     return pd.DataFrame(rows)
 

@@ -11,6 +11,7 @@ from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
+from crs_lib.metrics.evidence import BUCKETS
 from crs_lib.realtalk import arcs, corpus, describe, index, query, scoring
 from crs_lib.realtalk.config import SAMPLE, STUDY, RealTalkConfig
 from crs_lib.realtalk.corpus import Chat
@@ -109,12 +110,12 @@ def answered(
 def _evaluate(config: RealTalkConfig, stage: runs.Stage) -> Mapping[str, Any]:
     """Stage "evaluate": all tables of scores."""
     found = chats(config)
-    shown = score(query.read(REALTALK.path(config.run, "predictions"), found), found, config)
-    stage.counts.update(headline(shown), split=config.split, repeated=config.force)
+    shown = _score(query.read(REALTALK.path(config.run, "predictions"), found), found, config)
+    stage.counts.update(_headline(shown), split=config.split, repeated=config.force)
     return shown
 
 
-def score(
+def _score(
     told: Sequence[dict[str, Any]], found: Sequence[Chat], config: RealTalkConfig
 ) -> dict[str, pd.DataFrame]:
     """All tables of a set of predictions; nothing is written. InputError where no question has evidence."""
@@ -140,35 +141,21 @@ def score(
     }
 
 
-def headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
+def _headline(shown: dict[str, pd.DataFrame]) -> dict[str, Any]:
     """The figures that the manifest and the log of experiments carry, each with the n it rests on."""
-    first = shown["summary"].iloc[0]
-    whole = shown["attribution"].iloc[0]
-    story = shown["arcs"]
-    told = {f"arc {name}": float(story[name].mean()) for name in scoring.ARCS} if len(story) else {}
+    first, whole, story = shown["summary"].iloc[0], shown["attribution"].iloc[0], shown["arcs"]
+    given = shown["answers"].iloc[0]
+    named = {"answer token_f1": "token_f1", "answer exact": "exact", "answers abstained": "abstained"}
     return {
         "n": int(first["n"]),
         "excluded": int(first["excluded"]),
         **{name: float(first[name]) for name in (*scoring.RANKS, *scoring.SETS)},
-        **{
-            name: int(whole[name])
-            for name in whole.index
-            if str(name).startswith("lost ") and "%" not in str(name)
-        },
+        **{name: int(whole[name]) for name in BUCKETS if name.startswith("lost ")},
         "density": float(shown["density"]["density"].mean()),
         "arc cases": len(story),
-        **_answered(shown["answers"]),
-        **told,
+        **({key: float(given[column]) for key, column in named.items()} if given["n"] else {}),
+        **({f"arc {name}": float(story[name].mean()) for name in scoring.ARCS} if len(story) else {}),
     }
-
-
-def _answered(table: pd.DataFrame) -> dict[str, float]:
-    """The answers' figures of all questions; empty where no question has an annotated answer."""
-    first = table.iloc[0]
-    if not first["n"]:
-        return {}
-    named = {"answer token_f1": "token_f1", "answer exact": "exact", "answers abstained": "abstained"}
-    return {key: float(first[column]) for key, column in named.items()}
 
 
 def _recorded(config: RealTalkConfig) -> dict[str, Any]:
@@ -246,7 +233,7 @@ def evaluate(config: RealTalkConfig) -> dict[str, pd.DataFrame]:
     ``force`` (marked as repeated). Raises RunError otherwise, before anything is read or written.
     """
     shown = REALTALK.run("evaluate", config.changed(force=check_test_split(config)))
-    write_log()
+    _write_log()
     return shown
 
 
@@ -310,19 +297,11 @@ def log() -> pd.DataFrame:
     return frame.sort_values(["date", "experiment_id"], kind="stable").reset_index(drop=True)
 
 
-def write_log() -> Path:
+def _write_log() -> Path:
     """Write ``results/realtalk/experiments.csv`` anew from the manifests; returns its path."""
     path = paths.results() / STUDY / "experiments.csv"
     tables.write_csv(path, log())
     return path
-
-
-def best(frame: pd.DataFrame) -> pd.Series:
-    """The row with the highest train recall, the earliest of equals; RunError where no run has one."""
-    known = frame[frame["train_recall"].notna()]
-    if known.empty:
-        raise RunError("no evaluation on the train split yet; run 22 and 23 with data=realtalk split=train")
-    return known.loc[known["train_recall"].idxmax()]
 
 
 def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -333,7 +312,7 @@ def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dic
         "date": entry.get("ended", ""),
         "train_recall": counts["recall"] if split == corpus.TRAIN else None,
         "test_recall": counts["recall"] if split == corpus.TEST else None,
-        "config_changes": changes(asked),
+        "config_changes": _changes(asked),
         "split": split,
         "repeated": bool(counts.get("repeated")),
         "commit": str(manifest.get("code", {}).get("commit", ""))[:12],
@@ -341,7 +320,7 @@ def _row(run: str, entry: Mapping[str, Any], manifest: Mapping[str, Any]) -> dic
     }
 
 
-def changes(asked: Mapping[str, Any]) -> str:
+def _changes(asked: Mapping[str, Any]) -> str:
     """The levers that differ from the defaults, ``name=value`` joined by blanks, else "defaults"."""
     usual = RealTalkConfig()
     found = [

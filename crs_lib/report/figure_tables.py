@@ -13,11 +13,11 @@ from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import NoDataError, layout
 from crs_lib.figures.recovery import at_risk
-from crs_lib.judge import records as judge_records
+from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base
 from crs_lib.report import statistics
 from crs_lib.simulate.scenarios import CALM
-from crs_lib.stats import cluster_bootstrap_differences
+from crs_lib.stats import Design, cluster_bootstrap_differences
 from crs_lib.stats.plan import Plan
 from crs_lib.validity import redteam, sensitivity
 
@@ -112,7 +112,7 @@ def paired_effects(run: str, convention: str = "", plan: Plan | None = None) -> 
     known = scores[scores[outcome].notna()]
     if known["system"].nunique() < 2:
         raise NoDataError(f"fewer than 2 systems have {outcome}; there is nothing to compare")
-    found = cluster_bootstrap_differences(known, value=outcome)
+    found = cluster_bootstrap_differences(known, Design(value=outcome))
     order = list(known.groupby("system")[outcome].mean().sort_values().index)
     wanted = () if declared.all_pairs else declared.contrasts
     rows = []

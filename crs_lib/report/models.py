@@ -10,7 +10,7 @@ from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
 from crs_lib.report.figure_tables import call_log, draw
 from crs_lib.report.tables import most_frequent
-from crs_lib.stats import cluster_bootstrap_differences
+from crs_lib.stats import Design, cluster_bootstrap_differences
 
 
 def habits(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
@@ -74,7 +74,7 @@ def against(results: pd.DataFrame, pairs: Iterable[tuple[str, str]]) -> pd.DataF
     """
     kept = [pair for pair in dict.fromkeys(pairs) if pair[0] != pair[1]]
     found = cluster_bootstrap_differences(
-        results, pairs=kept, system="model", scenario="session_id", value="normalised_gain"
+        results, Design(pairs=kept, system="model", scenario="session_id", value="normalised_gain")
     )
     means = results.groupby("model")["normalised_gain"].mean()
     rows = []

@@ -19,7 +19,7 @@ from crs_lib.core import paths, tables
 from crs_lib.figures import NoDataError, style
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.notebooks.frames import heading
+from crs_lib.notebooks.look import heading
 from crs_lib.report import figure_tables, findings, statistics
 from crs_lib.report import tables as shown
 from crs_lib.report.page import Link, Mean, fill, hashes, part, table

@@ -16,6 +16,7 @@ from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
 from crs_lib.stats import (
+    Design,
     Finding,
     Ladder,
     conclusions_by_subject,
@@ -162,14 +163,18 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     effect.
     Raises NoDataError where no contrast varies over scenarios.
     """
-    outcome, at = plan.primary_outcome, {"system": plan.system, "scenario": plan.scenario}
+    outcome = plan.primary_outcome
     known = scores[scores[outcome].notna()]
     pairs = [pair for pair in plan.contrasts if set(pair) <= set(known[plan.system])]
     try:
         curves = contrast_curves(
-            known, [times * plan.smallest_effect for times in TIMES], SCENARIOS, pairs=pairs or None,
-            alpha=plan.alpha, tests=max(1, len(plan.contrasts)), value=outcome, **at,
-        )  # fmt: skip
+            known,
+            [times * plan.smallest_effect for times in TIMES],
+            SCENARIOS,
+            Design(plan.system, plan.scenario, outcome, pairs or None),
+            alpha=plan.alpha,
+            tests=max(1, len(plan.contrasts)),
+        )
     except InputError as error:
         raise NoDataError(f"no power without a variance of paired differences: {error}") from error
     if curves.empty or not (curves["sd_difference"] > 0).any():
@@ -229,7 +234,7 @@ def recovery_ratios(shifts: pd.DataFrame, plan: Plan) -> pd.DataFrame:
     if not plan.contrasts:
         return pd.DataFrame({"note": ["no declared contrast is between systems of this run"]})
     try:
-        found = hazard_ratios(_waiting(shifts), pairs=plan.contrasts, scenario="scenario")
+        found = hazard_ratios(_waiting(shifts), Design(pairs=plan.contrasts, scenario="scenario"))
     except InputError as error:
         return pd.DataFrame({"note": [str(error)]})
     return tidy(found, ["a", "b", "estimate", "low", "high", "p", "events_a", "events_b"])
@@ -257,7 +262,7 @@ def shift_model(turns: pd.DataFrame, shifts: pd.DataFrame, metric: str) -> pd.Da
     if metric not in turns:
         return pd.DataFrame({"note": [f"{metric} has no value by turn, so none by type of shift"]})
     try:
-        model = mixed_model(shift_scores(turns, shifts, metric), fixed=("system", "shift_type"))
+        model = mixed_model(shift_scores(turns, shifts, metric), factors=("shift_type",))
     except InputError as error:
         return pd.DataFrame({"note": [str(error)]})
     fit = model.fit.iloc[0]

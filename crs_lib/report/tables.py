@@ -37,20 +37,13 @@ def weight_table(grounder: Grounder, text: str) -> pd.DataFrame:
 
 def settings(convention: Any) -> pd.DataFrame:
     """The settings of a config or convention as a table, one row each."""
-    return pd.DataFrame(
-        [{"setting": n, "value": _shown(getattr(convention, n))} for n in _fields(convention)]
-    )
-
-
-def _fields(value: Any) -> list[str]:
-    """The names of a group of settings; none for a plain value."""
-    kind = type(value)
-    return [*getattr(kind, "model_fields", getattr(kind, "__dataclass_fields__", ()))]
+    names = type(convention).__annotations__
+    return pd.DataFrame([{"setting": name, "value": _shown(getattr(convention, name))} for name in names])
 
 
 def _shown(value: Any) -> str:
-    if names := _fields(value):
-        return ", ".join(f"{name} {getattr(value, name):g}" for name in names)
+    if hasattr(value, "_asdict"):
+        return ", ".join(f"{name} {part:g}" for name, part in value._asdict().items())
     return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 

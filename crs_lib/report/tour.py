@@ -10,7 +10,7 @@ from crs_lib.evaluate.run import score_all
 from crs_lib.figures import layout
 from crs_lib.metrics import base
 from crs_lib.metrics.conventions import Convention
-from crs_lib.simulate import trial as trials
+from crs_lib.simulate import conversation
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems.base import World
 
@@ -29,7 +29,7 @@ def trial(world: World, config: SimulateConfig) -> pd.DataFrame:
     """
     items = world.catalog.items
     rows = []
-    for number, turn in enumerate(trials.trial(world, config), start=1):
+    for number, turn in enumerate(conversation.trial(world, config), start=1):
         films = [items[item] for item in turn.reply.items]
         met = [sum(value in film.values[name] for name, value in turn.wishes.items()) for film in films]
         rows.append({

@@ -26,7 +26,7 @@ from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import fold
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout, style
-from crs_lib.judge import records as judge_records
+from crs_lib.judge import run as judge_records
 from crs_lib.metrics import base, conventions
 from crs_lib.report import figure_tables
 from crs_lib.report.page import fill, hashes, part

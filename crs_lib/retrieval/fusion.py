@@ -90,7 +90,7 @@ def _ranks(rankings: Sequence[Ranking]) -> dict[str, dict[int, int]]:
 
 
 @FUSIONS.register("stratum", source="CoSRec, generation scripts; ties resolved here")
-def stratum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
+def _stratum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """Best rank first, then the next best rank, and so on; scores are 1, 1/2, 1/3 ….
 
     A document that a list lacks has there the rank after that of the longest list. Equal strata (one
@@ -107,7 +107,7 @@ def stratum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
 
 
 @FUSIONS.register("rrf", source="Cormack, Clarke and Büttcher (2009), SIGIR")
-def reciprocal_rank(rankings: Sequence[Ranking], k: int | None = None, constant: float = 60) -> list[Hit]:
+def _reciprocal_rank(rankings: Sequence[Ranking], k: int | None = None, constant: float = 60) -> list[Hit]:
     """Sum of 1 / (60 + rank) over the lists, in (0, lists / 61]."""
     found = _ranks(rankings)
     return ranked({name: sum(1 / (constant + r) for r in where.values()) for name, where in found.items()}, k)
@@ -129,13 +129,13 @@ def _unit(scores: list[float]) -> list[float]:
 
 
 @FUSIONS.register("combsum", source="Fox and Shaw (1994), TREC-2; min-max scaling as in Lee (1997), SIGIR")
-def combsum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
+def _combsum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """Sum of min-max scaled scores, in [0, lists]; a list that lacks a document adds 0."""
     return ranked(_summed(rankings, _unit), k)
 
 
 @FUSIONS.register("combmnz", source="Fox and Shaw (1994), TREC-2")
-def combmnz(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
+def _combmnz(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """CombSUM times the number of lists that hold the document, in [0, lists squared]."""
     found = _ranks(rankings)
     return ranked({name: len(found[name]) * s for name, s in _summed(rankings, _unit).items()}, k)
@@ -149,6 +149,6 @@ def _deviations(scores: list[float]) -> list[float]:
 
 
 @FUSIONS.register("zscore", source="Savoy (2004), TREC: z-scores moved so that the lowest is 0")
-def zscore(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
+def _zscore(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """Sum of z-scores, each list moved so that its lowest hit has 0; a missing document adds 0."""
     return ranked(_summed(rankings, _deviations), k)

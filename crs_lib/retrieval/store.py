@@ -3,10 +3,9 @@
 import hashlib
 import json
 import shutil
-import sqlite3
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar, overload
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from crs_lib.core import outside, paths
 from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.store import DamageError, Store
 
 Rows = TypeVar("Rows", bound=np.floating)
 _HEADER = "index.json"
@@ -150,39 +150,29 @@ def vectors(
     ``make`` gets each missing text once and its rows are stored in one transaction: a killed run leaves the
     cache as it was. A damaged cache is put aside (``.damaged``) and begun anew.
     """
-    try:
-        return _vectors(path, texts, make, kind)
-    except sqlite3.DatabaseError as error:
-        if isinstance(error, sqlite3.OperationalError):  # locked or no space: not damaged
-            raise
-        path.replace(path.with_suffix(".damaged"))
-        return _vectors(path, texts, make, kind)
-
-
-def _vectors(
-    path: Path, texts: Sequence[str], make: Callable[[list[str]], list[NDArray[Rows]]], kind: type[Rows]
-) -> list[NDArray[Rows]]:
     keys = [hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16] for text in texts]
     wanted = dict(zip(keys, texts, strict=True))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with closing(sqlite3.connect(path, timeout=120)) as db:
-        db.execute(_SCHEMA)
-        known = _stored(db, list(wanted), kind)
+    with Store(path, _SCHEMA, "vector cache") as cache:
+        try:
+            known = _stored(cache, list(wanted), kind)
+        except DamageError:
+            cache.close()
+            path.replace(path.with_suffix(".damaged"))
+            known = {}
         missing = [key for key in wanted if key not in known]
         if missing:
             made = dict(zip(missing, make([wanted[key] for key in missing]), strict=True))
             rows = [(key, r.shape[1], np.ascontiguousarray(r, kind).tobytes()) for key, r in made.items()]
-            with db:
-                db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
+            cache.many("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
             known |= made
     return [known[key] for key in keys]
 
 
-def _stored(db: sqlite3.Connection, names: list[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
+def _stored(cache: Store, names: list[bytes], kind: type[Rows]) -> dict[bytes, NDArray[Rows]]:
     found: dict[bytes, NDArray[Rows]] = {}
     for start in range(0, len(names), _ASKED):
         part = names[start : start + _ASKED]
         asked = f"SELECT text, width, rows FROM vectors WHERE text IN ({','.join('?' * len(part))})"
-        for name, width, rows in db.execute(asked, part):
+        for name, width, rows in cache.do(asked, part):
             found[name] = np.frombuffer(rows, dtype=kind).reshape(-1, width)
     return found

@@ -9,7 +9,6 @@ import functools
 import importlib.metadata
 import json
 import platform
-import sqlite3
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any
 from crs_lib.core import outside, paths, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import sha256
+from crs_lib.core.store import locked
 from crs_lib.runs.ledger import Ledger
 
 _PACKAGES = (
@@ -32,35 +32,10 @@ _FREE = ("workers", "scheduler", "progress")
 
 @contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """Lock a run's folder for this process.
-
-    The lock is an SQLite transaction, which ends with the process, also when it is killed. Raises RunError
-    for a folder that another process holds or that cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = sqlite3.connect(folder / ".lock", timeout=0, isolation_level=None)
-    except (OSError, sqlite3.OperationalError) as error:
-        raise RunError(_unwritable(folder, error)) from error
-    try:
-        try:
-            lock.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                raise RunError(_unwritable(folder, error)) from error
-            raise RunError(
-                f"another process is working on run {folder.name!r}; wait for it or use another run name"
-            ) from error
+    """Lock a run's folder for this process; RunError for one that another holds or that cannot be written."""
+    busy = f"another process is working on run {folder.name!r}; wait for it or use another run name"
+    with locked(folder, busy):
         yield
-    finally:
-        lock.close()
-
-
-def _unwritable(folder: Path, error: Exception) -> str:
-    return (
-        f"{paths.shown(folder)} cannot be written ({error}); give yourself the right to, free some space, or "
-        "set CRS_RESULTS to another folder"
-    )
 
 
 @dataclass

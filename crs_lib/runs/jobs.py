@@ -20,15 +20,16 @@ from crs_lib.runs.ledger import Done, Key, Ledger, pack
 from crs_lib.runs.processes import outcomes
 
 if TYPE_CHECKING:
-    from crs_lib.llm.pool import Pool
+    from crs_lib.llm.client import Pool, Retry
     from crs_lib.llm.preflight import Need
-    from crs_lib.llm.settings import Service
+    from crs_lib.llm.settings import LLMSettings
+
 
 PATIENCE = 20  # sessions that may fail one after the other before threads or a cluster give up
 _WEIGHTS = "weights of "
 
 
-class SessionMaker(Protocol):
+class _SessionMaker(Protocol):
     """Makes the body (a line of JSON) of a session; the same key must give the same body."""
 
     def __call__(self, key: Key) -> str: ...
@@ -55,7 +56,7 @@ class Models(Protocol):
 
 
 @runtime_checkable
-class ModelMaker(Protocol):
+class _ModelMaker(Protocol):
     """A session maker whose sessions wait for models; threads share it."""
 
     @property
@@ -86,17 +87,15 @@ class Start(NamedTuple):
     @property
     def place(self) -> Path:
         """The folder of the call cache and the call log."""
-        from crs_lib.llm.pool import scratch
+        from crs_lib.llm.client import scratch
 
         return Path(self.folder) if self.folder else scratch(self.run)
 
-    def pool(self, service: "Service") -> "Pool":
+    def pool(self, llm: "LLMSettings", retry: "Retry | None" = None) -> "Pool":
         """The models of this start, with cache and log."""
-        from dataclasses import replace
+        from crs_lib.llm.client import Pool
 
-        from crs_lib.llm.pool import Pool
-
-        return Pool(self.place, replace(service, weights=self.weights))
+        return Pool(self.place, llm, retry=retry, weights=self.weights)
 
 
 def weights(
@@ -135,10 +134,10 @@ def job(
     stage: Stage,
     ledger: Ledger,
     parts: Sequence[Part],
-    make: Callable[..., SessionMaker],
+    make: Callable[..., _SessionMaker],
     arguments: tuple[Any, ...],
     *,
-    service: "Service | None" = None,
+    llm: "LLMSettings | None" = None,
     workers: int = 1,
     scheduler: str = "",
     chunk: int = 0,
@@ -151,7 +150,7 @@ def job(
 
     ``make(*arguments, start)`` builds the session maker: once for all parts with models, which take threads
     as their servers have room for; once in each process or worker of a cluster (``scheduler``) otherwise, and
-    then all of it must be picklable. ``service`` says how models are reached: before and after each part
+    then all of it must be picklable. ``llm`` says how models are reached: before and after each part
     their servers must hold the weights that the stage's inputs name. With ``logged`` makers log calls, which
     end in the run's ``llm_calls.jsonl`` whatever happens.
 
@@ -164,7 +163,7 @@ def job(
         for place, part in enumerate(parts):
             if ledger.finished().issuperset(part.keys):
                 continue
-            _same_weights(start, part, service)
+            _same_weights(start, part, llm)
             told: dict[str, Any] = {"progress": progress, "label": part.label}
             if part.models and not scheduler:
                 width = shared.models.width(part.models)
@@ -175,16 +174,16 @@ def job(
                 told |= {"chunk": chunk or (1 if part.models else part_size(len(part.keys)))}
                 told |= {"workers": workers, "scheduler": scheduler}
                 sessions(ledger, part.keys, make, (*arguments, far), **told)
-            _same_weights(start, part, service)
+            _same_weights(start, part, llm)
     check(ledger, [key for part in parts for key in part.keys], most_failed, hint)
 
 
 class _Shared:
     """The maker that all parts with models share, made when the first of them begins."""
 
-    def __init__(self, make: Callable[..., SessionMaker], arguments: tuple[Any, ...]) -> None:
+    def __init__(self, make: Callable[..., _SessionMaker], arguments: tuple[Any, ...]) -> None:
         self._make, self._arguments = make, arguments
-        self._made: SessionMaker | None = None
+        self._made: _SessionMaker | None = None
 
     def __enter__(self) -> "_Shared":
         return self
@@ -193,7 +192,7 @@ class _Shared:
         if self._made is not None:
             self.models.close()
 
-    def maker(self) -> SessionMaker:
+    def maker(self) -> _SessionMaker:
         """The maker."""
         self._made = self._made or self._make(*self._arguments)
         return self._made
@@ -202,7 +201,7 @@ class _Shared:
     def models(self) -> Models:
         """The models of the maker's sessions."""
         maker = self.maker()
-        if not isinstance(maker, ModelMaker) or maker.models is None:
+        if not isinstance(maker, _ModelMaker) or maker.models is None:
             raise RunError("these sessions wait for models that nobody reaches; please report this defect")
         return maker.models
 
@@ -212,13 +211,13 @@ class _Shared:
             self.models.release(spec)
 
 
-def _same_weights(start: Start, part: Part, service: "Service | None") -> None:
+def _same_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
     """RunError, which ends the run, where a server has other weights of a model than the run began with."""
     began = {spec: start.weights[spec] for spec in part.models if spec in start.weights}
-    if began and service is not None:
+    if began and llm is not None:
         from crs_lib.llm.preflight import unchanged
 
-        unchanged(began, service.settings_for)
+        unchanged(began, llm.settings_for)
 
 
 @contextmanager
@@ -250,7 +249,7 @@ def _fetch_logs(stage: Stage, scheduler: str, logged: bool) -> None:
     """Bring the call logs of a cluster's workers into the run's folder."""
     if scheduler and logged:
         from crs_lib.llm.calls import Recorder
-        from crs_lib.llm.pool import LOG, drain_scratch
+        from crs_lib.llm.client import LOG, drain_scratch
         from crs_lib.runs import dask
 
         recorder = Recorder(stage.folder / LOG)
@@ -263,7 +262,7 @@ def _fetch_logs(stage: Stage, scheduler: str, logged: bool) -> None:
 def sessions(
     ledger: Ledger,
     keys: Sequence[Key],
-    make: Callable[..., SessionMaker],
+    make: Callable[..., _SessionMaker],
     arguments: tuple[Any, ...],
     *,
     workers: int = 1,
@@ -332,24 +331,24 @@ def chunks(todo: Sequence[Key], size: int) -> Iterator[list[Key]]:
     return (list(todo[i : i + size]) for i in range(0, len(todo), size))
 
 
-def attempt(maker: SessionMaker, key: Key) -> Done:
+def attempt(maker: _SessionMaker, key: Key) -> Done:
     """The outcome of a session: its body, or its error; an error that ends the run is raised."""
     try:
         return Done(key, pack(maker(key)), "")
     except Exception as error:
         if isinstance(error, RunError) and error.ends_run:
             raise
-        return Done(key, None, f"{type(error).__name__}: {error}")
+        return Done(key, None, f"{getattr(error, 'kind', type(error).__name__)}: {error}")
 
 
-def attempts(maker: SessionMaker, keys: Sequence[Key]) -> list[Done]:
+def attempts(maker: _SessionMaker, keys: Sequence[Key]) -> list[Done]:
     """The outcomes of several sessions."""
     return [attempt(maker, key) for key in keys]
 
 
 def _results(
     todo: Sequence[Key],
-    make: Callable[..., SessionMaker],
+    make: Callable[..., _SessionMaker],
     arguments: tuple[Any, ...],
     workers: int,
     threads: int,
@@ -374,7 +373,7 @@ def _results(
             yield outcome.result()
 
 
-def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Iterator[list[Done]]:
+def _in_threads(todo: Sequence[Key], maker: _SessionMaker, threads: int) -> Iterator[list[Done]]:
     """Outcomes of sessions that share one maker; closing the generator halts the sessions under way.
 
     After an interrupt they are not waited for. Freezes existing objects (gc.freeze): collecting the catalogue
@@ -398,7 +397,7 @@ def _in_threads(todo: Sequence[Key], maker: SessionMaker, threads: int) -> Itera
         patient = False
         raise
     finally:
-        if not ended and isinstance(maker, ModelMaker) and maker.models is not None:
+        if not ended and isinstance(maker, _ModelMaker) and maker.models is not None:
             maker.models.halt()
         pool.shutdown(wait=patient, cancel_futures=True)
         gc.unfreeze()

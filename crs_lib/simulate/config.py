@@ -15,12 +15,11 @@ from crs_lib.llm.base import check_spec
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import roles as llm_roles
-from crs_lib.simulate import scenarios, situations
+from crs_lib.simulate import scenarios, voices
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.shifts import SHIFTS
 from crs_lib.systems.base import SYSTEMS, is_program, model_of
 from crs_lib.systems.base import check as check_systems
-from crs_lib.systems.film_search import search_kind
 
 STUDY = "movies"
 DEFAULT_SYSTEMS = ("oracle", "tracker", "amnesiac", "sticky", "popular", "random", "slot_echo", "echo")
@@ -92,9 +91,9 @@ class SimulateConfig(Settings):
     ] = Rates()
     explicitness: Annotated[
         str,
-        OneOf(situations.DEGREES),
+        OneOf(voices.DEGREES),
         Field(description="whether a shift names its new constraint, or a situation implies it"),
-    ] = situations.EXPLICIT
+    ] = voices.EXPLICIT
     insist: Annotated[
         bool, Field(description="whether users insist where replies miss their constraints")
     ] = True
@@ -110,12 +109,14 @@ class SimulateConfig(Settings):
             check_spec(self.user_llm, "user_llm")
         rule = self.llm_settings
         if any(llm_roles.asks_model(spec) for spec in self.systems):
+            from crs_lib.systems.search import search_kind
+
             search_kind(rule.retriever)
 
     @cached_property
     def llm_settings(self) -> LLMSettings:
         """The settings of the language models, read from ``llm``."""
-        return LLMSettings.read(self.llm)
+        return LLMSettings(**self.llm)
 
     def keys(self) -> list[Key]:
         """Every session of the batch, system by system: the order of the exported file."""

@@ -1,10 +1,11 @@
 """One conversation: a scenario, its user and a system, turn by turn."""
 
 import json
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
@@ -12,6 +13,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
+from crs_lib.llm.client import Retry
 from crs_lib.runs.jobs import Start
 from crs_lib.runs.ledger import Key
 from crs_lib.simulate import scenarios, users
@@ -20,7 +22,7 @@ from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT, Scenario
 from crs_lib.simulate.user_llm import ModelWording
 from crs_lib.simulate.users import User
 from crs_lib.systems import base as systems
-from crs_lib.systems.base import World, is_program
+from crs_lib.systems.base import SystemReply, World, is_program
 
 if TYPE_CHECKING:
     from crs_lib.systems.programs import Programs
@@ -166,12 +168,12 @@ class Maker:
     ) -> None:
         loaded = sources.load(catalog) if isinstance(catalog, str) else catalog
         rule, start = config.llm_settings, start or Start(run=config.run)
-        self.llms = start.pool(rule.service(start.starts)) if config.roles() else None
+        self.llms = start.pool(rule, Retry(seeds=start.starts * Retry().seeds)) if config.roles() else None
         self.programs: Programs | None = None
         if config.programs():
             from crs_lib.systems import programs
 
-            self.programs = programs.Programs(start.place, rule.service(), loaded, config.catalog_name)
+            self.programs = programs.Programs(start.place, rule, loaded, config.catalog_name)
         self.world = World(loaded, Grounder(loaded), self.llms, rule, self.programs)
         self.config, self.arm = config, arm or config.arm
         self._plan = lru_cache(maxsize=64)(lambda number, arm: scenario(self.world, number, config, arm))
@@ -193,8 +195,8 @@ class Maker:
         """How many sessions at once keep these models and programs busy; at least 1."""
         from crs_lib.systems.programs import width
 
-        service, workers = self.config.llm_settings.service(), self.config.workers
-        widths = [width(spec, service, workers) for spec in specs if is_program(spec)]
+        rule, workers = self.config.llm_settings, self.config.workers
+        widths = [width(spec, rule, workers) for spec in specs if is_program(spec)]
         return max(widths, default=1) if widths or self.llms is None else self.llms.width(specs)
 
     def release(self, spec: str) -> None:
@@ -215,3 +217,46 @@ class Maker:
         for shared in (self.llms, self.programs):
             if shared is not None:
                 shared.halt()
+
+
+TRIAL_TURNS = 12  # of the scenario: the first shift comes at turn 4 to 6
+_SEARCHED = 50  # scenarios: half of them add one constraint to the first
+
+
+class TrialTurn(NamedTuple):
+    """A turn of a trial: utterance, active constraints, reply, and the seconds until the reply was there."""
+
+    utterance: str
+    wishes: Mapping[str, str]
+    reply: SystemReply
+    seconds: float
+
+
+def trial(world: World, config: SimulateConfig, number: int = 0) -> Iterator[TrialTurn]:
+    """The opening of a scenario, a second constraint and the first shift, held with the batch's first system.
+
+    Takes the first scenario from ``number`` on that is told in these three turns.
+    """
+    plan, shift = next(found for found in _told_in_three(world, config, number) if found[1])
+    user = User(world.catalog, plan)
+    system = systems.create(config.systems[0], world, config.seed, plan.session)
+    for turn, place in enumerate((1, 2, shift), start=1):
+        said = user.speak(place)
+        began = time.perf_counter()
+        reply = system.reply(turn, said.text, said.meta if system.sees_state else {})
+        yield TrialTurn(said.text, said.meta["constraints"], reply, time.perf_counter() - began)
+        user.hear(reply.items)
+
+
+def _told_in_three(world: World, config: SimulateConfig, number: int) -> Iterator[tuple[Scenario, int]]:
+    """Scenarios with the turn of their first shift, 0 where constraints join between turn 2 and it.
+
+    The last one has a turn even if so: it is turn 3, a shift or not.
+    """
+    for session in range(number, number + _SEARCHED):
+        plan = scenario(world, session, config)
+        shift = next((step.turn for step in plan.steps if step.shift is not None), 0)
+        heard = plan.steps[1].state.constraints
+        fits = shift > 2 and plan.steps[shift - 2].state.constraints == heard
+        yield plan, shift if fits else 0
+    yield plan, 3

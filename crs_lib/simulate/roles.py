@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.llm.preflight import Need, refuse
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.systems import worded
 from crs_lib.systems.base import SYSTEMS, model_of
-from crs_lib.systems.modes import ModelSystem
 
 
 class Role(NamedTuple):
@@ -40,7 +38,7 @@ def needs(asked: Sequence[Role], rule: LLMSettings, catalog: Catalog) -> list[Ne
     return [
         Need(
             one.role, one.spec, rule.options, _longest(one.system, rule, catalog) if one.system else 0,
-            rule.service().settings_for(one.spec),
+            rule.settings_for(one.spec),
         )
         for one in asked
     ]  # fmt: skip
@@ -48,10 +46,8 @@ def needs(asked: Sequence[Role], rule: LLMSettings, catalog: Catalog) -> list[Ne
 
 def _longest(system: str, rule: LLMSettings, catalog: Catalog) -> int:
     """Tokens that the longest prompt of a system may take before the context bounds it."""
-    kind = SYSTEMS.get(system).make
-    if isinstance(kind, type) and issubclass(kind, ModelSystem):
-        return kind.longest(catalog, rule)
-    return worded.longest(catalog, rule)
+    kind: Any = SYSTEMS.get(system).make
+    return int(kind.longest(catalog, rule))
 
 
 def versions(programs: Sequence[str], before: Mapping[str, Any]) -> dict[str, str]:

@@ -76,7 +76,7 @@ def _arm(config: SimulateConfig, arm: str, catalog: Catalog, progress: bool) -> 
         runs.job(
             stage, ledger, [runs.Part(keys, models, label=keys[0].system) for keys, models in config.parts()],
             Maker, (catalog if alone else str(stage.folder / "catalog.parquet"), config, arm),
-            service=rule.service(), workers=config.workers, scheduler=config.scheduler,
+            llm=rule, workers=config.workers, scheduler=config.scheduler,
             logged=config.calls_out, most_failed=rule.max_failed,
             hint=without if config.calls_out else "", progress=progress,
         )  # fmt: skip

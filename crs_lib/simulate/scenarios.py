@@ -20,8 +20,7 @@ from crs_lib.catalog.fields import GOAL_FIELD, QUESTION_ACTS
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, Settings
-from crs_lib.simulate import manners, situations
-from crs_lib.simulate.manners import MANNERS
+from crs_lib.simulate import voices
 from crs_lib.simulate.shifts import (
     SHIFTS,
     PlannedShift,
@@ -32,7 +31,7 @@ from crs_lib.simulate.shifts import (
     propose,
     stand_ins,
 )
-from crs_lib.simulate.situations import Situation
+from crs_lib.simulate.voices import MANNERS, Situation
 
 FIRST_SHIFT, GAP = (4, 6), (3, 5)  # inclusive bounds, in turns
 _TURNS_AFTER = 2  # a shift is planned only where so many turns follow it
@@ -205,7 +204,7 @@ def plan(
     pace: Pace = USUAL,
     templates: str = "A",
     insist: bool = True,
-    explicitness: str = situations.EXPLICIT,
+    explicitness: str = voices.EXPLICIT,
 ) -> Scenario:
     """The scenario of one session.
 
@@ -245,9 +244,9 @@ def plan(
                 state = shift.state
                 step = _step(catalog, turn, f"shift_{shift.section}", state, due)
                 step = replace(step, shift=shift, event=event, kind=kind)
-                if explicitness != situations.EXPLICIT:
+                if explicitness != voices.EXPLICIT:
                     chance = rng.stream(seed, "movies", session, "situation", turn)
-                    step = _said_how(step, situations.implied(shift, explicitness, templates, chance))
+                    step = _said_how(step, voices.implied(shift, explicitness, templates, chance))
                 steps.append(step)
                 after_shift = True
                 continue
@@ -258,7 +257,7 @@ def plan(
         act = FOLLOW_UP if after_shift else _ordinary(draw, rates)
         after_shift = False
         steps.append(_step(catalog, turn, act, state, due))
-    if MANNERS[templates] != manners.PLAIN:
+    if MANNERS[templates] != voices.PLAIN:
         steps = _first_words(
             catalog, _small_talk(steps, seed, session, templates), seed, session, templates, pace
         )
@@ -271,7 +270,7 @@ def _small_talk(steps: Sequence[PlanStep], seed: int, session: int, templates: s
     shares, found = MANNERS[templates].small_talk, list(steps[:1])
     for before, step in itertools.pairwise(steps):
         free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
-        act = manners.picked(shares, draws[step.turn].random()) if free else ""
+        act = voices.picked(shares, draws[step.turn].random()) if free else ""
         found.append(replace(step, act=act) if act else step)
     return found
 
@@ -285,7 +284,7 @@ def _first_words(
     there on the plan is the same. The twin without shifts begins like its session.
     """
     draw = rng.stream(seed, "movies", session, "first-words")
-    act = manners.picked(MANNERS[templates].first_words, draw.random())
+    act = voices.picked(MANNERS[templates].first_words, draw.random())
     opening = 1 + refinements(seed, session)
     first_shift = shift_turns(seed, session, pace.first[1] + _TURNS_AFTER, pace)[0]
     if not act or first_shift <= opening + 1 or len(steps) <= opening:
@@ -383,7 +382,7 @@ def _step(catalog: Catalog, turn: int, act: str, state: UserState, planned: str 
 
 def _said_how(step: PlanStep, situation: Situation | None) -> PlanStep:
     """The step of a shift with its situation, if any; the event says how the shift is voiced."""
-    told: dict[str, Any] = {"explicitness": situations.IMPLICIT if situation else situations.EXPLICIT}
+    told: dict[str, Any] = {"explicitness": voices.IMPLICIT if situation else voices.EXPLICIT}
     if situation:
         told |= {"implied": {situation.field: situation.value}, "situation": situation.text}
     return replace(step, situation=situation, event={**(step.event or {}), **told})

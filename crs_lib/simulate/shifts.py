@@ -173,7 +173,7 @@ def new_value(
 
 
 @SHIFTS.register("refine")
-class Refine(ShiftType):
+class _Refine(ShiftType):
     """A further constraint in another field; the earlier ones stay."""
 
     stands_in = 3
@@ -199,7 +199,7 @@ class Refine(ShiftType):
 
 
 @SHIFTS.register("switch")
-class Switch(ShiftType):
+class _Switch(ShiftType):
     """Another field, reached over a bridge value shared with the film in mind; the rest is dropped."""
 
     voices = frozenset({"added", "bridge"})  # "never mind the rest" drops the others unnamed
@@ -237,7 +237,7 @@ class Switch(ShiftType):
 
 
 @SHIFTS.register("replace")
-class Replace(ShiftType):
+class _Replace(ShiftType):
     """Another value in a field that has a constraint; the other constraints stay."""
 
     stands_in = 2
@@ -262,7 +262,7 @@ class Replace(ShiftType):
 
 
 @SHIFTS.register("relax")
-class Relax(ShiftType):
+class _Relax(ShiftType):
     """One constraint less; at least one stays."""
 
     def allows(self, shape: StateShape) -> bool:
@@ -282,7 +282,7 @@ class Relax(ShiftType):
 
 
 @SHIFTS.register("contradict")
-class Contradict(ShiftType):
+class _Contradict(ShiftType):
     """What was wished is retracted and must not come; a lone constraint gives way to one in another field."""
 
     sections = ("contradict", "contradict_new")
@@ -311,7 +311,7 @@ class Contradict(ShiftType):
 
 
 @SHIFTS.register("return")
-class Return(ShiftType):
+class _Return(ShiftType):
     """Back to a constraint that was given up; the present ones are dropped."""
 
     voices = frozenset({"added"})  # "never mind the rest" drops the others unnamed

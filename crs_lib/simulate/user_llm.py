@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts, rng
-from crs_lib.llm.base import Request
-from crs_lib.llm.errors import LLMError
-from crs_lib.llm.pool import Pool
+from crs_lib.llm.base import LLMError, Request
+from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate.users import SITUATION, Phrasing
 

@@ -19,7 +19,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts
 from crs_lib.core.errors import RunError
 from crs_lib.core.text import shorten
-from crs_lib.simulate import manners
+from crs_lib.simulate import voices
 from crs_lib.simulate.scenarios import (
     FOLLOW_UP,
     OPENING,
@@ -73,9 +73,9 @@ def check_voiced(grounder: Grounder, step: PlanStep, act: str, text: str) -> Non
 
 _INSISTS = 0.6  # how often an unserved user insists instead of going on
 _PRAISES = 0.4  # how often a user who was served says so when asking for more
-_ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *manners.SMALL_TALK})  # acts that leave room for a reaction
-_ABOUT_A_REPLY = frozenset({*QUESTIONS, *manners.SMALL_TALK})  # acts whose words may name a film just shown
-_ASKS = frozenset({OPENING, REFINEMENT, FOLLOW_UP, manners.ANY_FILM, "insist", "nothing_named"})
+_ORDINARY = frozenset({*QUESTIONS, FOLLOW_UP, *voices.SMALL_TALK})  # acts that leave room for a reaction
+_ABOUT_A_REPLY = frozenset({*QUESTIONS, *voices.SMALL_TALK})  # acts whose words may name a film just shown
+_ASKS = frozenset({OPENING, REFINEMENT, FOLLOW_UP, voices.ANY_FILM, "insist", "nothing_named"})
 
 
 class UserUtterance(NamedTuple):
@@ -152,7 +152,7 @@ class User:
                 return "insist", "insist"
             if self.memory.asked:
                 return "nothing_named", "nothing_named"
-        if step.act in manners.SMALL_TALK:
+        if step.act in voices.SMALL_TALK:
             return step.act, self._small_talk(step.act, best, mood)
         if step.act != FOLLOW_UP:
             return step.act, step.act
@@ -166,13 +166,13 @@ class User:
         """The section of a turn of small talk, given how well the best film of the last reply fits."""
         if not self.memory.last:
             return "reaction_first"
-        if act == manners.REACTION and best == 1 and mood < _PRAISES:
+        if act == voices.REACTION and best == 1 and mood < _PRAISES:
             return "reaction_met"
-        return "reaction_missed" if act == manners.REACTION and best < 1 else act
+        return "reaction_missed" if act == voices.REACTION and best < 1 else act
 
     def _greeted(self, step: PlanStep) -> bool:
         """Whether the turn before an opening stated nothing, so that the conversation has begun."""
-        return step.turn > 1 and self.scenario.steps[step.turn - 2].act in manners.FIRST_WORDS
+        return step.turn > 1 and self.scenario.steps[step.turn - 2].act in voices.FIRST_WORDS
 
     def _exhausted(self, step: PlanStep) -> bool:
         """Whether every film that fits has been recommended in this session."""
@@ -220,7 +220,7 @@ class User:
             voiced = {name: voiced[name]}
         elif act == "aside":
             slots["aside"] = self._noun_phrase(self._aside(voiced, draw), draw)
-        elif act in manners.SMALL_TALK and self.memory.last:
+        elif act in voices.SMALL_TALK and self.memory.last:
             shown = self.memory.last[int(draw.integers(len(self.memory.last)))]
             slots["title"] = self.catalog.items[shown].title
         title = self._title(step, draw) if act in QUESTIONS else ""

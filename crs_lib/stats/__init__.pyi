@@ -1,15 +1,12 @@
-from .agreement import icc, krippendorff_alpha, masi_distance
-from .analysis import Ladder, ladder
-from .bootstrap import cluster_bootstrap, cluster_bootstrap_correlation, cluster_bootstrap_differences
-from .checks import assumptions, levene, mauchly, normality
-from .effects import (
-    auc,
-    cliffs_delta,
-    cohens_dz,
-    omega_squared,
-    paired_effects,
-    partial_eta_squared,
-    rank_biserial,
+from .agreement import icc, krippendorff_alpha
+from .analysis import Ladder, anova_table, ladder, tukey_table
+from .design import Design
+from .effects import auc, rank_biserial
+from .estimates import (
+    bootstrap_estimates,
+    cluster_bootstrap,
+    cluster_bootstrap_correlation,
+    cluster_bootstrap_differences,
 )
 from .findings import (
     Estimate,
@@ -37,55 +34,34 @@ from .findings import (
     share_of,
     shares_of,
 )
-from .generalisability import facet_variances, scenarios_needed
-from .groups import games_howell, one_way_anova, tukey_hsd, welch_anova
-from .mixed import MixedModel, clustered_ols, mixed_model
-from .multiple import adjust, benjamini_hochberg, holm
-from .outcomes import anova_table, tukey_table
-from .paired import friedman, mean_differences, rm_anova, sign_flip_pairs, tost_pairs, wilcoxon_pairs
+from .groups import adjust, holm
+from .mixed import mixed_model
+from .paired import friedman, mean_differences, sign_flip_pairs, wilcoxon_pairs
 from .plan import Plan, read_plan
-from .power import (
-    contrast_curves,
-    contrast_power,
-    design_effect,
-    minimum_detectable_effect,
-    power_curve,
-    sessions_needed,
-    variance_components,
-)
-from .ranking import jonckheere_trend, kendall_w, leaderboard, mean_ranks, page_trend
-from .resample import Estimates, bootstrap_estimates, bootstrap_weights
+from .power import contrast_curves, facet_variances, scenarios_needed
+from .ranking import jonckheere_trend, leaderboard, mean_ranks, page_trend
 from .survival import hazard_ratios, kaplan_meier, logrank, net_incidence, restricted_mean
 from .words import conclusions, conclusions_by_subject, interval_in_words, p_in_words
 
 __all__ = [
+    "Design",
     "Estimate",
-    "Estimates",
     "Finding",
     "Ladder",
-    "MixedModel",
     "Plan",
     "Sentences",
     "adjust",
     "anova_table",
-    "assumptions",
     "auc",
-    "benjamini_hochberg",
     "bootstrap_estimates",
-    "bootstrap_weights",
-    "cliffs_delta",
     "cluster_bootstrap",
     "cluster_bootstrap_correlation",
     "cluster_bootstrap_differences",
-    "clustered_ols",
-    "cohens_dz",
     "compared",
     "conclusions",
     "conclusions_by_subject",
     "contrast_curves",
-    "contrast_power",
     "counted",
-    "design_effect",
     "deviation_of",
     "difference_of",
     "facet_variances",
@@ -98,54 +74,36 @@ __all__ = [
     "finding_rank",
     "finding_share",
     "friedman",
-    "games_howell",
     "hazard_ratios",
     "holm",
     "icc",
     "interval_in_words",
     "jonckheere_trend",
     "kaplan_meier",
-    "kendall_w",
     "krippendorff_alpha",
     "ladder",
     "leaderboard",
     "learnt",
-    "levene",
     "listed",
     "logrank",
-    "masi_distance",
-    "mauchly",
     "mean_differences",
     "mean_of",
     "mean_ranks",
     "means_of",
-    "minimum_detectable_effect",
     "mixed_model",
     "net_incidence",
     "no_finding",
-    "normality",
     "not_shown",
-    "omega_squared",
-    "one_way_anova",
     "p_in_words",
     "page_trend",
-    "paired_effects",
-    "partial_eta_squared",
-    "power_curve",
     "rank_biserial",
     "read_plan",
     "resolution",
     "restricted_mean",
-    "rm_anova",
     "scenarios_needed",
-    "sessions_needed",
     "share_of",
     "shares_of",
     "sign_flip_pairs",
-    "tost_pairs",
-    "tukey_hsd",
     "tukey_table",
-    "variance_components",
-    "welch_anova",
     "wilcoxon_pairs",
 ]

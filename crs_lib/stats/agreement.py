@@ -9,22 +9,15 @@ import scipy
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.frames import Floats, check_columns, check_level, numbers, paired_values, table
-from crs_lib.stats.resample import bootstrap_estimates
+from crs_lib.stats.design import Design, Floats, check_columns, numbers, table
+from crs_lib.stats.estimates import bootstrap_estimates
 
 Level = Literal["nominal", "ordinal", "interval", "ratio", "masi"]
+RATERS = Design(system="rater", scenario="item")  # raters are compared, items resampled
 
 
 def krippendorff_alpha(
-    frame: pd.DataFrame,
-    *,
-    item: str = "item",
-    rater: str = "rater",
-    value: str = "value",
-    level: Level = "ordinal",
-    confidence: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
+    frame: pd.DataFrame, design: Design = RATERS, *, level: Level = "ordinal"
 ) -> pd.DataFrame:
     """Krippendorff's alpha, at most 1 (perfect); 0 is chance, below 0 systematic disagreement; one row.
 
@@ -37,6 +30,7 @@ def krippendorff_alpha(
     level, or a negative value at level ratio.
     Source: Krippendorff (2011), Computing Krippendorff's Alpha-Reliability; Passonneau (2006), LREC.
     """
+    rater, item, value = design.system, design.scenario, design.value
     check_columns(frame, item, rater, value)
     if level not in get_args(Level):
         raise InputError(f"level {level!r} is not known; use one of {', '.join(get_args(Level))}")
@@ -57,16 +51,9 @@ def krippendorff_alpha(
     def statistic(weights: Floats) -> Floats:
         return alpha(weights, np.asarray(weights @ counts))[:, None]
 
-    found = bootstrap_estimates(
-        statistic,
-        len(items),
-        resamples=resamples,
-        confidence=confidence,
-        seed=seed,
-        width=3 * max(len(pairs.weight), len(values)),
-    )
-    row: dict[str, Any] = {"level": level, "alpha": float(found.estimate[0])}
-    row |= {"low": float(found.low[0]), "high": float(found.high[0])}
+    width = 3 * max(len(pairs.weight), len(values))
+    found = bootstrap_estimates(statistic, len(items), design, width=width)
+    row: dict[str, Any] = {"level": level, "alpha": float(found.estimate[0]), **found.bounds()}
     row |= {"n_items": len(items), "n_raters": int(kept[rater].nunique())}
     row |= {"n_values": len(values), "n": len(kept), "n_missing": len(frame) - len(kept)}
     return table([row])
@@ -182,14 +169,7 @@ def masi_distance(a: Iterable[Any], b: Iterable[Any]) -> float:
     return 1 - monotone * len(common) / len(x | y)
 
 
-def icc(
-    frame: pd.DataFrame,
-    *,
-    item: str = "item",
-    rater: str = "rater",
-    value: str = "value",
-    confidence: float = 0.95,
-) -> pd.DataFrame:
+def icc(frame: pd.DataFrame, design: Design = RATERS) -> pd.DataFrame:
     """The six intraclass correlations of Shrout and Fleiss, at most 1, with F test and interval.
 
     A row each: (1,1) random raters for each item, (2,1) the same random raters (absolute agreement),
@@ -199,8 +179,7 @@ def icc(
     Raises InputError for fewer than 2 raters or 2 complete items, or two ratings of one item by one
     rater. Source: Shrout and Fleiss (1979), Psych. Bull. 86; McGraw and Wong (1996), Psych. Methods 1.
     """
-    check_level("confidence", confidence)
-    paired = paired_values(frame, system=rater, scenario=item, value=value)
+    paired = design.paired(frame)
     x = paired.values[~np.isnan(paired.values).any(axis=1)]
     n, k = x.shape
     if n < 2:
@@ -211,7 +190,7 @@ def icc(
     error_df = (n - 1) * (k - 1)
     msr, msc = rows_ss / (n - 1), columns_ss / (k - 1)
     mse, msw = max(0.0, whole - rows_ss - columns_ss) / error_df, (whole - rows_ss) / (n * (k - 1))
-    upper = (1 + confidence) / 2
+    upper = (1 + design.confidence) / 2
     with np.errstate(divide="ignore", invalid="ignore"):
         f1, f3 = np.divide(msr, msw), np.divide(msr, mse)
         one = np.divide(msr - msw, msr + (k - 1) * msw)

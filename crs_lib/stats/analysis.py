@@ -1,6 +1,6 @@
 """The ladder: every declared test of a plan, from descriptive means to power, in one call."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -9,14 +9,19 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.bootstrap import cluster_bootstrap, cluster_bootstrap_differences
-from crs_lib.stats.checks import assumptions
+from crs_lib.stats.design import USUAL, Design, Pairs, check_columns, levels, numbers, table
 from crs_lib.stats.effects import omega_squared, paired_effects, partial_eta_squared
-from crs_lib.stats.frames import check_columns, levels, numbers, table
-from crs_lib.stats.groups import games_howell, one_way_anova, tukey_hsd, welch_anova
+from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences
+from crs_lib.stats.groups import adjust, assumptions, games_howell, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.mixed import MixedModel, clustered_ols, mixed_model
-from crs_lib.stats.multiple import adjust
-from crs_lib.stats.paired import friedman, rm_anova, sign_flip_pairs, tost_pairs, wilcoxon_pairs
+from crs_lib.stats.paired import (
+    friedman,
+    mean_differences,
+    rm_anova,
+    sign_flip_pairs,
+    tost_pairs,
+    wilcoxon_pairs,
+)
 from crs_lib.stats.plan import Plan, read_plan
 from crs_lib.stats.power import contrast_power, variance_components
 from crs_lib.stats.ranking import leaderboard
@@ -48,9 +53,12 @@ class _Case(NamedTuple):
     rows: pd.DataFrame
     averaged: pd.DataFrame
     pairs: list[tuple[Any, Any]]
-    possible: list[tuple[Any, Any]]
-    at: dict[str, Any]
-    group: dict[str, Any]
+    design: Design
+
+    @property
+    def possible(self) -> Pairs:
+        """The pairs with at least two scenarios in common."""
+        return self.design.pairs or []
 
 
 def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
@@ -85,7 +93,7 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
 def _climb(frame: pd.DataFrame, plan: Plan, outcome: str) -> dict[str, pd.DataFrame]:
     """Every frame of the ladder for one outcome."""
     case = _case(frame, plan, outcome)
-    draws: dict[str, Any] = {"resamples": plan.resamples, "seed": plan.seed}
+    higher = outcome not in plan.lower_is_better
     model = _mixed(case, plan)
     found = {
         "means": _means(frame, case, plan),
@@ -97,13 +105,7 @@ def _climb(frame: pd.DataFrame, plan: Plan, outcome: str) -> dict[str, pd.DataFr
         "mixed_fit": model.fit,
         "assumptions": pd.concat([_checks(case, plan), _convergence(model)], ignore_index=True),
         "leaderboard": _attempt(
-            lambda: leaderboard(
-                case.averaged,
-                **case.at,
-                higher_is_better=outcome not in plan.lower_is_better,
-                alpha=plan.alpha,
-                **draws,
-            )
+            lambda: leaderboard(case.averaged, case.design, higher_is_better=higher, alpha=plan.alpha)
         ),
     }
     if outcome == plan.primary_outcome:
@@ -116,8 +118,7 @@ def _climb(frame: pd.DataFrame, plan: Plan, outcome: str) -> dict[str, pd.DataFr
 
 def _means(frame: pd.DataFrame, case: _Case, plan: Plan) -> pd.DataFrame:
     """Mean over scenarios of every system, unusable ones too; ``n`` and ``n_missing`` count sessions."""
-    draws: dict[str, Any] = {"resamples": plan.resamples, "seed": plan.seed, "confidence": 1 - plan.alpha}
-    found = cluster_bootstrap(_averaged(frame, plan, case.outcome), **case.at, **draws)
+    found = cluster_bootstrap(_averaged(frame, plan, case.outcome), case.design)
     lacking = frame[case.outcome].isna().groupby(frame[plan.system], observed=True).agg(["sum", "size"])
     lacking = lacking.loc[found["system"]]
     lost = lacking["sum"].to_numpy(dtype=int)
@@ -139,15 +140,20 @@ def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
     declared = list(plan.contrasts) if outcome == plan.primary_outcome else []
     seen = {frozenset(pair) for pair in declared}
     pairs = declared + [pair for pair in combinations(systems, 2) if frozenset(pair) not in seen]
-    at: dict[str, Any] = {"system": plan.system, "scenario": plan.scenario, "value": outcome}
     return _Case(
         outcome=outcome,
         rows=frame[frame[plan.system].isin(usable)],
         averaged=averaged[averaged[plan.system].isin(usable)],
         pairs=pairs,
-        possible=[(a, b) for a, b in pairs if (known[a] & known[b]).sum() > 1],
-        at=at,
-        group={"system": plan.system, "value": outcome},
+        design=Design(
+            plan.system,
+            plan.scenario,
+            outcome,
+            pairs=[(a, b) for a, b in pairs if (known[a] & known[b]).sum() > 1],
+            confidence=1 - plan.alpha,
+            resamples=plan.resamples,
+            seed=plan.seed,
+        ),
     )
 
 
@@ -161,13 +167,10 @@ def _attempt(make: Callable[[], pd.DataFrame], **known: Any) -> pd.DataFrame:
 
 def _mixed(case: _Case, plan: Plan) -> MixedModel:
     """The mixed model; least squares with robust errors where it does not converge."""
-    fixed = (plan.system, *plan.factors)
-    at: dict[str, Any] = {"fixed": fixed, "scenario": plan.scenario, "value": case.outcome}
-    at["confidence"] = 1 - plan.alpha
     try:
-        model = mixed_model(case.rows, **at)
+        model = mixed_model(case.rows, case.design, factors=plan.factors)
         if not bool(model.fit["converged"].iloc[0]):
-            robust = clustered_ols(case.rows, **at)
+            robust = clustered_ols(case.rows, case.design, factors=plan.factors)
             fit = model.fit.assign(model="mixed model", note="did not converge: least squares shown")
             return robust._replace(fit=fit)
         return model._replace(fit=model.fit.assign(model="mixed model", note=""))
@@ -179,10 +182,10 @@ def _mixed(case: _Case, plan: Plan) -> MixedModel:
 def _omnibus(case: _Case, model: MixedModel) -> pd.DataFrame:
     """All tests that any system differs, and of every term of the mixed model."""
     made = [
-        _attempt(lambda: one_way_anova(case.averaged, **case.group), test="one-way ANOVA"),
-        _attempt(lambda: welch_anova(case.averaged, **case.group), test="Welch ANOVA"),
-        _attempt(lambda: rm_anova(case.averaged, **case.at), test="repeated-measures ANOVA"),
-        _attempt(lambda: friedman(case.averaged, **case.at), test="Friedman"),
+        _attempt(lambda: one_way_anova(case.averaged, case.design), test="one-way ANOVA"),
+        _attempt(lambda: welch_anova(case.averaged, case.design), test="Welch ANOVA"),
+        _attempt(lambda: rm_anova(case.averaged, case.design), test="repeated-measures ANOVA"),
+        _attempt(lambda: friedman(case.averaged, case.design), test="Friedman"),
     ]
     terms = model.terms
     if "chi2" in terms:
@@ -201,12 +204,9 @@ def _pairwise(case: _Case, plan: Plan) -> pd.DataFrame:
     confirmatory = len(plan.contrasts) if declared else 0
     every["family"] = ["confirmatory"] * confirmatory + ["exploratory"] * (len(every) - confirmatory)
     if case.possible:
-        draws: dict[str, Any] = {"pairs": case.possible, "seed": plan.seed}
-        means = cluster_bootstrap_differences(
-            case.averaged, **case.at, **draws, resamples=plan.resamples, confidence=1 - plan.alpha
-        ).drop(columns=["error"])
-        ranked = wilcoxon_pairs(case.averaged, **case.at, pairs=case.possible)
-        flipped = sign_flip_pairs(case.averaged, **case.at, **draws, resamples=plan.permutations)
+        means = cluster_bootstrap_differences(case.averaged, case.design).drop(columns=["error"])
+        ranked = wilcoxon_pairs(case.averaged, case.design)
+        flipped = sign_flip_pairs(case.averaged, case.design, permutations=plan.permutations)
         means["p_wilcoxon"], means["p_sign_flip"] = ranked["p"], flipped["p"]
         every = every.merge(means, on=["a", "b"], how="left")
     else:
@@ -248,38 +248,32 @@ def _sizes(pairs: pd.DataFrame, smallest: float) -> list[str]:
 def _effects(case: _Case, plan: Plan) -> pd.DataFrame:
     """Explained variance of the outcome, then three effect sizes of every pair."""
     made = [
-        _attempt(lambda: omega_squared(case.averaged, **case.group), effect="omega_squared"),
-        _attempt(lambda: partial_eta_squared(case.averaged, **case.at), effect="partial_eta_squared"),
+        _attempt(lambda: omega_squared(case.averaged, case.design), effect="omega_squared"),
+        _attempt(lambda: partial_eta_squared(case.averaged, case.design), effect="partial_eta_squared"),
     ]
     if case.possible:
-        draws: dict[str, Any] = {"resamples": plan.resamples, "seed": plan.seed, "confidence": 1 - plan.alpha}
-        found = paired_effects(case.averaged, **case.at, pairs=case.possible, **draws)
-        made.append(found.assign(note=""))
+        made.append(paired_effects(case.averaged, case.design).assign(note=""))
     columns = ["effect", "a", "b", "estimate", "low", "high", "n", "n_missing", "note"]
     return pd.concat([part.reindex(columns=columns) for part in made])
 
 
 def _equivalence(case: _Case, plan: Plan) -> pd.DataFrame:
     """TOST of every pair against the smallest effect that matters."""
-    return _attempt(
-        lambda: tost_pairs(
-            case.averaged, plan.smallest_effect, **case.at, pairs=case.possible, alpha=plan.alpha
-        )
-    )
+    return _attempt(lambda: tost_pairs(case.averaged, plan.smallest_effect, case.design, alpha=plan.alpha))
 
 
 def _classical(case: _Case, plan: Plan) -> pd.DataFrame:
     """The thesis's table: Tukey, and Games-Howell for unequal variances."""
     made = []
     for name, test in (("Tukey HSD", tukey_hsd), ("Games-Howell", games_howell)):
-        found = _attempt(partial(test, case.averaged, **case.group, confidence=1 - plan.alpha))
+        found = _attempt(partial(test, case.averaged, case.design))
         found.insert(0, "test", name)
         made.append(found)
     return pd.concat(made)
 
 
 def _checks(case: _Case, plan: Plan) -> pd.DataFrame:
-    return _attempt(lambda: assumptions(case.averaged, **case.at, alpha=plan.alpha))
+    return _attempt(lambda: assumptions(case.averaged, case.design, alpha=plan.alpha))
 
 
 def _convergence(model: MixedModel) -> pd.DataFrame:
@@ -298,13 +292,13 @@ def _convergence(model: MixedModel) -> pd.DataFrame:
 
 def _power(case: _Case, plan: Plan) -> pd.DataFrame:
     """Power of every contrast by its own deviation, beside the variances of all systems together."""
-    pilot = variance_components(case.averaged, **case.at).iloc[0]
+    pilot = variance_components(case.averaged, case.design).iloc[0]
     whole = float(pilot["var_scenario"] + pilot["var_residual"])
     pairs = [pair for pair in case.possible if pair in plan.contrasts] or case.possible
     if not pairs:
         raise InputError("no contrast has two scenarios in common")
     found = contrast_power(
-        case.averaged, plan.smallest_effect, **case.at, pairs=pairs, power=plan.power,
+        case.averaged, plan.smallest_effect, case.design.changed(pairs=pairs), power=plan.power,
         alpha=plan.alpha, tests=max(1, len(plan.contrasts)),
     )  # fmt: skip
     if not (found["sd_difference"] > 0).any():
@@ -312,3 +306,136 @@ def _power(case: _Case, plan: Plan) -> pd.DataFrame:
     shared = {"var_scenario": pilot["var_scenario"], "var_residual": pilot["var_residual"]}
     shared |= {"icc": float(pilot["var_scenario"]) / whole if whole > 0 else np.nan, "power": plan.power}
     return found.assign(smallest_effect=plan.smallest_effect, **shared)
+
+
+# ── the tests of the thesis, and the paired ones beside them ───────────────────────────────────
+_ANOVA = (
+    "outcome", "test", "statistic", "df1", "df2", "p", "epsilon_gg", "p_gg", "kendall_w", "omega_squared",
+    "n", "n_missing", "note",
+)  # fmt: skip
+_TUKEY = (
+    "outcome", "a", "b", "diff", "low", "high", "p", "paired_diff", "paired_low", "paired_high", "p_wilcoxon",
+    "p_holm", "n_a", "n_b", "n_pairs", "n_missing", "note",
+)  # fmt: skip
+
+
+def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
+    """Whether any system differs, a row for each outcome and test.
+
+    Tests: one-way ANOVA (the thesis's), repeated-measures ANOVA and Friedman's. ``frame`` has the columns
+    ``system``, ``scenario`` and one an outcome, a row a session. ``n`` counts sessions, or complete scenarios
+    of the paired tests. A test that cannot be made has a row without numbers; ``note`` says why, and what the
+    thesis's test ignores. Systems with fewer than two values are left out, and named there.
+    """
+    rows: list[dict[str, Any]] = []
+    for outcome in outcomes:
+        values, left_out = _usable(frame, outcome)
+        tests: dict[str, Callable[[pd.DataFrame], pd.DataFrame]] = {
+            "one-way ANOVA": one_way_anova,
+            "repeated-measures ANOVA": rm_anova,
+            "Friedman": friedman,
+        }
+        for name, make in tests.items():
+            row: dict[str, Any] = {"outcome": outcome, "test": name}
+            try:
+                row |= make(values).iloc[0].to_dict()
+                notes = [left_out, _constant(row)]
+            except InputError as error:
+                row |= {"n": len(values), "n_missing": len(frame) - len(values)}
+                notes = [left_out, str(error)]
+            if name == "one-way ANOVA" and not notes[-1]:
+                row["omega_squared"] = float(omega_squared(values)["estimate"].iloc[0])
+                notes.append(pairing(values))
+            rows.append(row | {"note": "; ".join(filter(None, notes))})
+    return pd.DataFrame(rows, columns=list(_ANOVA))
+
+
+def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
+    """Every pair of systems on every outcome, a row each: Tukey's HSD beside the paired comparison.
+
+    ``diff`` is the difference of means ``a - b`` with Tukey's simultaneous 95 % interval and ``p``;
+    ``paired_diff`` that over the scenarios both have, with its t interval; ``p_holm`` is Wilcoxon's p after
+    Holm over the pairs of the outcome. Input as :func:`anova_table`; what cannot be tested has a ``note``.
+    """
+    return pd.concat([_pairs(frame, outcome) for outcome in outcomes], ignore_index=True)[list(_TUKEY)]
+
+
+def _pairs(frame: pd.DataFrame, outcome: str) -> pd.DataFrame:
+    systems = levels(frame["system"])
+    values, _ = _usable(frame, outcome)
+    every = pd.DataFrame(
+        [(a, b) for i, a in enumerate(systems) for b in systems[i + 1 :]], columns=["a", "b"]
+    )
+    made = every.assign(outcome=outcome).reindex(columns=list(_TUKEY)).assign(note="")
+    usable = set(levels(values["system"])) if len(values) else set()
+    made["note"] = [
+        "" if {a, b} <= usable else f"fewer than 2 values of {', '.join(sorted({a, b} - usable))}"
+        for a, b in zip(made["a"], made["b"], strict=True)
+    ]
+    try:
+        classical = tukey_hsd(values).drop(columns="n_missing")
+    except InputError as error:
+        return made.assign(note=[note or str(error) for note in made["note"]])
+    made = made.drop(columns=["diff", "low", "high", "p", "n_a", "n_b"]).merge(
+        classical, on=["a", "b"], how="left"
+    )
+    paired = USUAL.paired(values)
+    known = {name: ~np.isnan(paired.values[:, i]) for i, name in enumerate(paired.systems)}
+    possible = [
+        (a, b)
+        for a, b in zip(made["a"], made["b"], strict=True)
+        if {a, b} <= usable and (known[a] & known[b]).sum() > 1
+    ]
+    if not possible:
+        return made
+    design = Design(pairs=possible)
+    gaps = mean_differences(values, design)
+    tests = adjust(wilcoxon_pairs(values, design), method="holm")
+    beside = gaps[["a", "b"]].assign(
+        paired_diff=gaps["diff"], paired_low=gaps["low"], paired_high=gaps["high"], n_pairs=gaps["n"],
+        n_missing=gaps["n_missing"], p_wilcoxon=tests["p"], p_holm=tests["p_adjusted"],
+    )  # fmt: skip
+    return made.drop(columns=[*beside.columns[2:]]).merge(beside, on=["a", "b"], how="left")
+
+
+def pairing(values: pd.DataFrame) -> str:
+    """What ignoring that systems met the same users changes, in words; empty where no scenario is shared.
+
+    The correlation of systems within scenarios, and the standard error of a difference without the pairs as a
+    multiple of that with them, each the mean over pairs.
+    """
+    paired = USUAL.paired(values)
+    correlations, ratios = [], []
+    for i in range(len(paired.systems)):
+        for j in range(i + 1, len(paired.systems)):
+            both = paired.values[:, [i, j]]
+            both = both[~np.isnan(both).any(axis=1)]
+            apart = both[:, 0] - both[:, 1] if len(both) > 2 else np.zeros(1)
+            if np.ptp(apart) > 0 and bool(np.all(both.max(axis=0) > both.min(axis=0))):
+                correlations.append(float(np.asarray(np.corrcoef(both.T))[0, 1]))
+                spread = np.sum(np.var(both, axis=0, ddof=1))
+                ratios.append(float(np.sqrt(spread / np.var(apart, ddof=1))))
+    if not ratios:
+        return ""
+    wider = f"{np.mean(ratios):.2f} times as wide as with the pairs"
+    return (
+        "ignores that systems met the same users: correlation within scenarios "
+        f"{np.mean(correlations):.2f}, intervals of differences {wider}"
+    )
+
+
+def _usable(frame: pd.DataFrame, outcome: str) -> tuple[pd.DataFrame, str]:
+    """The values of systems with at least two, sessions of one scenario averaged; and who is left out."""
+    clean = frame[["system", "scenario"]].assign(value=numbers(frame, outcome))
+    order = levels(frame["system"])
+    clean = clean[clean["value"].notna()]
+    means = clean.groupby(["system", "scenario"], sort=False, observed=True)["value"].mean().reset_index()
+    counts = means["system"].value_counts()
+    out = [str(name) for name in order if counts.get(name, 0) < 2]
+    kept = means[~means["system"].astype(str).isin(out)]
+    words = f"left out, with fewer than 2 values: {', '.join(out)}" if out else ""
+    return kept.reset_index(drop=True), words
+
+
+def _constant(row: Mapping[str, Any]) -> str:
+    return "" if pd.notna(row["statistic"]) else "no value varies"

@@ -10,30 +10,13 @@ import pandas as pd
 import scipy
 from numpy.typing import NDArray
 
-from crs_lib.stats.bootstrap import weighted_ranks
-from crs_lib.stats.frames import (
-    Floats,
-    Pairs,
-    check_level,
-    check_pairs,
-    differences,
-    group_samples,
-    paired_values,
-    rankable,
-    table,
-)
+from crs_lib.stats.design import USUAL, Design, Floats, check_level, rankable, table
+from crs_lib.stats.estimates import bootstrap_estimates, weighted_ranks
 from crs_lib.stats.groups import one_way_anova
 from crs_lib.stats.paired import rm_anova
-from crs_lib.stats.resample import bootstrap_estimates
 
 
-def omega_squared(
-    frame: pd.DataFrame,
-    *,
-    system: str = "system",
-    value: str = "value",
-    confidence: float = 0.90,
-) -> pd.DataFrame:
+def omega_squared(frame: pd.DataFrame, design: Design = USUAL, *, confidence: float = 0.90) -> pd.DataFrame:
     """Share of the variance that systems explain, in [0, 1): omega squared, one row.
 
     Less biased than eta squared; a negative estimate is reported as 0. The interval is for the
@@ -41,7 +24,7 @@ def omega_squared(
     when p < .05. NaN where F is. Raises InputError as :func:`one_way_anova`.
     Source: Hays (1963), Statistics for Psychologists; interval: Steiger (2004), Psych. Methods 9.
     """
-    fit = one_way_anova(frame, system=system, value=value).iloc[0]
+    fit = one_way_anova(frame, design).iloc[0]
     mean_square = fit["ss_within"] / fit["df2"]
     top = fit["ss_between"] - fit["df1"] * mean_square
     bottom = fit["ss_between"] + fit["ss_within"] + mean_square
@@ -51,12 +34,7 @@ def omega_squared(
 
 
 def partial_eta_squared(
-    frame: pd.DataFrame,
-    *,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    confidence: float = 0.90,
+    frame: pd.DataFrame, design: Design = USUAL, *, confidence: float = 0.90
 ) -> pd.DataFrame:
     """Share of the variance within scenarios that systems explain, in [0, 1]; one row.
 
@@ -64,7 +42,7 @@ def partial_eta_squared(
     Raises InputError as :func:`rm_anova`.
     Source: Cohen (1973), Educ. Psych. Measurement 33; interval: Steiger (2004), Psych. Methods 9.
     """
-    fit = rm_anova(frame, system=system, scenario=scenario, value=value).iloc[0]
+    fit = rm_anova(frame, design).iloc[0]
     whole = float(fit["ss_system"] + fit["ss_error"])
     estimate = float(fit["ss_system"]) / whole if whole > 0 else float("nan")
     row = _share("partial_eta_squared", estimate, fit, fit["df1"] + fit["df2"] + 1, confidence)
@@ -80,65 +58,41 @@ def _share(name: str, estimate: float, fit: Any, size: float, confidence: float)
     return row | {"low": low / (low + size), "high": high / (high + size)}
 
 
-def cohens_dz(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    confidence: float = 0.95,
-) -> pd.DataFrame:
+def cohens_dz(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Mean of ``a - b`` in standard deviations of the difference: d_z, any real number; a row per pair.
 
     Exact interval under normality from the noncentral t. NaN when the differences do not vary.
     Raises InputError when a pair shares fewer than 2 scenarios.
     Source: Cohen (1988), Statistical Power Analysis; interval: Cumming and Finch (2001), EPM 61.
     """
-    check_level("confidence", confidence)
     rows = []
-    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+    for d in design.differences(frame):
         root, spread = len(d.values) ** 0.5, float(d.values.std(ddof=1))
         flat = spread <= 1e-14 * float(np.abs(d.values).max())
         estimate = float("nan") if flat else float(d.values.mean()) / spread
-        low, high = noncentral_t_interval(estimate * root, len(d.values) - 1, confidence)
-        row = {"a": d.a, "b": d.b, "effect": "d_z", "estimate": estimate, "low": low / root}
-        rows.append(row | {"high": high / root, "n": len(d.values), "n_missing": d.missing})
+        low, high = noncentral_t_interval(estimate * root, len(d.values) - 1, design.confidence)
+        rows.append(d.row(effect="d_z", estimate=estimate, low=low / root, high=high / root))
     return table(rows)
 
 
-def cliffs_delta(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    confidence: float = 0.95,
-    paired: bool = True,
-) -> pd.DataFrame:
+def cliffs_delta(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """P(a > b) - P(a < b) of two random sessions, in [-1, 1]; one row for each pair.
 
-    With ``paired`` the variance allows for both systems having met the same scenarios (only shared
-    scenarios count); without, the systems are independent samples, scenarios are ignored and ``n``
-    is the two sizes together. The interval is asymmetric and stays inside [-1, 1].
+    The variance allows for both systems having met the same scenarios; only shared scenarios count. The
+    interval is asymmetric and stays inside [-1, 1].
 
-    Raises InputError for fewer than 2 shared scenarios (or values of a system).
+    Raises InputError for fewer than 2 shared scenarios.
     Source: Cliff (1996), Ordinal Methods; interval: Feng and Cliff (2004), JMASM 3.
     """
-    check_level("confidence", confidence)
-    rows = []
-    for a, b, x, y, missing in _samples(frame, pairs, system, scenario, value, paired):
-        over, under = dominance(x, y), dominance(y, x)
-        delta = float(over.mean())
-        if paired:
-            variance, df = float((over - under).var(ddof=1)) / len(x), len(x) - 1
-        else:
-            variance, df = _unbiased_variance(over, -under, delta, x, y), len(x) + len(y) - 2
-        low, high = _delta_interval(delta, variance, float(scipy.stats.t.ppf((1 + confidence) / 2, df)))
-        row = {"a": a, "b": b, "effect": "cliffs_delta", "estimate": delta, "low": low, "high": high}
-        size = len(x) if paired else len(x) + len(y)
-        rows.append(row | {"n": size, "n_missing": missing})
+    wide, rows = design.paired(frame), []
+    for d in design.differences(frame):
+        both = wide.values[:, [wide.systems.index(d.a), wide.systems.index(d.b)]]
+        x, y = both[~np.isnan(both).any(axis=1)].T
+        over, under = _dominance(x, y), _dominance(y, x)
+        delta, variance = float(over.mean()), float((over - under).var(ddof=1)) / len(x)
+        z = float(scipy.stats.t.ppf((1 + design.confidence) / 2, len(x) - 1))
+        low, high = _delta_interval(delta, variance, z)
+        rows.append(d.row(effect="cliffs_delta", estimate=delta, low=low, high=high))
     return table(rows)
 
 
@@ -153,38 +107,11 @@ def auc(scores: Floats, positive: NDArray[np.bool_]) -> float:
     return float((ranks[truth].sum() - n * (n + 1) / 2) / (n * m)) if n and m else math.nan
 
 
-def dominance(x: Floats, y: Floats) -> Floats:
+def _dominance(x: Floats, y: Floats) -> Floats:
     """For every x, the share of y below it minus the share above it, in [-1, 1]."""
     ordered = np.sort(y)
     below, upto = np.searchsorted(ordered, x, "left"), np.searchsorted(ordered, x, "right")
     return (below - (len(y) - upto)) / len(y)
-
-
-def _samples(
-    frame: pd.DataFrame, pairs: Pairs | None, system: str, scenario: str, value: str, paired: bool
-) -> list[tuple[Any, Any, Floats, Floats, int]]:
-    if not paired:
-        g = group_samples(frame, system=system, value=value)
-        return [
-            (g.names[i], g.names[j], g.samples[i], g.samples[j], g.missing[i] + g.missing[j])
-            for i, j in check_pairs(g.names, pairs)
-        ]
-    wide = paired_values(frame, system=system, scenario=scenario, value=value)
-    found = []
-    for d in differences(wide, pairs):
-        both = wide.values[:, [wide.systems.index(d.a), wide.systems.index(d.b)]]
-        both = both[~np.isnan(both).any(axis=1)]
-        found.append((d.a, d.b, both[:, 0], both[:, 1], d.missing))
-    return found
-
-
-def _unbiased_variance(rows: Floats, columns: Floats, delta: float, x: Floats, y: Floats) -> float:
-    """Cliff's unbiased variance of delta for independent samples (his equation 5.12)."""
-    m, n = len(x), len(y)
-    ties = float((np.searchsorted(np.sort(y), x, "right") - np.searchsorted(np.sort(y), x)).sum())
-    cells = m * n - ties - m * n * delta**2  # sum of (d_ij - delta) squared, as d_ij squared is 0 or 1
-    top = n**2 * float(((rows - delta) ** 2).sum()) + m**2 * float(((columns - delta) ** 2).sum())
-    return max((top - cells) / (m * n * (m - 1) * (n - 1)), (1 - delta**2) / (m * n - 1))
 
 
 def _delta_interval(delta: float, variance: float, z: float) -> tuple[float, float]:
@@ -195,17 +122,7 @@ def _delta_interval(delta: float, variance: float, z: float) -> tuple[float, flo
     return max(-1.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
 
 
-def rank_biserial(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    confidence: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> pd.DataFrame:
+def rank_biserial(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Matched rank-biserial correlation in [-1, 1]: share of rank sum won minus lost; a row per pair.
 
     The effect size of Wilcoxon's test with Pratt's zeros: zero differences keep their ranks and
@@ -216,19 +133,10 @@ def rank_biserial(
     Source: King and Minium (2003), Statistical Reasoning; Kerby (2014), Compr. Psych. 3.
     """
     rows = []
-    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+    for d in design.differences(frame):
         gaps = rankable(d.values)
-        found = bootstrap_estimates(
-            partial(_signed_share, gaps),
-            len(gaps),
-            resamples=resamples,
-            confidence=confidence,
-            seed=seed,
-            width=3 * len(gaps),
-        )
-        row = {"a": d.a, "b": d.b, "effect": "rank_biserial", "estimate": float(found.estimate[0])}
-        row |= {"low": float(found.low[0]), "high": float(found.high[0])}
-        rows.append(row | {"n": len(gaps), "n_missing": d.missing})
+        found = bootstrap_estimates(partial(_signed_share, gaps), len(gaps), design, width=3 * len(gaps))
+        rows.append(d.row(effect="rank_biserial", estimate=float(found.estimate[0]), **found.bounds()))
     return table(rows)
 
 
@@ -239,22 +147,10 @@ def _signed_share(gaps: Floats, weights: Floats) -> Floats:
     return np.asarray(won / (total * (total + 1) / 2))[:, None]
 
 
-def paired_effects(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    confidence: float = 0.95,
-    resamples: int = 2000,
-    seed: int = 0,
-) -> pd.DataFrame:
+def paired_effects(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """d_z, Cliff's delta and the matched rank-biserial of every pair, one row for each effect."""
-    at: dict[str, Any] = {"system": system, "scenario": scenario, "value": value, "pairs": pairs}
-    at["confidence"] = confidence
-    ranked = rank_biserial(frame, resamples=resamples, seed=seed, **at)
-    return pd.concat([cohens_dz(frame, **at), cliffs_delta(frame, **at), ranked], ignore_index=True)
+    made = [effect(frame, design) for effect in (cohens_dz, cliffs_delta, rank_biserial)]
+    return pd.concat(made, ignore_index=True)
 
 
 def noncentral_f_interval(ratio: float, df1: float, df2: float, confidence: float) -> tuple[float, float]:

@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.bootstrap import cluster_bootstrap, cluster_bootstrap_differences
-from crs_lib.stats.frames import Floats
-from crs_lib.stats.resample import bootstrap_estimates
+from crs_lib.stats.design import Design, Floats
+from crs_lib.stats.estimates import bootstrap_estimates, cluster_bootstrap, cluster_bootstrap_differences
 from crs_lib.stats.words import interval_in_words
 
 MOST = 3  # findings at the end of a notebook
@@ -126,12 +125,12 @@ def no_finding(reason: str) -> Finding:
 def mean_of(frame: pd.DataFrame, value: str, *, scenario: str = "scenario", **draws: Any) -> Estimate:
     """Mean of a column over all rows that have a value, scenarios resampled; NaN without any.
 
-    ``draws``: ``resamples``, ``seed``, ``confidence`` of :func:`cluster_bootstrap`.
+    ``draws``: ``resamples``, ``seed``, ``confidence`` of :class:`Design`.
     """
     if frame[value].notna().sum() == 0:
         return Estimate(math.nan, math.nan, math.nan, 0)
     one = frame.assign(_all="all", **{value: frame[value].astype(float)})
-    row = cluster_bootstrap(one, system="_all", scenario=scenario, value=value, **draws).iloc[0]
+    row = cluster_bootstrap(one, Design("_all", scenario, value, **draws)).iloc[0]
     return Estimate(float(row["mean"]), float(row["low"]), float(row["high"]), int(row["clusters"]))
 
 
@@ -143,7 +142,7 @@ def means_of(
     known = frame.assign(**{system: names, value: frame[value].astype(float)})
     if not len(known):
         return {}
-    found = cluster_bootstrap(known, system=system, scenario=scenario, value=value, **draws)
+    found = cluster_bootstrap(known, Design(system, scenario, value, **draws))
     rows = {
         str(name): Estimate(float(mean), float(low), float(high), int(clusters))
         for name, mean, low, high, clusters in zip(
@@ -189,8 +188,8 @@ def difference_of(
     """Mean of ``a`` minus mean of ``b`` over the scenarios that both have, resampled as pairs."""
     names = frame[system].astype(str)
     two = frame.assign(**{system: names, value: frame[value].astype(float)})[names.isin([a, b])]
-    at: dict[str, Any] = {"system": system, "scenario": scenario, "value": value, **draws}
-    row = cluster_bootstrap_differences(two, pairs=[(a, b)], **at).iloc[0]
+    design = Design(system, scenario, value, [(a, b)], **draws)
+    row = cluster_bootstrap_differences(two, design).iloc[0]
     return Estimate(float(row["diff"]), float(row["low"]), float(row["high"]), int(row["n"]))
 
 
@@ -206,7 +205,7 @@ def deviation_of(values: Sequence[float], **draws: Any) -> Estimate:
         spread = weights @ data**2 / total - (weights @ data / total) ** 2
         return np.asarray(np.sqrt(np.clip(spread, 0, None) * total / (total - 1)))[:, None]
 
-    made = bootstrap_estimates(statistic, len(data), method="percentile", **draws)
+    made = bootstrap_estimates(statistic, len(data), Design(**draws), method="percentile")
     return Estimate(float(made.estimate[0]), float(made.low[0]), float(made.high[0]), len(data))
 
 

@@ -11,7 +11,7 @@ import scipy
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.frames import Floats, check_columns, check_level, levels, numbers, table
+from crs_lib.stats.design import USUAL, Design, Floats, check_columns, levels, numbers, table
 
 _OPTIMISERS = ("bfgs", "cg", "powell")
 
@@ -31,7 +31,7 @@ class MixedModel(NamedTuple):
     fit: pd.DataFrame
 
 
-class _Design(NamedTuple):
+class _Coding(NamedTuple):
     """Treatment-coded columns of a crossed design; ``columns[j]`` is a tuple of (factor, level) codes."""
 
     factors: tuple[str, ...]
@@ -56,7 +56,7 @@ class _Design(NamedTuple):
 
 
 class _Data(NamedTuple):
-    design: _Design
+    coding: _Coding
     x: Floats
     y: Floats
     cluster: NDArray[np.intp]
@@ -64,15 +64,9 @@ class _Data(NamedTuple):
 
 
 def mixed_model(
-    frame: pd.DataFrame,
-    *,
-    fixed: Sequence[str] = ("system",),
-    interaction: bool = True,
-    scenario: str = "scenario",
-    value: str = "value",
-    confidence: float = 0.95,
+    frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequence[str] = (), interaction: bool = True
 ) -> MixedModel:
-    """Linear mixed model ``value ~ fixed factors + (1 | scenario)``, by restricted maximum likelihood.
+    """Linear mixed model ``value ~ system × factors + (1 | scenario)``, by restricted maximum likelihood.
 
     Every row counts (turns and shift types of a scenario may repeat); rows without a value are left
     out and counted. The value is standardised for the optimiser and the results put back in its
@@ -84,8 +78,7 @@ def mixed_model(
     """
     from statsmodels.regression.mixed_linear_model import MixedLM
 
-    check_level("confidence", confidence)
-    data = _prepare(frame, fixed, interaction, scenario, value)
+    data = _prepare(frame, design, (design.system, *factors), interaction)
     centre, scale = float(data.y.mean()), float(data.y.std())
     model = MixedLM((data.y - centre) / scale, data.x, data.cluster)
     for optimiser in _OPTIMISERS:
@@ -103,17 +96,11 @@ def mixed_model(
     row |= {"warnings": "; ".join(notes), "var_scenario": between * scale**2}
     row |= {"var_residual": within * scale**2, "icc": between / (between + within)}
     row |= {"n": len(data.y), "n_missing": data.missing, "clusters": int(data.cluster.max()) + 1}
-    return _report(data.design, beta, covariance, table([row]), confidence)
+    return _report(data.coding, beta, covariance, table([row]), design.confidence)
 
 
 def clustered_ols(
-    frame: pd.DataFrame,
-    *,
-    fixed: Sequence[str] = ("system",),
-    interaction: bool = True,
-    scenario: str = "scenario",
-    value: str = "value",
-    confidence: float = 0.95,
+    frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequence[str] = (), interaction: bool = True
 ) -> MixedModel:
     """The same fixed effects by least squares with errors robust to clustering by scenario.
 
@@ -123,20 +110,17 @@ def clustered_ols(
     """
     from statsmodels.regression.linear_model import OLS
 
-    check_level("confidence", confidence)
-    data = _prepare(frame, fixed, interaction, scenario, value)
+    data = _prepare(frame, design, (design.system, *factors), interaction)
     result = OLS(data.y, data.x).fit(cov_type="cluster", cov_kwds={"groups": data.cluster})
     row: dict[str, Any] = {"converged": True, "optimiser": "least squares", "warnings": ""}
     row |= {"var_scenario": np.nan, "var_residual": np.nan, "icc": np.nan}
     row |= {"n": len(data.y), "n_missing": data.missing, "clusters": int(data.cluster.max()) + 1}
     beta, covariance = np.asarray(result.params), np.asarray(result.cov_params())
-    return _report(data.design, beta, covariance, table([row]), confidence)
+    return _report(data.coding, beta, covariance, table([row]), design.confidence)
 
 
-def _prepare(
-    frame: pd.DataFrame, fixed: Sequence[str], interaction: bool, scenario: str, value: str
-) -> _Data:
-    factors = tuple(fixed)
+def _prepare(frame: pd.DataFrame, design: Design, factors: tuple[str, ...], interaction: bool) -> _Data:
+    scenario, value = design.scenario, design.value
     check_columns(frame, *factors, scenario, value)
     y = numbers(frame, value)
     known = ~np.isnan(y)
@@ -158,15 +142,15 @@ def _prepare(
         for chosen in combinations(range(len(factors)), order)
         for picked in product(*(range(1, len(names[f])) for f in chosen))
     ]
-    design = _Design(factors, names, columns)
-    x = design.matrix(np.column_stack(coded))
+    coding = _Coding(factors, names, columns)
+    x = coding.matrix(np.column_stack(coded))
     if np.linalg.matrix_rank(x) < x.shape[1]:
         raise InputError(
             f"some combination of {', '.join(factors)} never occurs with a value, so its effect "
             "cannot be separated; set interaction=False or leave the sparse level out"
         )
     cluster = pd.Index(scenarios).get_indexer(used[scenario])
-    return _Data(design, x, y, np.asarray(cluster, dtype=np.intp), int((~known).sum()))
+    return _Data(coding, x, y, np.asarray(cluster, dtype=np.intp), int((~known).sum()))
 
 
 def _fixed_covariance(data: _Data, between: float, within: float) -> Floats:
@@ -179,27 +163,27 @@ def _fixed_covariance(data: _Data, between: float, within: float) -> Floats:
 
 
 def _report(
-    design: _Design, beta: Floats, covariance: Floats, fit: pd.DataFrame, confidence: float
+    coding: _Coding, beta: Floats, covariance: Floats, fit: pd.DataFrame, confidence: float
 ) -> MixedModel:
     z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
     error = np.sqrt(np.diag(covariance))
     ratio = beta / error
-    coefficients = pd.DataFrame({"term": design.labels(), "estimate": beta, "error": error})
+    coefficients = pd.DataFrame({"term": coding.labels(), "estimate": beta, "error": error})
     coefficients = coefficients.assign(low=beta - z * error, high=beta + z * error, z=ratio)
     coefficients["p"] = 2 * scipy.stats.norm.sf(np.abs(ratio))
-    cells = design.cells()
-    grid = design.matrix(cells)
+    cells = coding.cells()
+    grid = coding.matrix(cells)
     means, terms = [], []
-    for f, factor in enumerate(design.factors):
-        at = np.stack([grid[cells[:, f] == k].mean(axis=0) for k in range(len(design.names[f]))])
+    for f, factor in enumerate(coding.factors):
+        at = np.stack([grid[cells[:, f] == k].mean(axis=0) for k in range(len(coding.names[f]))])
         terms.append({"term": factor} | _wald(at[1:] - at[0], beta, covariance))
-        for name, weights in zip(design.names[f], at, strict=True):
+        for name, weights in zip(coding.names[f], at, strict=True):
             mean, spread = float(weights @ beta), float(np.sqrt(weights @ covariance @ weights))
             row = {"factor": factor, "level": name, "mean": mean, "error": spread}
             means.append(row | {"low": mean - z * spread, "high": mean + z * spread})
-    for chosen in sorted({tuple(f for f, _ in c) for c in design.columns if len(c) > 1}, key=len):
-        picked = [j + 1 for j, c in enumerate(design.columns) if tuple(f for f, _ in c) == chosen]
-        name = ":".join(design.factors[f] for f in chosen)
+    for chosen in sorted({tuple(f for f, _ in c) for c in coding.columns if len(c) > 1}, key=len):
+        picked = [j + 1 for j, c in enumerate(coding.columns) if tuple(f for f, _ in c) == chosen]
+        name = ":".join(coding.factors[f] for f in chosen)
         terms.append({"term": name} | _wald(np.eye(len(beta))[picked], beta, covariance))
     return MixedModel(coefficients, table(terms), table(means), fit)
 

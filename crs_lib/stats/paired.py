@@ -8,25 +8,13 @@ import scipy
 
 from crs_lib.core.errors import InputError
 from crs_lib.core.rng import stream
-from crs_lib.stats.frames import (
-    Floats,
-    Pairs,
-    check_level,
-    check_pairs,
-    complete_values,
-    differences,
-    paired_values,
-    rankable,
-    table,
-)
+from crs_lib.stats.design import USUAL, Design, Floats, check_level, check_pairs, rankable, table
 
 _CELLS = 4_000_000  # random numbers held at once
 _TRY_ALL = 13  # scenarios: with ties or zeros, scipy tries the signs of so many, and is normal beyond
 
 
-def rm_anova(
-    frame: pd.DataFrame, *, system: str = "system", scenario: str = "scenario", value: str = "value"
-) -> pd.DataFrame:
+def rm_anova(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """F >= 0 of the one-way repeated-measures analysis of variance, over complete scenarios; one row.
 
     ``epsilon_gg`` in [1/(k-1), 1] measures sphericity and shrinks both degrees of freedom for
@@ -36,8 +24,8 @@ def rm_anova(
     Raises InputError for fewer than 2 systems or 2 complete scenarios.
     Source: Greenhouse and Geisser (1959), Psychometrika 24; Huynh and Feldt (1976), J. Educ. Stat. 1.
     """
-    paired = paired_values(frame, system=system, scenario=scenario, value=value)
-    x = complete_values(paired)
+    paired = design.paired(frame)
+    x = paired.complete()
     n, k = x.shape
     centre = x.mean()
     ss_system = n * float(((x.mean(axis=0) - centre) ** 2).sum())
@@ -49,12 +37,11 @@ def rm_anova(
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = float(np.divide(ss_system / df1, ss_error / df2))
     gg, hf = sphericity_epsilons(x)
-    row = {"test": "repeated-measures ANOVA", "statistic": ratio, "df1": df1, "df2": float(df2)}
-    row |= {"p": float(scipy.stats.f.sf(ratio, df1, df2)), "epsilon_gg": gg, "epsilon_hf": hf}
-    row |= {"p_gg": float(scipy.stats.f.sf(ratio, gg * df1, gg * df2))}
-    row |= {"p_hf": float(scipy.stats.f.sf(ratio, hf * df1, hf * df2))}
-    row |= {"ss_system": ss_system, "ss_error": ss_error}
-    return table([row | {"n": n, "n_missing": len(paired.values) - n}])
+    p, p_gg, p_hf = (float(scipy.stats.f.sf(ratio, e * df1, e * df2)) for e in (1, gg, hf))
+    return paired.row(
+        x, test="repeated-measures ANOVA", statistic=ratio, df1=df1, df2=float(df2), p=p, epsilon_gg=gg,
+        epsilon_hf=hf, p_gg=p_gg, p_hf=p_hf, ss_system=ss_system, ss_error=ss_error,
+    )  # fmt: skip
 
 
 def sphericity_epsilons(x: Floats) -> tuple[float, float]:
@@ -77,9 +64,7 @@ def sphericity_epsilons(x: Floats) -> tuple[float, float]:
     return gg, float(min(1.0, max(gg, hf)))
 
 
-def friedman(
-    frame: pd.DataFrame, *, system: str = "system", scenario: str = "scenario", value: str = "value"
-) -> pd.DataFrame:
+def friedman(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Friedman's chi-square >= 0 over complete scenarios, with Kendall's W in [0, 1] beside it; one row.
 
     Ties within a scenario are corrected for; when every scenario is one tie the statistic is NaN.
@@ -87,61 +72,45 @@ def friedman(
     Raises InputError for fewer than 2 systems or 2 complete scenarios.
     Source: Friedman (1937), JASA 32; Kendall and Babington Smith (1939), Ann. Math. Stat. 10.
     """
-    paired = paired_values(frame, system=system, scenario=scenario, value=value)
-    x = rankable(complete_values(paired))
+    paired = design.paired(frame)
+    x = rankable(paired.complete())
     n, k = x.shape
     ranks = scipy.stats.rankdata(x, axis=1)
     expected = (k + 1) / 2
     spread = float(((ranks - expected) ** 2).sum())
     gain = float(((ranks.sum(axis=0) - n * expected) ** 2).sum())
     chi2 = (k - 1) * gain / spread if spread > 0 else float("nan")
-    row = {"test": "Friedman", "statistic": chi2, "df1": k - 1, "df2": float("nan")}
-    row |= {"p": float(scipy.stats.chi2.sf(chi2, k - 1)), "kendall_w": chi2 / (n * (k - 1))}
-    return table([row | {"n": n, "n_missing": len(paired.values) - n}])
+    p = float(scipy.stats.chi2.sf(chi2, k - 1))
+    return paired.row(
+        x, test="Friedman", statistic=chi2, df1=k - 1, df2=float("nan"), p=p, kendall_w=chi2 / (n * (k - 1))
+    )
 
 
-def mean_differences(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    confidence: float = 0.95,
-) -> pd.DataFrame:
+def mean_differences(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Mean of ``a - b`` per scenario with its t interval and paired t test, one row for each pair.
 
     t and p are NaN when the differences do not vary.
     Raises InputError when a pair shares fewer than 2 scenarios. Source: Student (1908), Biometrika 6.
     """
-    check_level("confidence", confidence)
     rows = []
-    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+    for d in design.differences(frame):
         n, mean = len(d.values), float(d.values.mean())
         error = float(d.values.std(ddof=1)) / n**0.5
         t = mean / error if error > 1e-14 * float(np.abs(d.values).max()) else float("nan")
-        half = float(scipy.stats.t.ppf((1 + confidence) / 2, n - 1)) * error
-        row = {"a": d.a, "b": d.b, "diff": mean, "low": mean - half, "high": mean + half}
-        row |= {"t": t, "df": n - 1, "p": float(2 * scipy.stats.t.sf(abs(t), n - 1))}
-        rows.append(row | {"n": n, "n_missing": d.missing})
+        half = float(scipy.stats.t.ppf((1 + design.confidence) / 2, n - 1)) * error
+        p = float(2 * scipy.stats.t.sf(abs(t), n - 1))
+        rows.append(d.row(diff=mean, low=mean - half, high=mean + half, t=t, df=n - 1, p=p))
     return table(rows)
 
 
-def signed_rank_sums(gaps: Floats) -> tuple[float, float]:
+def _signed_rank_sums(gaps: Floats) -> tuple[float, float]:
     """Pratt's rank sums of the positive and of the negative differences; zeros keep their ranks."""
     gaps = rankable(gaps)
     ranks = scipy.stats.rankdata(np.abs(gaps))
     return float(ranks[gaps > 0].sum()), float(ranks[gaps < 0].sum())
 
 
-def wilcoxon_pairs(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-) -> pd.DataFrame:
+def wilcoxon_pairs(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Wilcoxon's signed-rank test with Pratt's zeros, two-sided, one row for each pair.
 
     ``w_plus`` and ``w_minus`` sum the ranks of scenarios won and lost by ``a``; zeros keep their
@@ -152,13 +121,12 @@ def wilcoxon_pairs(
     Source: Wilcoxon (1945), Biometrics Bulletin 1; Pratt (1959), JASA 54.
     """
     rows = []
-    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+    for d in design.differences(frame):
         gaps = rankable(d.values)
-        plus, minus = signed_rank_sums(d.values)
+        plus, minus = _signed_rank_sums(d.values)
         p = _wilcoxon(tuple(gaps.tolist())) if gaps.any() else 1.0
-        row = {"a": d.a, "b": d.b, "median_diff": float(np.median(d.values)), "w_plus": plus}
-        row |= {"w_minus": minus, "p": p, "n_zero": int((gaps == 0).sum())}
-        rows.append(row | {"n": len(gaps), "n_missing": d.missing})
+        median, zeros = float(np.median(d.values)), int((gaps == 0).sum())
+        rows.append(d.row(median_diff=median, w_plus=plus, w_minus=minus, p=p, n_zero=zeros))
     return table(rows)
 
 
@@ -180,37 +148,29 @@ def _wilcoxon(differences: tuple[float, ...]) -> float:
 
 
 def sign_flip_pairs(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    resamples: int = 10_000,
-    seed: int = 0,
+    frame: pd.DataFrame, design: Design = USUAL, *, permutations: int = 10_000
 ) -> pd.DataFrame:
     """Permutation test of the mean difference, two-sided: under no effect ``a`` and ``b`` could swap.
 
-    All sign patterns are tried when there are at most ``resamples`` of them (``exact``); otherwise
-    ``resamples`` random ones, and p = (1 + as extreme) / (1 + resamples) never reaches 0. One matrix
+    All sign patterns are tried when there are at most ``permutations`` of them (``exact``); otherwise
+    so many random ones, and p = (1 + as extreme) / (1 + permutations) never reaches 0. One matrix
     product serves all pairs. p is 1 when all differences are 0.
 
     Raises InputError when a pair shares fewer than 2 scenarios.
     Source: Fisher (1935), The Design of Experiments, section 21; Phipson and Smyth (2010), SAGMB 9.
     """
-    if resamples < 1:
-        raise InputError(f"resamples={resamples}: at least 1 is needed, 10000 is usual")
-    paired = paired_values(frame, system=system, scenario=scenario, value=value)
-    kept = list(differences(paired, pairs))
-    columns = check_pairs(paired.systems, pairs)
+    if permutations < 1:
+        raise InputError(f"permutations={permutations}: at least 1 is needed, 10000 is usual")
+    paired, kept = design.paired(frame), list(design.differences(frame))
+    columns = check_pairs(paired.systems, design.pairs)
     gaps = np.stack([paired.values[:, i] - paired.values[:, j] for i, j in columns], axis=1)
     gaps = np.nan_to_num(gaps)  # a scenario that a pair lacks adds 0 whatever its sign
     n = len(gaps)
-    exact = n < 60 and 2**n <= resamples
-    total = 2**n if exact else resamples
+    exact = n < 60 and 2**n <= permutations
+    total = 2**n if exact else permutations
     observed = np.abs(gaps.sum(axis=0)) - 1e-12 * np.abs(gaps).sum(axis=0)
     extreme = np.zeros(len(columns), dtype=np.int64)
-    rng = stream(seed, "stats", "sign-flip")
+    rng = stream(design.seed, "stats", "sign-flip")
     for start in range(0, total, max(1, _CELLS // n)):
         size = min(max(1, _CELLS // n), total - start)
         if exact:
@@ -221,29 +181,13 @@ def sign_flip_pairs(
         extreme += (np.abs(sums) >= observed).sum(axis=0)
     p = extreme / total if exact else (extreme + 1) / (total + 1)
     return table(
-        {
-            "a": d.a,
-            "b": d.b,
-            "diff": float(d.values.mean()),
-            "p": float(p[i]),
-            "exact": exact,
-            "resamples": total,
-            "n": len(d.values),
-            "n_missing": d.missing,
-        }
+        d.row(diff=float(d.values.mean()), p=float(p[i]), exact=exact, resamples=total)
         for i, d in enumerate(kept)
     )
 
 
 def tost_pairs(
-    frame: pd.DataFrame,
-    margin: float,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    alpha: float = 0.05,
+    frame: pd.DataFrame, margin: float, design: Design = USUAL, *, alpha: float = 0.05
 ) -> pd.DataFrame:
     """Paired equivalence test within ``-margin .. margin`` (units of the value); a row for each pair.
 
@@ -258,15 +202,18 @@ def tost_pairs(
     if not margin > 0:
         raise InputError(f"margin={margin!r}: expected the smallest difference that matters, above 0")
     rows = []
-    for d in differences(paired_values(frame, system=system, scenario=scenario, value=value), pairs):
+    for d in design.differences(frame):
         n, mean = len(d.values), float(d.values.mean())
         error = float(d.values.std(ddof=1)) / n**0.5
         with np.errstate(divide="ignore"):
             above, below = (np.divide(mean + side * margin, error) for side in (1, -1))
         lower, upper = float(scipy.stats.t.sf(above, n - 1)), float(scipy.stats.t.cdf(below, n - 1))
         half = float(scipy.stats.t.ppf(1 - alpha, n - 1)) * error
-        row = {"a": d.a, "b": d.b, "diff": mean, "low": mean - half, "high": mean + half}
-        row |= {"margin": float(margin), "p_lower": lower, "p_upper": upper, "p": max(lower, upper)}
-        row |= {"equivalent": max(lower, upper) < alpha, "n": n, "n_missing": d.missing}
-        rows.append(row)
+        worse = max(lower, upper)
+        rows.append(
+            d.row(
+                diff=mean, low=mean - half, high=mean + half, margin=float(margin), p_lower=lower,
+                p_upper=upper, p=worse, equivalent=worse < alpha,
+            )
+        )  # fmt: skip
     return table(rows)

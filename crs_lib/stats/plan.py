@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from crs_lib.core import outside
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
-from crs_lib.stats.multiple import METHODS
+from crs_lib.stats.groups import METHODS
 
 _REQUIRED = ("primary_outcome", "contrasts", "smallest_effect")
 

@@ -1,77 +1,33 @@
-"""How much the scenarios tell: clustering, effective sample size, power and detectable effects."""
+"""How much the scenarios tell: power, detectable effects, and where scores vary by facet."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.rng import stream
-from crs_lib.stats.frames import (
+from crs_lib.stats.design import (
+    USUAL,
+    Design,
     Floats,
-    Pairs,
     check_columns,
     check_level,
     check_pairs,
-    complete_values,
     levels,
     numbers,
-    paired_values,
     table,
 )
 
-Test = Literal["wilcoxon", "t"]
-_CELLS = 2_000_000
+_Facets = Mapping[str, Sequence[str]]
+_JOIN = " × "
+_WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
 
 
-def design_effect(
-    frame: pd.DataFrame, *, system: str = "system", scenario: str = "scenario", value: str = "value"
-) -> pd.DataFrame:
-    """How much rows (turns) of one scenario repeat each other, for every system; a row each.
-
-    ``icc`` at most 1 is the share of variance between scenarios (one-way ANOVA estimate; may be
-    negative), ``design_effect`` = 1 + (m - 1) icc with icc at least 0 and m the row-weighted mean of
-    rows per scenario, ``effective_n`` = n / design effect: the independent rows they are worth. NaN
-    when no scenario has two rows or nothing varies.
-
-    Raises InputError for an unknown column. Source: Kish (1965), Survey Sampling; Donner and Koval
-    (1980), Biometrics 36 (unequal sizes).
-    """
-    check_columns(frame, system, scenario, value)
-    rows = []
-    for name in levels(frame[system]):
-        part = frame[(frame[system] == name).to_numpy()]
-        column = numbers(part, value)
-        known = ~np.isnan(column)
-        y, owner = column[known], pd.factorize(part[scenario][known])[0]
-        size = np.bincount(owner) if len(y) else np.zeros(0)
-        between, within, m = _components(y, owner, size)
-        icc = between / (between + within) if between + within > 0 else float("nan")
-        swell = 1 + (m - 1) * max(0.0, icc) if not np.isnan(icc) else float("nan")
-        row = {"system": name, "icc": icc, "var_scenario": between, "var_row": within}
-        row |= {"design_effect": swell, "effective_n": len(y) / swell, "n": len(y)}
-        rows.append(row | {"n_missing": int((~known).sum()), "clusters": len(size)})
-    return table(rows)
-
-
-def _components(y: Floats, owner: Any, size: Any) -> tuple[float, float, float]:
-    """Variance between and within clusters, and the row-weighted mean cluster size."""
-    n, k = len(y), len(size)
-    if k < 2 or n == k:
-        return float("nan"), float("nan"), float("nan")
-    means = np.bincount(owner, weights=y) / size
-    within = float(((y - means[owner]) ** 2).sum()) / (n - k)
-    between = float((size * (means - y.mean()) ** 2).sum()) / (k - 1)
-    squares = float((size**2).sum())
-    usual = (n - squares / n) / (k - 1)
-    return (between - within) / usual, within, squares / n
-
-
-def variance_components(
-    frame: pd.DataFrame, *, system: str = "system", scenario: str = "scenario", value: str = "value"
-) -> pd.DataFrame:
+def variance_components(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Pilot variances over complete scenarios: between scenarios, and left over within them; one row.
 
     From the two-way table of scenarios by systems: ``var_scenario`` (at least 0), ``var_residual``
@@ -79,141 +35,25 @@ def variance_components(
     which is all that a paired test sees. Raises InputError as :func:`rm_anova`.
     Source: Searle, Casella and McCulloch (1992), Variance Components, chapter 4.
     """
-    paired = paired_values(frame, system=system, scenario=scenario, value=value)
-    x = complete_values(paired)
+    paired = design.paired(frame)
+    x = paired.complete()
     n, k = x.shape
     residual = x - x.mean(axis=0) - x.mean(axis=1, keepdims=True) + x.mean()
     left = float((residual**2).sum()) / ((n - 1) * (k - 1))
     among = k * float(((x.mean(axis=1) - x.mean()) ** 2).sum()) / (n - 1)
-    row = {"var_scenario": max(0.0, (among - left) / k), "var_residual": left}
-    row |= {"sd_difference": (2 * left) ** 0.5, "n": n, "n_missing": len(paired.values) - n}
-    return table([row])
-
-
-def power_curve(
-    sd_difference: float,
-    effects: Sequence[float],
-    sessions: Sequence[int],
-    *,
-    test: Test = "wilcoxon",
-    alpha: float = 0.05,
-    tests: int = 1,
-    simulations: int = 2000,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Chance in [0, 1] that a paired test finds each effect with each number of scenarios, simulated.
-
-    Differences are normal with the given mean (``effect``, in units of the value) and standard
-    deviation (:func:`variance_components`). ``tests`` is the size of the family: the level is
-    alpha / tests, Holm's first step. ``error`` is the Monte Carlo standard error. The same noise
-    serves all effects, so curves are smooth and rise with the effect.
-
-    Raises InputError for a deviation that is not above 0 or fewer than 2 scenarios.
-    Source: Cohen (1988), Statistical Power Analysis; simulation as in Arnold et al. (2011), BMC MRM 11.
-    """
-    _check_power(sd_difference, sessions, alpha, tests, simulations)
-    rows = []
-    for n in sessions:
-        reject = _simulator(n, test, alpha / tests, simulations, seed)
-        for effect in effects:
-            power = reject(effect / sd_difference)
-            row = {"test": test, "effect": float(effect), "sessions": int(n), "power": power}
-            rows.append(row | {"error": (power * (1 - power) / simulations) ** 0.5, "alpha": alpha / tests})
-    return table(rows)
-
-
-def sessions_needed(
-    sd_difference: float,
-    effect: float,
-    *,
-    power: float = 0.8,
-    test: Test = "wilcoxon",
-    alpha: float = 0.05,
-    tests: int = 1,
-    simulations: int = 2000,
-    seed: int = 0,
-    most: int = 5000,
-) -> pd.DataFrame:
-    """Scenarios from which on the simulated power reaches ``power``; one row.
-
-    Found by halving an interval, to 1 % or one scenario, and within Monte Carlo error.
-    ``sessions`` is missing when ``most`` do not suffice.
-    Raises InputError for an effect of 0 and as :func:`power_curve`.
-    Source: as :func:`power_curve`.
-    """
-    _check_power(sd_difference, [2], alpha, tests, simulations)
-    check_level("power", power)
-    if effect == 0:
-        raise InputError("effect=0: no number of sessions finds nothing; give the smallest that matters")
-
-    def reached(n: int) -> float:
-        return _simulator(n, test, alpha / tests, simulations, seed)(effect / sd_difference)
-
-    guess = (_reach(power, alpha / tests) * sd_difference / effect) ** 2
-    low, high = 1, int(min(max(4, 1.2 * guess), most))
-    found = reached(high)
-    while found < power and high < most:
-        low, high = high, int(min(1.5 * high + 1, most))
-        found = reached(high)
-    enough = found >= power
-    while enough and high - low > max(1, high // 100):
-        middle = max((low + high) // 2, min(int(0.9 * guess), high - 1)) if low == 1 else (low + high) // 2
-        there = reached(middle)
-        if there >= power:
-            high, found = middle, there
-        else:
-            low = middle
-    row = {"test": test, "effect": float(effect), "sessions": float(high) if enough else np.nan}
-    return table([row | {"power": found, "target": power, "alpha": alpha / tests}])
-
-
-def minimum_detectable_effect(
-    sd_difference: float,
-    sessions: int,
-    *,
-    power: float = 0.8,
-    test: Test = "wilcoxon",
-    alpha: float = 0.05,
-    tests: int = 1,
-    simulations: int = 2000,
-    seed: int = 0,
-) -> pd.DataFrame:
-    """Smallest effect > 0 (units of the value) that ``sessions`` scenarios find with ``power``; one row.
-
-    Missing when the test cannot reach the level at all with so few scenarios.
-    Raises InputError as :func:`power_curve`. Source: Bloom (1995), Evaluation Review 19.
-    """
-    _check_power(sd_difference, [sessions], alpha, tests, simulations)
-    check_level("power", power)
-    reject = _simulator(sessions, test, alpha / tests, simulations, seed)
-    guess = _reach(power, alpha / tests) / sessions**0.5
-    low, high = 0.0, 1.2 * guess
-    while reject(high) < power and high < 100 * guess:
-        low, high = high, 2 * high
-    reachable = reject(high) >= power
-    while reachable and high - low > 1e-3 * high:
-        middle = (low + high) / 2 if low else max(high / 2, 0.9 * guess)
-        low, high = (low, middle) if reject(middle) >= power else (middle, high)
-    row = {"test": test, "sessions": int(sessions), "target": power, "alpha": alpha / tests}
-    row |= {"effect": high * sd_difference if reachable else np.nan}
-    return table([row | {"standardised": high if reachable else np.nan}])
-
-
-_WILCOXON = 3 / np.pi  # scenarios of a t test that one of Wilcoxon's is worth, for normal differences
+    between = max(0.0, (among - left) / k)
+    return paired.row(x, var_scenario=between, var_residual=left, sd_difference=(2 * left) ** 0.5)
 
 
 def contrast_power(
     frame: pd.DataFrame,
     effect: float,
+    design: Design = USUAL,
     *,
-    pairs: Pairs | None = None,
     power: float = 0.8,
     alpha: float = 0.05,
     tests: int = 1,
     most: int = 100_000,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
 ) -> pd.DataFrame:
     """Power of every contrast by the deviation of its own paired differences; a row a pair.
 
@@ -230,12 +70,12 @@ def contrast_power(
     if not effect > 0 or tests < 1:
         raise InputError(f"effect={effect}, tests={tests}: give an effect above 0 and at least one test")
     rows: list[dict[str, Any]] = []
-    for row in _spreads(frame, pairs, system=system, scenario=scenario, value=value):
+    for row in _spreads(frame, design):
         n, sd = row["n"], row["sd_difference"]
         row |= dict.fromkeys(("power_now", "detectable_effect", "sessions_needed"), np.nan)
         if sd > 0:
             level = alpha / tests
-            row["power_now"] = _found(effect / sd, n, level)
+            row["power_now"] = wilcoxon_power(effect / sd, n, level)
             row["sessions_needed"] = _least(effect / sd, power, level, most)
             row["detectable_effect"] = _detectable(n, power, level) * sd
         elif sd == 0:
@@ -248,13 +88,10 @@ def contrast_curves(
     frame: pd.DataFrame,
     effects: Sequence[float],
     sessions: Sequence[int],
+    design: Design = USUAL,
     *,
-    pairs: Pairs | None = None,
     alpha: float = 0.05,
     tests: int = 1,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
 ) -> pd.DataFrame:
     """Power in [0, 1] of every contrast by effect and number of scenarios, a row each.
 
@@ -267,28 +104,27 @@ def contrast_curves(
             f"effects={list(effects)}, sessions={list(sessions)}, tests={tests}: expected effects above 0, "
             "at least 2 sessions and 1 test"
         )
-    rows = [
-        row | {"effect": float(effect), "sessions": int(n), "alpha": alpha / tests}
-        | {"power": _found(effect / sd, n, alpha / tests) if (sd := row["sd_difference"]) > 0 else 1.0}
-        for row in _spreads(frame, pairs, system=system, scenario=scenario, value=value)
-        if row["n"] > 1
-        for n in sessions
-        for effect in effects
-    ]  # fmt: skip
+    level = alpha / tests
+    rows = []
+    for row in (one for one in _spreads(frame, design) if one["n"] > 1):
+        for n, effect in itertools.product(sessions, effects):
+            sd = row["sd_difference"]
+            power = wilcoxon_power(effect / sd, n, level) if sd > 0 else 1.0
+            rows.append(row | {"effect": float(effect), "sessions": n, "alpha": level, "power": power})
     return table(rows)
 
 
-def _spreads(frame: pd.DataFrame, pairs: Pairs | None, **at: str) -> Iterator[dict[str, Any]]:
+def _spreads(frame: pd.DataFrame, design: Design) -> Iterator[dict[str, Any]]:
     """Every contrast with its common scenarios and the deviation of its differences; NaN for fewer than 2."""
-    paired = paired_values(frame, **at)
-    for i, j in check_pairs(paired.systems, pairs):
+    paired = design.paired(frame)
+    for i, j in check_pairs(paired.systems, design.pairs):
         gaps = paired.values[:, i] - paired.values[:, j]
         gaps = gaps[~np.isnan(gaps)]
         sd = float(gaps.std(ddof=1)) if len(gaps) > 1 else np.nan
         yield {"a": paired.systems[i], "b": paired.systems[j], "n": len(gaps), "sd_difference": sd}
 
 
-def _found(effect: float, n: int, alpha: float) -> float:
+def wilcoxon_power(effect: float, n: int, alpha: float) -> float:
     """The power of Wilcoxon's paired test for a standardised effect, by what its scenarios are worth to t."""
     worth = max(n * _WILCOXON, 1.5)
     edge = scipy.stats.t.ppf(1 - alpha / 2, worth - 1)
@@ -300,23 +136,23 @@ def _found(effect: float, n: int, alpha: float) -> float:
 def _detectable(n: int, power: float, alpha: float) -> float:
     """The standardised effect that ``n`` scenarios find with ``power``; NaN where none is large enough."""
     high = 2 * _reach(power, alpha) / n**0.5
-    while _found(high, n, alpha) < power:
+    while wilcoxon_power(high, n, alpha) < power:
         high *= 2
         if high > 1e6:
             return float("nan")
-    return float(scipy.optimize.brentq(lambda effect: _found(effect, n, alpha) - power, 0, high))
+    return float(scipy.optimize.brentq(lambda effect: wilcoxon_power(effect, n, alpha) - power, 0, high))
 
 
 def _least(effect: float, power: float, alpha: float, most: int) -> float:
     """The fewest scenarios whose power reaches ``power``; NaN above ``most``."""
     low, high = 1, 2
-    while _found(effect, high, alpha) < power:
+    while wilcoxon_power(effect, high, alpha) < power:
         if high >= most:
             return float("nan")
         low, high = high, min(2 * high, most)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if _found(effect, middle, alpha) >= power else (middle, high)
+        low, high = (low, middle) if wilcoxon_power(effect, middle, alpha) >= power else (middle, high)
     return float(high)
 
 
@@ -325,33 +161,131 @@ def _reach(power: float, alpha: float) -> float:
     return float(scipy.stats.norm.ppf(1 - alpha / 2) + scipy.stats.norm.ppf(power))
 
 
-def _check_power(sd: float, sessions: Sequence[int], alpha: float, tests: int, simulations: int) -> None:
-    check_level("alpha", alpha)
-    if not sd > 0:
-        raise InputError(f"sd_difference={sd!r}: expected the deviation of a paired difference, above 0")
-    if min(sessions, default=0) < 2 or tests < 1 or simulations < 1:
-        raise InputError(
-            f"sessions={list(sessions)}, tests={tests}, simulations={simulations}: expected at least "
-            "2 sessions, 1 test and 1 simulation"
+def facet_variances(frame: pd.DataFrame, facets: _Facets, design: Design = USUAL) -> pd.DataFrame:
+    """The variance components of a balanced design of systems by random facets; a row an effect.
+
+    ``facets`` names the columns beside the system, each with the facets that it is nested in: {"catalogue":
+    (), "seed": (), "scenario": ("catalogue", "seed")}. Facets with one level are left out. ``variance`` is at
+    least 0 (``estimate`` before that), ``share`` its part of the sum; the last effect holds the error. The
+    columns ``n_<facet>`` are the levels of the design, those of a nested facet in one cell.
+
+    Raises InputError unless every cell has one value.
+    Source: Brennan (2001), Generalizability Theory, chapters 3 and 7; Cornfield and Tukey (1956), expected
+    mean squares.
+    """
+    system, value = design.system, design.value
+    check_columns(frame, system, *facets, value)
+    used = [name for name in facets if len(levels(frame[name])) > 1]
+    nested = {system: frozenset[str](), **{name: frozenset(facets[name]) & set(used) for name in used}}
+    names = [system, *used]
+    x = _array(frame, names, nested, value)
+    sizes = dict(zip(names, x.shape, strict=True))
+    effects = sorted(
+        {
+            frozenset(chosen).union(*(nested[name] for name in chosen))
+            for order in range(1, len(names) + 1)
+            for chosen in itertools.combinations(names, order)
+        },
+        key=lambda effect: (len(effect), [names.index(name) for name in sorted(effect, key=names.index)]),
+    )
+    squares, freedom = _sums(x, names, effects)
+    found: dict[frozenset[str], float] = {}
+    for effect in reversed(effects):
+        rest = sum(
+            found[other] * math.prod(sizes[name] for name in names if name not in other)
+            for other in found
+            if effect < other
         )
+        scale = math.prod(sizes[name] for name in names if name not in effect)
+        found[effect] = (squares[effect] / freedom[effect] - rest) / scale
+    kept = {effect: max(0.0, found[effect]) for effect in effects}
+    whole = sum(kept.values())
+    rows = [
+        {
+            "effect": _JOIN.join(name for name in names if name in effect), "df": freedom[effect],
+            "estimate": found[effect], "variance": kept[effect],
+            "share": kept[effect] / whole if whole > 0 else math.nan,
+            **{f"n_{name}": sizes[name] for name in names},
+        }
+        for effect in effects
+    ]  # fmt: skip
+    return table(rows)
 
 
-def _simulator(n: int, test: Test, alpha: float, simulations: int, seed: int) -> Callable[[float], float]:
-    """Power at ``n`` scenarios as a function of the standardised effect, all on the same noise."""
-    if test not in ("wilcoxon", "t"):
-        raise InputError(f"test {test!r} is not known; use 'wilcoxon' or 't'")
+def _array(frame: pd.DataFrame, names: Sequence[str], nested: Mapping[str, Any], value: str) -> Floats:
+    """The values with an axis a facet; levels of a nested facet are counted from 0 within their cell."""
+    codes = {}
+    for name in names:
+        if not nested[name]:
+            codes[name] = pd.Index(levels(frame[name])).get_indexer(frame[name])
+            continue
+        inside = frame.groupby([n for n in names if n in nested[name]], sort=False)[name]
+        codes[name] = inside.transform(lambda part: pd.factorize(part, sort=True)[0]).to_numpy(dtype=int)
+    shape = [int(codes[name].max()) + 1 for name in names]
+    x = np.full(shape, np.nan)
+    place = tuple(codes[name] for name in names)
+    x[place] = numbers(frame, value)
+    if np.isnan(x).any() or len(frame) != x.size:
+        raise InputError(
+            f"the design is not balanced: {len(frame)} rows for {x.size} cells of "
+            f"{' by '.join(f'{n} {name}' for n, name in zip(shape, names, strict=True))}, "
+            f"{int(np.isnan(x).sum())} without a value; give every cell one value"
+        )
+    return x
 
-    def power(effect: float) -> float:
-        rng, found = stream(seed, "stats", "power", n), 0
-        step = max(1, _CELLS // n)
-        for start in range(0, simulations, step):
-            noise = rng.standard_normal((min(step, simulations - start), n)) + effect
-            if test == "t":
-                p = scipy.stats.ttest_1samp(noise, 0.0, axis=1).pvalue
+
+def _sums(
+    x: Floats, names: Sequence[str], effects: Sequence[frozenset[str]]
+) -> tuple[dict[frozenset[str], float], dict[frozenset[str], int]]:
+    """Sum of squares and degrees of freedom of every effect, lower effects taken out."""
+    squares: dict[frozenset[str], float] = {}
+    freedom: dict[frozenset[str], int] = {}
+    for effect in effects:
+        away = tuple(k for k, name in enumerate(names) if name not in effect)
+        means = x.mean(axis=away)
+        whole = float(((means - x.mean()) ** 2).sum()) * x.size / max(1, means.size)
+        lower = [other for other in squares if other < effect]
+        squares[effect] = max(0.0, whole - sum(squares[other] for other in lower))
+        freedom[effect] = means.size - 1 - sum(freedom[other] for other in lower)
+    return squares, freedom
+
+
+def scenarios_needed(
+    components: pd.DataFrame, precision: float, design: Design = USUAL, *, fixed: Sequence[str] = ()
+) -> pd.DataFrame:
+    """How many scenarios a cell needs for a 95 % interval of ± ``precision`` of a difference; one row.
+
+    ``components`` are those of :func:`facet_variances`; the other facets keep their levels. _Facets that are
+    ``fixed`` are not generalised over: the statement holds for these catalogues, wordings or seeds.
+    ``half_width`` is the present one, 1.96·√(2σ²), σ² the sum of all components of system by facet, each
+    over the levels that it is averaged over; ``floor`` is what remains with endless scenarios, ``scenarios``
+    missing where that is more than the precision. ``coefficient`` is σ²(system)/(σ²(system) + σ²), in [0, 1].
+
+    Raises InputError for a precision that is not above 0, or components without a scenario.
+    Source: Brennan (2001), chapter 4 (decision studies).
+    """
+    if not precision > 0:
+        raise InputError(f"precision={precision}: give the half width of an interval, above 0")
+    system, scenario = design.system, design.scenario
+    sizes = {name[2:]: int(components[name].iloc[0]) for name in components if str(name).startswith("n_")}
+    if scenario not in sizes:
+        raise InputError(f"the components have no facet {scenario!r}; they have {', '.join(sizes)}")
+    own, per_scenario, others = 0.0, 0.0, 0.0
+    for effect, variance in zip(components["effect"], components["variance"], strict=True):
+        parts = set(effect.split(_JOIN))
+        if parts == {system}:
+            own = float(variance)
+        elif system in parts and not parts - {system} <= set(fixed):
+            over = math.prod(sizes[name] for name in parts - {system, scenario})
+            if scenario in parts:
+                per_scenario += variance / over
             else:
-                method = "exact" if n <= 50 else "asymptotic"
-                p = scipy.stats.wilcoxon(noise, axis=1, method=method).pvalue
-            found += int((np.asarray(p) <= alpha).sum())
-        return found / simulations
-
-    return power
+                others += variance / over
+    now = per_scenario / sizes[scenario] + others
+    room = (precision / 1.96) ** 2 / 2 - others
+    row: dict[str, Any] = {"precision": precision, "fixed": ", ".join(fixed)}
+    row |= {"half_width": 1.96 * math.sqrt(2 * now), "floor": 1.96 * math.sqrt(2 * others)}
+    row |= {"scenarios": float(max(1, math.ceil(per_scenario / room - 1e-9))) if room > 0 else math.nan}
+    cells = math.prod(n for name, n in sizes.items() if name not in (system, scenario))
+    row |= {"cells": cells, "sessions": row["scenarios"] * cells}
+    return table([row | {"coefficient": own / (own + now) if own + now > 0 else math.nan}])

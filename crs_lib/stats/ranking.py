@@ -9,33 +9,16 @@ import pandas as pd
 import scipy
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.bootstrap import cluster_bootstrap
-from crs_lib.stats.frames import (
-    check_level,
-    complete_values,
-    group_samples,
-    paired_values,
-    rankable,
-    table,
-)
-from crs_lib.stats.multiple import adjust
-from crs_lib.stats.paired import friedman, sign_flip_pairs, wilcoxon_pairs
-from crs_lib.stats.resample import bootstrap_weights
+from crs_lib.stats.design import USUAL, Design, Floats, check_level, rankable, table
+from crs_lib.stats.estimates import bootstrap_weights, cluster_bootstrap
+from crs_lib.stats.groups import adjust
+from crs_lib.stats.paired import wilcoxon_pairs
 
-Alternative = Literal["increasing", "decreasing", "two-sided"]
+_Alternative = Literal["increasing", "decreasing", "two-sided"]
 
 
 def leaderboard(
-    frame: pd.DataFrame,
-    *,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    higher_is_better: bool = True,
-    test: Literal["wilcoxon", "sign_flip"] = "wilcoxon",
-    alpha: float = 0.05,
-    resamples: int = 2000,
-    seed: int = 0,
+    frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True, alpha: float = 0.05
 ) -> pd.DataFrame:
     """Systems by mean, best first, with the interval of the mean, of the rank, and tied sets.
 
@@ -48,26 +31,20 @@ def leaderboard(
     Source: Hall and Miller (2009), Ann. Stat. 37 (ranks); Piepho (2004), JCGS 13 (letters).
     """
     check_level("alpha", alpha)
-    if test not in ("wilcoxon", "sign_flip"):
-        raise InputError(f"test {test!r} is not known; use 'wilcoxon' or 'sign_flip'")
-    paired = paired_values(frame, system=system, scenario=scenario, value=value)
-    x = complete_values(paired)
-    at: dict[str, Any] = {"system": system, "scenario": scenario, "value": value}
-    whole = _long(x, paired.systems, **at)
+    paired, every = design.paired(frame), design.changed(pairs=None, confidence=1 - alpha)
+    x = paired.complete()
+    whole = _long(x, paired.systems, every)
     sign = -1.0 if higher_is_better else 1.0
     scores = rankable(sign * x.mean(axis=0))
     ranks = scipy.stats.rankdata(scores)
-    draws = np.vstack([w @ x / len(x) for w in bootstrap_weights(len(x), resamples, seed)])
+    draws = np.vstack([w @ x / len(x) for w in bootstrap_weights(len(x), design.resamples, design.seed)])
     drawn = scipy.stats.rankdata(np.round(sign * draws, 12), axis=1)
     first = drawn == drawn.min(axis=1, keepdims=True)
     bounds = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=0, method="inverted_cdf")
-    if test == "wilcoxon":
-        tests = adjust(wilcoxon_pairs(whole, **at))
-    else:
-        tests = adjust(sign_flip_pairs(whole, seed=seed, **at))
+    tests = adjust(wilcoxon_pairs(whole, every))
     order = np.argsort(scores, kind="stable")
     letters = _tied_sets(len(x[0]), tests["p_adjusted"].to_numpy() > alpha, order.tolist())
-    means = cluster_bootstrap(whole, resamples=resamples, confidence=1 - alpha, seed=seed, **at)
+    means = cluster_bootstrap(whole, every)
     return table(
         {
             "system": paired.systems[j],
@@ -86,10 +63,11 @@ def leaderboard(
     )
 
 
-def _long(x: Any, systems: list[Any], *, system: str, scenario: str, value: str) -> pd.DataFrame:
+def _long(x: Floats, systems: list[Any], design: Design) -> pd.DataFrame:
     n, k = x.shape
     names = pd.Categorical.from_codes(np.tile(np.arange(k), n), categories=systems)
-    return pd.DataFrame({system: names, scenario: np.repeat(np.arange(n), k), value: x.ravel()})
+    scenarios = np.repeat(np.arange(n), k)
+    return pd.DataFrame({design.system: names, design.scenario: scenarios, design.value: x.ravel()})
 
 
 def _tied_sets(k: int, alike: Any, order: list[int]) -> list[str]:
@@ -111,13 +89,7 @@ def _letter(n: int) -> str:
 
 
 def mean_ranks(
-    frame: pd.DataFrame,
-    *,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    higher_is_better: bool = True,
-    alpha: float = 0.05,
+    frame: pd.DataFrame, design: Design = USUAL, *, higher_is_better: bool = True, alpha: float = 0.05
 ) -> pd.DataFrame:
     """Mean rank in [1, systems] over complete scenarios, best first, with Nemenyi's critical difference.
 
@@ -126,8 +98,8 @@ def mean_ranks(
     Source: Nemenyi (1963); Demsar (2006), JMLR 7, section 3.2.2.
     """
     check_level("alpha", alpha)
-    paired = paired_values(frame, system=system, scenario=scenario, value=value)
-    x = rankable(complete_values(paired))
+    paired = design.paired(frame)
+    x = rankable(paired.complete())
     n, k = x.shape
     ranks = scipy.stats.rankdata(-x if higher_is_better else x, axis=1).mean(axis=0)
     q = float(scipy.stats.studentized_range.ppf(1 - alpha, k, np.inf)) / 2**0.5
@@ -137,50 +109,27 @@ def mean_ranks(
     return table({"system": paired.systems[j], "mean_rank": float(ranks[j]), **rest} for j in order)
 
 
-def kendall_w(
-    frame: pd.DataFrame, *, system: str = "system", scenario: str = "scenario", value: str = "value"
-) -> pd.DataFrame:
-    """Kendall's coefficient of concordance in [0, 1]: do scenarios rank the systems alike? One row.
-
-    Corrected for ties; tested by Friedman's chi-square. NaN and errors as :func:`friedman`.
-    Source: Kendall and Babington Smith (1939), Ann. Math. Stat. 10.
-    """
-    fit = friedman(frame, system=system, scenario=scenario, value=value)
-    named = fit.rename(columns={"statistic": "chi2", "df1": "df"})
-    return named[["kendall_w", "chi2", "df", "p", "n", "n_missing"]]
-
-
-def page_trend(
-    frame: pd.DataFrame,
-    order: Sequence[Hashable],
-    *,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-) -> pd.DataFrame:
+def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:
     """Page's L: do the values rise along ``order`` within scenarios? One-sided, one row.
 
     Exact for small tables without ties, normal otherwise. At least 3 systems; ``order`` names each
     once, lowest first. Raises InputError otherwise or for fewer than 2 complete scenarios.
     Source: Page (1963), JASA 58; the test is scipy's page_trend_test.
     """
-    kept = frame[frame[system].isin(list(order))] if system in frame.columns else frame
-    paired = paired_values(kept, system=system, scenario=scenario, value=value)
+    paired = design.paired(_of_systems(frame, order, design))
     columns = _ordered(paired.systems, order, least=3)
-    x = rankable(complete_values(paired))[:, columns]
+    x = rankable(paired.complete())[:, columns]
     fit = scipy.stats.page_trend_test(x)
-    row = {"test": "Page trend", "statistic": float(fit.statistic), "p": float(fit.pvalue)}
-    row |= {"method": str(fit.method), "n": len(x), "n_missing": len(paired.values) - len(x)}
-    return table([row])
+    found = {"statistic": float(fit.statistic), "p": float(fit.pvalue), "method": str(fit.method)}
+    return paired.row(x, test="Page trend", **found)
 
 
 def jonckheere_trend(
     frame: pd.DataFrame,
     order: Sequence[Hashable],
+    design: Design = USUAL,
     *,
-    system: str = "system",
-    value: str = "value",
-    alternative: Alternative = "increasing",
+    alternative: _Alternative = "increasing",
 ) -> pd.DataFrame:
     """Jonckheere-Terpstra J: pairs of sessions in ``order`` that rise (ties half), independent samples.
 
@@ -192,8 +141,7 @@ def jonckheere_trend(
     tails = {"increasing": scipy.stats.norm.sf, "decreasing": scipy.stats.norm.cdf}
     if alternative not in ("increasing", "decreasing", "two-sided"):
         raise InputError(f"alternative {alternative!r} is not known; use {', '.join(tails)} or two-sided")
-    kept = frame[frame[system].isin(list(order))] if system in frame.columns else frame
-    groups = group_samples(kept, system=system, value=value, each=1)
+    groups = design.groups(_of_systems(frame, order, design), each=1)
     samples = [groups.samples[i] for i in _ordered(groups.names, order, least=2)]
     pooled = rankable(np.concatenate(samples))
     size = np.array([len(s) for s in samples])
@@ -209,8 +157,7 @@ def jonckheere_trend(
     centred = float(rising) - (n**2 - float((size.astype(float) ** 2).sum())) / 4
     z = centred / variance**0.5 if variance > 1e-9 else float("nan")
     p = 2 * scipy.stats.norm.sf(abs(z)) if alternative == "two-sided" else tails[alternative](z)
-    row = {"test": "Jonckheere trend", "statistic": float(rising), "z": z, "p": float(p)}
-    return table([row | {"n": int(n), "n_missing": sum(groups.missing)}])
+    return groups.row(test="Jonckheere trend", statistic=float(rising), z=z, p=float(p))
 
 
 def _tied_variance(n: float, size: Any, ties: Any) -> float:
@@ -227,6 +174,10 @@ def _tied_variance(n: float, size: Any, ties: Any) -> float:
     if n > 2:
         found += triple(size) * triple(ties) / (36 * n * (n - 1) * (n - 2))
     return float(found + double(size) * double(ties) / (8 * n * (n - 1)))
+
+
+def _of_systems(frame: pd.DataFrame, order: Sequence[Hashable], design: Design) -> pd.DataFrame:
+    return frame[frame[design.system].isin(list(order))] if design.system in frame.columns else frame
 
 
 def _ordered(systems: list[Any], order: Sequence[Hashable], least: int) -> list[int]:

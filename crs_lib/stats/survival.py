@@ -11,17 +11,8 @@ import scipy
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.frames import (
-    Floats,
-    Pairs,
-    check_columns,
-    check_level,
-    check_pairs,
-    levels,
-    numbers,
-    table,
-)
-from crs_lib.stats.resample import bootstrap_estimates
+from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, levels, numbers, table
+from crs_lib.stats.estimates import bootstrap_estimates
 
 _ENDLESS = 100.0  # a log hazard ratio with a larger error is on its way to infinity
 
@@ -35,30 +26,23 @@ class _Times(NamedTuple):
     missing: NDArray[np.intp]
 
 
-def _times(frame: pd.DataFrame, system: str, time: str, event: str, *more: str) -> _Times:
-    check_columns(frame, system, time, event, *more)
+def _times(frame: pd.DataFrame, system: str, *more: str) -> _Times:
+    check_columns(frame, system, "time", "event", *more)
     systems = levels(frame[system])
     if not systems:
         raise InputError("the frame has no rows; give at least one shift")
     code = pd.Index(systems).get_indexer(frame[system])
-    when, happened = numbers(frame, time), numbers(frame, event)
+    when, happened = numbers(frame, "time"), numbers(frame, "event")
     known = ~(np.isnan(when) | np.isnan(happened))
     if (when[known] < 0).any():
-        raise InputError(f"{time!r} has negative times; count from the shift, so at least 0")
+        raise InputError("'time' has negative times; count from the shift, so at least 0")
     if not np.isin(happened[known], (0.0, 1.0)).all():
-        raise InputError(f"{event!r} must be true (it happened) or false (censored)")
+        raise InputError("'event' must be true (it happened) or false (censored)")
     missing = np.bincount(code[~known], minlength=len(systems))
     return _Times(systems, code[known], when[known], happened[known], frame[known], missing)
 
 
-def kaplan_meier(
-    frame: pd.DataFrame,
-    *,
-    system: str = "system",
-    time: str = "time",
-    event: str = "event",
-    confidence: float = 0.95,
-) -> pd.DataFrame:
+def kaplan_meier(frame: pd.DataFrame, design: Design = USUAL) -> pd.DataFrame:
     """Share still waiting after each time, in [0, 1], by system; a row for time 0 and each event time.
 
     ``event`` is true where the time ended in the event and false where it was censored. The log-log
@@ -70,9 +54,8 @@ def kaplan_meier(
     """
     from statsmodels.duration.survfunc import SurvfuncRight
 
-    check_level("confidence", confidence)
-    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
-    data, rows = _times(frame, system, time, event), []
+    z = float(scipy.stats.norm.ppf((1 + design.confidence) / 2))
+    data, rows = _times(frame, design.system), []
     for k, name in enumerate(data.systems):
         mine = data.code == k
         n, missing = int(mine.sum()), int(data.missing[k])
@@ -93,18 +76,7 @@ def kaplan_meier(
     return table(rows)
 
 
-def net_incidence(
-    frame: pd.DataFrame,
-    *,
-    system: str = "system",
-    scenario: str = "scenario",
-    time: str = "time",
-    event: str = "event",
-    expected: str = "expected",
-    resamples: int = 1000,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> pd.DataFrame:
+def net_incidence(frame: pd.DataFrame, design: Design = USUAL, *, time: str = "time") -> pd.DataFrame:
     """Cumulative incidence beyond chance, at most 1, by system and discrete time; a row each.
 
     A row of the frame is a case at risk at a whole ``time``, with whether the ``event`` happened there and
@@ -115,27 +87,25 @@ def net_incidence(
     Raises InputError for a time that is no whole number from 0 on.
     Source: Ederer, Axtell and Cutler (1961), NCI Monograph 6: relative survival among those at risk.
     """
-    check_columns(frame, system, scenario, time, event, expected)
-    values = [numbers(frame, name) for name in (time, event, expected)]
+    columns = (time, "event", "expected")
+    check_columns(frame, design.system, design.scenario, *columns)
+    values = [numbers(frame, name) for name in columns]
     known = ~np.isnan(np.column_stack(values)).any(axis=1)
     at, happened, chance = (value[known] for value in values)
     if (at < 0).any() or (at != np.floor(at)).any():
         raise InputError(f"{time!r} must hold whole numbers from 0 on: the reply that a case is at risk at")
     rows: list[dict[str, Any]] = []
-    for name in levels(frame[system]):
-        mine = (frame[system] == name).to_numpy()[known]
+    for name in levels(frame[design.system]):
+        mine = (frame[design.system] == name).to_numpy()[known]
         if not mine.any():
             continue
-        cluster, names = pd.factorize(frame[scenario].to_numpy()[known][mine])
+        cluster, names = pd.factorize(frame[design.scenario].to_numpy()[known][mine])
         shape = (len(names), int(at[mine].max()) + 1)
         sums = np.zeros((3, *shape))
         place = (cluster, at[mine].astype(int))
         for part, added in zip(sums, (1.0, happened[mine], chance[mine]), strict=True):
             np.add.at(part, place, added)
-        found = bootstrap_estimates(
-            partial(_net, sums), len(names), resamples=resamples, confidence=confidence, seed=seed,
-            method="percentile",
-        )  # fmt: skip
+        found = bootstrap_estimates(partial(_net, sums), len(names), design, method="percentile")
         at_risk = sums[0].sum(axis=0)
         for k in range(shape[1]):
             row = {"system": name, "time": k, "at_risk": int(at_risk[k]), "events": int(sums[1][:, k].sum())}
@@ -153,13 +123,7 @@ def _net(sums: Floats, weights: Floats) -> Floats:
 
 
 def restricted_mean(
-    frame: pd.DataFrame,
-    *,
-    horizon: float | None = None,
-    system: str = "system",
-    time: str = "time",
-    event: str = "event",
-    confidence: float = 0.95,
+    frame: pd.DataFrame, design: Design = USUAL, *, horizon: float | None = None
 ) -> pd.DataFrame:
     """Mean waiting time up to ``horizon``, in [0, horizon], with its normal interval; a row per system.
 
@@ -170,13 +134,12 @@ def restricted_mean(
     Raises InputError for a horizon beyond that, or a system without any time.
     Source: Royston and Parmar (2013), BMC Med. Res. Methodol. 13.
     """
-    check_level("confidence", confidence)
-    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
-    data = _times(frame, system, time, event)
+    z = float(scipy.stats.norm.ppf((1 + design.confidence) / 2))
+    data = _times(frame, design.system)
     empty = [name for k, name in enumerate(data.systems) if not (data.code == k).any()]
     if empty:
         raise InputError(f"no time for {', '.join(map(repr, empty))}; leave it out or add sessions")
-    curves = kaplan_meier(frame, system=system, time=time, event=event)
+    curves = kaplan_meier(frame, design)
     reach = {name: float(data.time[data.code == k].max()) for k, name in enumerate(data.systems)}
     ended = curves.groupby("system", observed=True, sort=False)["survival"].min() <= 0
     going_on = [end for name, end in reach.items() if not ended[name]]
@@ -206,21 +169,14 @@ def restricted_mean(
     return table(rows)
 
 
-def logrank(
-    frame: pd.DataFrame,
-    *,
-    strata: str | None = None,
-    system: str = "system",
-    time: str = "time",
-    event: str = "event",
-) -> pd.DataFrame:
+def logrank(frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None = None) -> pd.DataFrame:
     """Log-rank chi-square >= 0 of equal times in all systems, within ``strata`` if given; one row.
 
     NaN when nothing tells the systems apart: no event at all, or every one still waiting recovers at
     once wherever anyone does. Raises InputError for fewer than 2 systems.
     Source: Mantel (1966), Cancer Chemother. Rep. 50; the test is statsmodels' survdiff.
     """
-    data = _times(frame, system, time, event, *([strata] if strata else []))
+    data = _times(frame, design.system, *([strata] if strata else []))
     found = np.unique(data.code)
     if len(found) < 2:
         raise InputError(f"{len(found)} systems with a time; at least 2 are needed")
@@ -237,31 +193,23 @@ def logrank(
 
 
 def hazard_ratios(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    strata: str | None = None,
-    scenario: str | None = None,
-    system: str = "system",
-    time: str = "time",
-    event: str = "event",
-    confidence: float = 0.95,
+    frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None = None, robust: bool = True
 ) -> pd.DataFrame:
     """Hazard ratio >= 0 of ``a`` against ``b``: above 1, ``a`` recovers sooner; one row for each pair.
 
-    Cox model with Efron's ties. With ``scenario`` the error is robust to both systems having met the
-    same scenarios (some 30 or more); ``strata`` (such as the shift type) may have baselines of their own.
+    Cox model with Efron's ties. A ``robust`` error allows for both systems having met the same
+    scenarios (some 30 or more); ``strata`` (such as the shift type) may have baselines of their own.
     NaN when one of the two has no event, or all of its events before the other's first: the ratio is not
     finite then. No interval where every one recovers at once.
 
     Raises InputError for unknown systems or times as in :func:`kaplan_meier`.
     Source: Cox (1972), JRSS B 34; Lin and Wei (1989), JASA 84 (robust); the fit is statsmodels' PHReg.
     """
-    check_level("confidence", confidence)
-    z = float(scipy.stats.norm.ppf((1 + confidence) / 2))
-    data = _times(frame, system, time, event, *(c for c in (strata, scenario) if c))
+    z = float(scipy.stats.norm.ppf((1 + design.confidence) / 2))
+    more = [*([strata] if strata else []), *([design.scenario] if robust else [])]
+    data = _times(frame, design.system, *more)
     rows = []
-    for i, j in check_pairs(data.systems, pairs):
+    for i, j in check_pairs(data.systems, design.pairs):
         mine = (data.code == i) | (data.code == j)
         first = (data.code[mine] == i).astype(float)
         happened, part = data.event[mine], data.rows[mine]
@@ -277,9 +225,9 @@ def hazard_ratios(
                 model = PHReg(data.time[mine], first, status=happened, strata=layers, ties="efron")
                 fit = model.fit()
             log, error = float(fit.params[0]), float(fit.bse[0])
-            if scenario is not None:
+            if robust:
                 scores = _score_residuals(data.time[mine], happened, first, layers, log)
-                sums = np.bincount(pd.factorize(part[scenario])[0], weights=scores)
+                sums = np.bincount(pd.factorize(part[design.scenario])[0], weights=scores)
                 error = error**2 * float(np.sqrt((sums**2).sum()))
             if fit.bse[0] < _ENDLESS:
                 row["estimate"] = np.exp(log)

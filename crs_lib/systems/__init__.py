@@ -2,9 +2,6 @@
 
 import lazy_loader
 
-# importing them registers their systems, in the order of the tables
-# isort: off
-from crs_lib.systems import policies, search, worded, modes, agent, programs, gamed  # noqa: F401
-# isort: on
+from crs_lib.systems import policies  # noqa: F401  (registers the control policies)
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -14,13 +14,12 @@ from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.core import prompts
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Message, Reply, ToolCall
-from crs_lib.llm.errors import NoTools
+from crs_lib.llm.base import LLMError, Message, Reply, ToolCall
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.systems import film_search, modes
+from crs_lib.systems import modes
+from crs_lib.systems import search as film_search
 from crs_lib.systems.base import SYSTEMS, SystemReply, World
-from crs_lib.systems.modes import VALUE_LIMIT, ModelSystem, Offer, film_facts, form, reply_schema
-from crs_lib.systems.worded import TURN_LIMIT
+from crs_lib.systems.modes import TURN_LIMIT, VALUE_LIMIT, ModelSystem, Offer, film_facts, form, reply_schema
 
 TOOL = "search_films"
 SHOWN = 10  # films of a result
@@ -147,7 +146,7 @@ class Agent(ModelSystem):
 
     def offer(self) -> Offer:
         """The films that searches have found so far."""
-        return Offer(tuple(self.found), fields=tuple(self.world.catalog.fields))
+        return self.offered(tuple(self.found))
 
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply:
         """Let the model search and answer; ``user_meta`` is not looked at."""
@@ -172,8 +171,8 @@ class Agent(ModelSystem):
         while len(self.searches) < self.rule.searches:
             try:
                 said = self.call(turn, asked, None, [tool(self.world.catalog.fields)])
-            except NoTools:
-                if self.rule.tools == "native":
+            except LLMError as error:
+                if error.kind != "no tools" or self.rule.tools == "native":
                     raise
                 self.native = False
                 return self.by_json(turn, asked)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.catalog import Catalog, Codes
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.index import Codes
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
@@ -22,9 +21,12 @@ from crs_lib.llm.base import BACKENDS
 from crs_lib.llm.settings import LLMSettings
 
 if TYPE_CHECKING:
-    from crs_lib.llm.pool import Pool
+    from crs_lib.llm.client import Pool
     from crs_lib.systems.contract import Answer
 
+Wishes = Mapping[str, str]  # values by field
+Items = tuple[int, ...]
+Draw = np.random.Generator
 N_ITEMS = 3
 _TIE = 0.25  # what chance adds at most: less than any difference between two films
 
@@ -62,8 +64,8 @@ class SystemReply:
     """
 
     text: str
-    items: tuple[int, ...] = ()
-    constraints: Mapping[str, str] = field(default_factory=dict)
+    items: Items = ()
+    constraints: Wishes = field(default_factory=dict)
     hallucinated: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 
@@ -76,7 +78,9 @@ class System(Protocol):
     def reply(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> SystemReply: ...
 
 
-SYSTEMS: Registry[System] = Registry("policy")
+# The control policies are known at once; the files of the others are read when one of them is asked for.
+_ORDER = ("policies", "search", "worded", "programs", "modes", "agent", "gamed")
+SYSTEMS: Registry[System] = Registry("policy", "crs_lib.systems", _ORDER)
 
 
 def create(spec: str, world: World, seed: int, session: int, shelf: Sequence[int] = ()) -> System:
@@ -147,13 +151,8 @@ def share(argument: str) -> float:
 
 
 def rank(
-    catalog: Catalog,
-    constraints: Mapping[str, str],
-    avoid: Mapping[str, str],
-    seen: Sequence[int],
-    draw: np.random.Generator,
-    n: int = N_ITEMS,
-) -> tuple[int, ...]:
+    catalog: Catalog, constraints: Wishes, avoid: Wishes, seen: Sequence[int], draw: Draw, n: int = N_ITEMS
+) -> Items:
     """The ``n`` films that meet most constraints: those recommended before count half a constraint less.
 
     Films with a value to avoid come last; ties are broken by chance.
@@ -182,14 +181,9 @@ def rank(
 
 
 def most_gain(
-    catalog: Catalog,
-    constraints: Mapping[str, str],
-    avoid: Mapping[str, str],
-    stale: Sequence[int],
-    seen: Sequence[int],
-    draw: np.random.Generator,
-    n: int = N_ITEMS,
-) -> tuple[int, ...]:
+    catalog: Catalog, constraints: Wishes, avoid: Wishes, stale: Sequence[int], seen: Sequence[int],
+    draw: Draw, n: int = N_ITEMS,
+) -> Items:  # fmt: skip
     """The ``n`` films of the largest gain (:mod:`crs_lib.metrics.gain`): no list of that length gains more.
 
     A film gains the number of constraints that it meets, nothing where it has a value to avoid or is
@@ -210,7 +204,7 @@ def most_gain(
     return _best(items, score[items], min(n, len(items)))
 
 
-def n_met(catalog: Catalog, item: int, constraints: Mapping[str, str], avoid: Mapping[str, str]) -> int:
+def n_met(catalog: Catalog, item: int, constraints: Wishes, avoid: Wishes) -> int:
     """The number of constraints that a film meets; 0 if it has a value to avoid."""
     values = catalog.items[item].values
     if any(value in values[name] for name, value in avoid.items()):
@@ -218,20 +212,20 @@ def n_met(catalog: Catalog, item: int, constraints: Mapping[str, str], avoid: Ma
     return sum(value in values[name] for name, value in constraints.items())
 
 
-def with_any(catalog: Catalog, avoid: Mapping[str, str]) -> list[Codes]:
+def with_any(catalog: Catalog, avoid: Wishes) -> list[Codes]:
     """The films with each value to avoid that the catalogue knows."""
     codes = (catalog.code(*pair) for pair in avoid.items())
     return [catalog.items_with(code) for code in codes if code is not None]
 
 
-def _best(items: Codes, score: NDArray[np.float64], n: int) -> tuple[int, ...]:
+def _best(items: Codes, score: NDArray[np.float64], n: int) -> Items:
     """The ``n`` items of the highest score, the best first."""
     top = (-score).argpartition(n - 1)[:n]
     pairs = zip(score[top].tolist(), items[top].tolist(), strict=True)
     return tuple([item for _, item in sorted(pairs, key=itemgetter(0), reverse=True)])
 
 
-def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> tuple[int, ...]:
+def drawn(catalog: Catalog, n: int, seed: int, session: int, held: Sequence[int] = ()) -> Items:
     """``n`` films of a session in random order, those in ``held`` among them; all films for 0.
 
     The draw depends on seed and session alone: every system meets the same films.

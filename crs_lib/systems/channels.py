@@ -27,9 +27,8 @@ from crs_lib.core import hashes, paths
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm import http
-from crs_lib.llm.errors import Busy, LLMError, Refused, TimedOut, Unreachable
+from crs_lib.llm.base import LLMError
 from crs_lib.systems import contract
-from crs_lib.systems.contract import failure
 
 _LAST_LINES = 8  # of standard error that a failure quotes
 _PIECE = 65_536
@@ -91,7 +90,7 @@ class Instance(Channel):
         try:
             self._object = made(catalog)
         except Exception as error:
-            raise failure("crashed", f"{made.__name__}(catalog) raised {_located(error)}") from error
+            raise LLMError("crashed", f"{made.__name__}(catalog) raised {_located(error)}") from error
 
     @staticmethod
     def parsed(argument: str) -> tuple[str, str]:
@@ -118,7 +117,7 @@ class Instance(Channel):
             if _READ.setdefault(module, digest) != digest:
                 found, _READ[module] = importlib.reload(found), digest
         except Exception as error:
-            raise failure(
+            raise LLMError(
                 "not started",
                 f"python:{argument}: {module} cannot be imported ({_located(error)}); it is looked for in "
                 f"{Path.cwd().name}/, in notebooks/ and in Python's path",
@@ -126,9 +125,11 @@ class Instance(Channel):
         made = getattr(found, name, None)
         if not isinstance(made, type):
             known = ", ".join(other for other, value in vars(found).items() if isinstance(value, type))
-            raise failure("not started", f"python:{argument}: {module} has no class {name} (it has: {known})")
+            raise LLMError(
+                "not started", f"python:{argument}: {module} has no class {name} (it has: {known})"
+            )
         if not callable(getattr(made, "reply", None)):
-            raise failure("not started", f"python:{argument}: {name} has no method reply(request)")
+            raise LLMError("not started", f"python:{argument}: {name} has no method reply(request)")
         return made
 
     @classmethod
@@ -149,7 +150,7 @@ class Instance(Channel):
         try:
             answer: object = self._object.reply(dict(request))
         except Exception as error:
-            raise failure("crashed", f"reply raised {_located(error)}") from error
+            raise LLMError("crashed", f"reply raised {_located(error)}") from error
         return answer
 
     def close(self) -> None:
@@ -188,7 +189,7 @@ class Process(Channel):
                 bufsize=0, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
-            raise failure(
+            raise LLMError(
                 "not started",
                 f"exec:{argument} cannot be started ({error.strerror or error}); relative paths begin in "
                 f"{Path.cwd().name}/",
@@ -218,7 +219,7 @@ class Process(Channel):
         if shutil.which(name) is None:
             reason = "is not executable (chmod +x)" if Path(name).is_file() else "is not there"
             where = f"relative paths begin in {Path.cwd().name}/"
-            raise failure("not started", f"exec:{argument}: {name} {reason}; {where}")
+            raise LLMError("not started", f"exec:{argument}: {name} {reason}; {where}")
 
     @classmethod
     def identity(cls, argument: str) -> str:
@@ -239,7 +240,7 @@ class Process(Channel):
         answer = contract.parse(text)
         if self._buffer.strip():
             fault = "more than one line answers a request; print one line, all else to standard error"
-            raise failure("wrong answer", fault, text)
+            raise LLMError("wrong answer", fault, text)
         return answer
 
     def usable(self) -> bool:
@@ -280,7 +281,7 @@ class Process(Channel):
                 except OSError as error:
                     raise self._ended() from error
             elif pause <= 0:
-                raise failure("too slow", f"the program did not answer within {self.timeout:g} seconds")
+                raise LLMError("too slow", f"the program did not answer within {self.timeout:g} seconds")
         found, _, rest = bytes(self._buffer).partition(b"\n")
         self._buffer = bytearray(rest)
         return found
@@ -294,7 +295,7 @@ class Process(Channel):
             how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         said = shorten(" | ".join(self._last_lines), 1000)
         last = f"its last words: {said}" if said else "it wrote nothing to standard error"
-        return failure("crashed", f"the program {how} before it answered; {last}")
+        return LLMError("crashed", f"the program {how} before it answered; {last}")
 
     def _read_errors(self) -> None:
         """Keep the last lines of standard error, so that the program never waits for a reader."""
@@ -352,8 +353,9 @@ class Server(Channel):
         try:
             socket.create_connection(place, timeout=10).close()
         except OSError as error:
-            raise Unreachable(
-                f"no server answers at {url.geturl()} ({error}); is it running, and is the address right?"
+            raise LLMError(
+                "unreachable",
+                f"no server answers at {url.geturl()} ({error}); is it running, and is the address right?",
             ) from error
 
     @classmethod
@@ -372,7 +374,7 @@ class Server(Channel):
                     contract.check_length(found)
         except httpx.HTTPError as error:
             fault = http.from_transport(error, self.url, self.timeout)
-            raise (failure("too slow", str(fault)) if isinstance(fault, TimedOut) else fault) from error
+            raise (LLMError("too slow", str(fault)) if fault.kind == "timeout" else fault) from error
         text = found.decode("utf-8", "replace")
         if answer.status_code != 200:
             raise self._refused(answer, text)
@@ -382,9 +384,9 @@ class Server(Channel):
         status = answer.status_code
         said = f"{self.url} said: {shorten(' '.join(text.split()) or 'nothing', 300)} (HTTP {status})"
         if status < 500:
-            return Refused(said)
+            return LLMError("refused", said)
         wait = answer.headers.get("retry-after", "")
-        return Busy(said, pause=float(wait) if wait.isdigit() else 0.0)
+        return LLMError("busy", said, pause=float(wait) if wait.isdigit() else 0.0)
 
     def close(self) -> None:
         """Close all connections."""

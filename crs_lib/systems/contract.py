@@ -14,7 +14,7 @@ from crs_lib.core.dialogue import USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
-from crs_lib.llm.errors import LLMError
+from crs_lib.llm.base import LLMError
 
 VERSION = 1
 _FIELDS = ("reply", "recommended", "state", "version")
@@ -23,17 +23,6 @@ _KINDS = (
     (bool, "true or false"), (str, "a text"), (int, "a number"), (float, "a number"),
     (Mapping, "an object"), (list, "a list"), (type(None), "null"),
 )  # fmt: skip
-
-
-def failure(kind: str, message: str, text: str = "") -> LLMError:
-    """The failure of a program, which is not tried again; ``kind`` is its word in the call log.
-
-    ``not started``: no such command, module or class. ``crashed``: it ended, or raised, before it answered.
-    ``too slow``: no answer within the time-out. ``wrong answer``: the answer breaks the contract.
-    """
-    error = LLMError(message, text=text)
-    error.kind = kind
-    return error
 
 
 @dataclass(frozen=True)
@@ -69,7 +58,7 @@ def request(
 def check_length(answer: Sized) -> None:
     """Raise LLMError where the bytes of an answer are too many."""
     if len(answer) > _LONGEST:
-        raise failure("wrong answer", f"the answer is longer than {_LONGEST:,} bytes; send the reply only")
+        raise LLMError("wrong answer", f"the answer is longer than {_LONGEST:,} bytes; send the reply only")
 
 
 def parse(text: str) -> object:
@@ -79,7 +68,7 @@ def parse(text: str) -> object:
         return found
     except InputError as error:
         fault = f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}'
-        raise failure("wrong answer", fault, text) from error
+        raise LLMError("wrong answer", fault, text) from error
 
 
 def read(answer: object) -> Answer:
@@ -93,15 +82,15 @@ def read(answer: object) -> Answer:
         hint = did_you_mean(str(name), _FIELDS) if name not in _FIELDS else ""
         if hint and str(name)[:1].lower() == hint.partition("'")[2][:1]:
             known = ", ".join(_FIELDS)
-            raise failure("wrong answer", f"{str(name)!r} is no field of an answer{hint} (known: {known})")
+            raise LLMError("wrong answer", f"{str(name)!r} is no field of an answer{hint} (known: {known})")
     if "reply" not in answer:
         names = ", ".join(repr(str(name)) for name in list(answer)[:10]) or "no field"
-        raise failure("wrong answer", f"'reply' is missing, expected a text; the answer has {names}")
+        raise LLMError("wrong answer", f"'reply' is missing, expected a text; the answer has {names}")
     if not isinstance(answer["reply"], str):
         raise _wrong("'reply'", answer["reply"], "a text")
     if answer.get("version", VERSION) != VERSION:
         given = _quoted(answer["version"])
-        raise failure("wrong answer", f"'version' is {given}, expected {VERSION} or no such field")
+        raise LLMError("wrong answer", f"'version' is {given}, expected {VERSION} or no such field")
     return Answer(
         outside.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
     )
@@ -139,7 +128,7 @@ def _state(given: object) -> Mapping[str, str | list[str]] | None:
 def _wrong(name: str, value: object, expected: str) -> LLMError:
     kind = next((word for type_, word in _KINDS if isinstance(value, type_)), type(value).__name__)
     shown = "" if value is None else f" ({_quoted(value)})"
-    return failure("wrong answer", f"{name} is {kind}{shown}, expected {expected}")
+    return LLMError("wrong answer", f"{name} is {kind}{shown}, expected {expected}")
 
 
 def _quoted(value: object) -> str:

@@ -3,11 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from crs_lib.core.errors import InputError
 from crs_lib.systems import replies
-from crs_lib.systems.base import SYSTEMS, SystemReply, World, n_met, rank, share
+from crs_lib.systems.base import SYSTEMS, Draw, Items, SystemReply, Wishes, World, n_met, rank, share
 from crs_lib.systems.policies import OracleLag, UserLog
 
 _MOST_FILMS, _MOST_LAG = 10, 6
@@ -71,16 +69,12 @@ class Gamed(OracleLag):
         echo = text if draw.random() < self.tricks.echoes else ""
         return SystemReply(f"{echo} {words}".strip(), items, self.state.constraints)
 
-    def _useless(
-        self, items: tuple[int, ...], wanted: Mapping[str, str], avoid: Mapping[str, str]
-    ) -> tuple[int, ...]:
+    def _useless(self, items: Items, wanted: Wishes, avoid: Wishes) -> Items:
         """The films that were shown before, or miss something."""
         catalog, everything = self.world.catalog, len(wanted)
         return tuple(i for i in items if i in self.seen or n_met(catalog, i, wanted, avoid) < everything)
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """A list mixed of repeats, hedges, films by chance, and the best ones."""
         tricks, catalog = self.tricks, self.world.catalog
         if draw.random() < tricks.abstention:

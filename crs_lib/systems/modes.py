@@ -4,7 +4,6 @@ No tracker takes part and no logged constraint is shown: a model reads the conve
 its mode gives it. A spec is ``mode:backend:model``, such as ``closed:ollama:llama3:instruct``.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
@@ -14,42 +13,48 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.titles import Foreign
-from crs_lib.core import prompts, rng
+from crs_lib.core import outside, prompts, rng
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
-from crs_lib.llm.base import Message, Reply, Request
-from crs_lib.llm.limits import room, tokens_at_most, tokens_of
+from crs_lib.llm.base import Message, Reply, Request, room, tokens_at_most, tokens_of
 from crs_lib.llm.settings import LLMSettings
-from crs_lib.systems import film_search
+from crs_lib.llm.text import one_line
+from crs_lib.systems import search
 from crs_lib.systems.base import SYSTEMS, SystemReply, World, check_model, drawn
-from crs_lib.systems.worded import TURN_LIMIT, ask_again
 
 REPLY_LIMIT, VALUE_LIMIT = 600, 80  # characters of a reply, and of a title or a constraint, in JSON
+TURN_LIMIT = 2_000  # characters of one utterance that the model reads
 
 
 class Offer(NamedTuple):
-    """The films that a model may recommend, by the numbers that they have in its prompt.
+    """The films that a model may recommend, and how it names them: by ``ids``, else by their numbers from 1.
 
-    ``open`` says that it may name any other film, too; ``fields`` are those that it may state constraints in.
+    ``open`` says that it may name any other film, too; ``fields`` are those that it may state constraints in;
+    of more than ``most`` recommended films the others do not count.
     """
 
     items: tuple[int, ...]
     open: bool = False
     fields: tuple[str, ...] = tuple(FIELDS)
+    ids: tuple[str, ...] = ()
+    most: int | None = None
 
     @property
-    def numbers(self) -> list[str]:
-        """The numbers, from 1."""
-        return [str(place) for place in range(1, len(self.items) + 1)]
+    def names(self) -> tuple[str, ...]:
+        """The films as the model names them."""
+        return self.ids or tuple(str(place) for place in range(1, len(self.items) + 1))
 
     def lines(self, catalog: Catalog) -> str:
         """The films as a list, one a line."""
-        rows = zip(self.numbers, self.items, strict=True)
-        return "\n".join(f"- [{number}] {film_facts(catalog, item)}" for number, item in rows) or "- none"
+        rows = zip(self.names, self.items, strict=True)
+        return "\n".join(f"- [{name}] {film_facts(catalog, item)}" for name, item in rows) or "- none"
 
 
-class Understood(NamedTuple):
-    """A model's answer, read: text, films recommended, foreign titles, films only named, its state."""
+class ParsedReply(NamedTuple):
+    """A model's answer, read: text, films recommended, foreign titles, films only named, its state.
+
+    ``cut`` are the stretches of the text that name foreign titles.
+    """
 
     text: str
     items: tuple[int, ...]
@@ -75,7 +80,7 @@ def film_facts(catalog: Catalog, item: int) -> str:
 def reply_schema(offer: Offer, rule: LLMSettings) -> dict[str, Any]:
     """The JSON schema of a reply: the stated constraints (optional), the films, the text."""
     short = {"type": "string", "maxLength": VALUE_LIMIT}
-    named: dict[str, Any] = short if offer.open else {"enum": offer.numbers}
+    named: dict[str, Any] = short if offer.open else {"enum": list(offer.names)}
     if not offer.open and not offer.items:
         named = {"type": "string", "maxLength": 0}
     wishes = {
@@ -106,35 +111,35 @@ def form(offer: Offer, rule: LLMSettings) -> str:
     return prompts.render(f"movies/crs_form_{'titles' if offer.open else 'ids'}", state=state)
 
 
-def understand(
-    grounder: Grounder, answer: str, offer: Offer, utterance: str, rule: LLMSettings
-) -> Understood:
+def read_reply(
+    grounder: Grounder, answer: str, offer: Offer, utterance: str, *, structured: bool
+) -> ParsedReply:
     """A model's answer in terms of the catalogue.
 
-    Structured, the numbers (in an open offer the titles) count as recommended; in plain text every title of
-    the catalogue does, but for films that the user's latest words name and that were not offered: those are
-    answers to a question. At most as many films as the settings allow count. Titles that the catalogue lacks
-    are foreign.
+    Structured, the names on offer (in an open offer the titles) count as recommended; in plain text every
+    title of the catalogue does, but for films that the user's latest words name and that were not offered:
+    those are answers to a question. Titles that the catalogue lacks are foreign.
     """
-    record: dict[str, Any] = json.loads(answer) if rule.structured else {"reply": answer}
+    record: Any = outside.loads(answer, "the reply") if structured else {"reply": answer}
     text = str(record["reply"]).strip()
     mentions = grounder.titles(text, prefer=offer.items)
     named = tuple(dict.fromkeys(mention.item for mention in mentions))
     cut = grounder.unknown_titles(text, mentions, utterance)
     foreign = [one.title for one in cut]
-    if rule.structured and offer.open:
+    if structured and offer.open:
         items, others = titles.films_named(grounder.catalog, record["recommended"])
         foreign = list(dict.fromkeys([*others, *foreign]))
-    elif rule.structured:
-        items = tuple(dict.fromkeys(offer.items[int(number) - 1] for number in record["recommended"]))
+    elif structured:
+        by_name = dict(zip(offer.names, offer.items, strict=True))
+        items = tuple(dict.fromkeys(by_name[one] for one in record["recommended"]))
     else:
         about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
         items = tuple(item for item in named if item not in about)
-    state: Any = record.get("state")
-    told = None if state is None else {name: value for name, value in state.items() if value}
-    items = items[: rule.most]
+    stated = record.get("state")
+    state = None if stated is None else {name: value for name, value in stated.items() if value}
+    items = items[: offer.most]
     mentioned = tuple(item for item in named if item not in items)
-    return Understood(text, items, tuple(foreign), tuple(cut), mentioned, told)
+    return ParsedReply(text, items, tuple(foreign), tuple(cut), mentioned, state)
 
 
 class ModelSystem:
@@ -161,11 +166,10 @@ class ModelSystem:
         """Let the model answer; ``user_meta`` is not looked at."""
         self.said.append(text)
         offer = self.offer()
-        asked = Message("user", self.user_message(shorten(text, TURN_LIMIT), offer))
-        read, extra = self.answer(turn, offer, asked, text)
+        parsed, extra = self.answer(turn, offer, text)
         # films of earlier searches are not repeated: the latest list alone counts
-        self.turns.append([Message("user", shorten(text, TURN_LIMIT)), Message("assistant", read.text)])
-        return self.replied(read, offer, extra)
+        self.turns.append([Message("user", shorten(text, TURN_LIMIT)), Message("assistant", parsed.text)])
+        return self.replied(parsed, offer, extra)
 
     @classmethod
     def longest(cls, catalog: Catalog, rule: LLMSettings) -> int:
@@ -180,6 +184,10 @@ class ModelSystem:
         """The most films in a prompt; None for all of them."""
         return rule.listed or None
 
+    def offered(self, items: tuple[int, ...], *, open: bool = False) -> Offer:
+        """An offer of these films."""
+        return Offer(items, open, tuple(self.world.catalog.fields), most=self.rule.most)
+
     def offer(self) -> Offer:
         """The films that the model may recommend at this turn."""
         raise NotImplementedError
@@ -192,40 +200,53 @@ class ModelSystem:
         """The task, which comes first."""
         return prompts.render(self.prompt, most=self.rule.most, form=form(offer, self.rule))
 
-    def answer(
-        self, turn: int, offer: Offer, asked: Message, utterance: str
-    ) -> tuple[Understood, dict[str, Any]]:
+    def schema(self, offer: Offer) -> dict[str, Any] | None:
+        """The JSON schema of the answer; None for plain text."""
+        return reply_schema(offer, self.rule) if self.rule.structured else None
+
+    def messages(
+        self, offer: Offer, utterance: str, more: Sequence[Message] = ()
+    ) -> tuple[tuple[Message, ...], dict[str, Any]]:
+        """The messages of a turn with ``more`` behind them, and what the log says of those left out."""
+        asked = Message("user", self.user_message(shorten(utterance, TURN_LIMIT), offer))
+        messages, left_out = self.fitting(Message("system", self.system_message(offer)), [asked])
+        return (*messages, *more), left_out
+
+    def answer(self, turn: int, offer: Offer, utterance: str) -> tuple[ParsedReply, dict[str, Any]]:
         """The model's answer, and what the log says of it; titles enforced where the settings say so."""
-        schema = reply_schema(offer, self.rule) if self.rule.structured else None
-        first = Message("system", self.system_message(offer))
-        messages, extra = self.fitting(first, [asked])
-        said = self.ask(turn, messages, schema)
-        read = self.read(said, offer, utterance)
+        messages, extra = self.messages(offer, utterance)
+        said = self.ask(turn, messages, self.schema(offer))
+        parsed = self.read(said, offer, utterance)
         extra |= {"reply_cut": True} if said.stop == "length" else {}
-        if self.rule.enforce and read.foreign:
-            return self.enforced(turn, offer, messages, said, read, utterance, extra)
-        return read, extra
+        if self.rule.enforce and parsed.foreign:
+            parsed, log = self._enforced(turn, offer, said, parsed, utterance)
+            extra |= log
+        return parsed, extra
 
-    def read(self, said: Reply, offer: Offer, utterance: str) -> Understood:
+    def read(self, said: Reply, offer: Offer, utterance: str) -> ParsedReply:
         """The answer, read."""
-        return understand(self.world.grounder, said.text, offer, utterance, self.rule)
+        return read_reply(self.world.grounder, said.text, offer, utterance, structured=self.rule.structured)
 
-    def enforced(
-        self, turn: int, offer: Offer, messages: Sequence[Message], said: Reply, read: Understood,
-        utterance: str, extra: dict[str, Any],
-    ) -> tuple[Understood, dict[str, Any]]:  # fmt: skip
-        """A second answer, where the context has room for it; foreign titles are cut from the last."""
-        log = {"enforced": "cut unasked", "first_hallucinated": list(read.foreign)}
-        more = (*messages, Message("assistant", shorten(said.text, TURN_LIMIT)), ask_again(read.foreign))
-        if tokens_at_most(more) <= room(self.rule.options):
-            schema = reply_schema(offer, self.rule) if self.rule.structured else None
-            read = self.read(self.ask(turn, more, schema, step=1), offer, utterance)
-            log["enforced"] = "cut" if read.foreign else "asked again"
-        if read.foreign:
-            text = titles.cut(read.text, read.cut)
+    def _enforced(
+        self, turn: int, offer: Offer, said: Reply, parsed: ParsedReply, utterance: str
+    ) -> tuple[ParsedReply, dict[str, Any]]:
+        """A second answer, where the context has room for it; foreign titles are cut from the last.
+
+        Films that the remaining text does not name are no longer recommended.
+        """
+        log = {"enforced": "cut unasked", "first_hallucinated": list(parsed.foreign)}
+        named = ", ".join(one_line(shorten(title, 120)) for title in parsed.foreign[:10])
+        again = Message("user", prompts.render("movies/crs_again", foreign=named))
+        more = (Message("assistant", shorten(said.text, TURN_LIMIT)), again)
+        messages, _ = self.messages(offer, utterance, more)
+        if tokens_at_most(messages) <= room(self.rule.options):
+            parsed = self.read(self.ask(turn, messages, self.schema(offer), step=1), offer, utterance)
+            log["enforced"] = "cut" if parsed.foreign else "asked again"
+        if parsed.foreign:
+            text = titles.cut(parsed.text, parsed.cut)
             left = {mention.item for mention in self.world.grounder.titles(text, prefer=offer.items)}
-            read = read._replace(text=text, items=tuple(item for item in read.items if item in left))
-        return read, extra | log
+            parsed = parsed._replace(text=text, items=tuple(item for item in parsed.items if item in left))
+        return parsed, log
 
     def fitting(self, first: Message, last: Sequence[Message]) -> tuple[tuple[Message, ...], dict[str, Any]]:
         """The messages of a call: the task, as many of the latest turns as fit, and this turn's messages."""
@@ -253,15 +274,15 @@ class ModelSystem:
         )  # fmt: skip
         return self.llms.complete(self.model, request)
 
-    def replied(self, read: Understood, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
+    def replied(self, parsed: ParsedReply, offer: Offer, extra: Mapping[str, Any]) -> SystemReply:
         """The reply, with what the log says of it."""
         log: dict[str, Any] = {} if offer.open else {"offered_ids": self.ids(offer.items)}
-        if read.mentioned:
-            log["mentioned_ids"] = self.ids(read.mentioned)
-        if read.state is not None:
-            log["state"] = dict(read.state)
-        held = self.world.catalog.known_values(read.state or {})
-        return SystemReply(read.text, read.items, held, read.foreign, log | dict(extra))
+        if parsed.mentioned:
+            log["mentioned_ids"] = self.ids(parsed.mentioned)
+        if parsed.state is not None:
+            log["state"] = dict(parsed.state)
+        held = self.world.catalog.known_values(parsed.state or {})
+        return SystemReply(parsed.text, parsed.items, held, parsed.foreign, log | dict(extra))
 
     def ids(self, items: Sequence[int]) -> list[str]:
         """The ids of films."""
@@ -291,7 +312,7 @@ class Closed(ModelSystem):
         """The session's films: the catalogue, or a draw with answers to the user's constraints."""
         if not self.shelf:
             self.shelf = drawn(self.world.catalog, self.rule.listed, self.seed, self.session)
-        return Offer(self.shelf, fields=tuple(self.world.catalog.fields))
+        return self.offered(self.shelf)
 
     def system_message(self, offer: Offer) -> str:
         """The films come first, so that an engine reads them once a session."""
@@ -310,11 +331,10 @@ class Rag(ModelSystem):
 
         In the search's own order whoever takes the first film would have the search's understanding.
         """
-        index = film_search.index(self.world.catalog)
-        hits = film_search.found(index, self.rule.retriever, self.said, self.rule.listed or len(index.texts))
+        index = search.index(self.world.catalog)
+        hits = search.found(index, self.rule.retriever, self.said, self.rule.listed or len(index.texts))
         draw = rng.stream(self.seed, "movies", self.session, "system", "listed", len(self.said))
-        shown = tuple(int(hits[place].id) for place in draw.permutation(len(hits)).tolist())
-        return Offer(shown, fields=tuple(self.world.catalog.fields))
+        return self.offered(tuple(int(hits[place].id) for place in draw.permutation(len(hits)).tolist()))
 
     def user_message(self, text: str, offer: Offer) -> str:
         """The films found, then the user's words."""
@@ -334,4 +354,4 @@ class Free(ModelSystem):
 
     def offer(self) -> Offer:
         """Any film: titles are looked up in the catalogue afterwards."""
-        return Offer((), open=True, fields=tuple(self.world.catalog.fields))
+        return self.offered((), open=True)

@@ -12,7 +12,10 @@ from crs_lib.systems import replies, tracker
 from crs_lib.systems.base import (
     N_ITEMS,
     SYSTEMS,
+    Draw,
+    Items,
     SystemReply,
+    Wishes,
     World,
     most_gain,
     n_met,
@@ -34,7 +37,7 @@ class Recommender:
     def __init__(self, world: World, seed: int, session: int, spec: str) -> None:
         self.world, self.seed, self.session, self.spec = world, seed, session, spec
         self.seen: list[int] = []
-        self._believed: tuple[Mapping[str, str], Mapping[str, str]] = {}, {}
+        self._believed: tuple[Wishes, Wishes] = {}, {}
         self._named: list[int] = []  # films recommended since the belief last changed
         self._draws = rng.Streams(seed, "movies", session, "system", spec)
 
@@ -60,9 +63,7 @@ class Recommender:
         words = replies.recommend(self.world.catalog, items, constraints, draw, self.restates, kind)
         return SystemReply(f"{answer} {words}".strip(), items, constraints)
 
-    def _fitting(
-        self, chosen: tuple[int, ...], text: str, draw: np.random.Generator, *, answered: bool
-    ) -> tuple[tuple[int, ...], str]:
+    def _fitting(self, chosen: Items, text: str, draw: Draw, *, answered: bool) -> tuple[Items, str]:
         """The films of an honest reply and its section of words: what is new and fits, else the closest."""
         wanted, avoid = self._believed
         fitting = tuple(item for item in chosen if self._meets(item) == len(wanted))
@@ -84,15 +85,11 @@ class Recommender:
         """Whether the user asks for other films, as far as the words tell."""
         return replies.wants_more(self.world.grounder, text)
 
-    def believe(
-        self, turn: int, text: str, user_meta: Mapping[str, Any]
-    ) -> tuple[dict[str, str], dict[str, str]]:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The constraints and the values to avoid that the policy acts on."""
         return {}, {}
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The films to recommend."""
         return rank(self.world.catalog, constraints, avoid, self.seen, draw, self.n)
 
@@ -108,8 +105,8 @@ FILMS = {
 class UserLog(NamedTuple):
     """The part of a user's log that oracles act on."""
 
-    constraints: Mapping[str, str]
-    avoid: Mapping[str, str]
+    constraints: Wishes
+    avoid: Wishes
 
 
 @SYSTEMS.register("oracle", **FILMS)
@@ -140,19 +137,15 @@ class Oracle(Recommender):
         """The state that the policy knows of."""
         return UserLog(dict(user_meta["constraints"]), dict(user_meta["avoid"]))
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The user's own constraints and what is to be avoided."""
         return dict(self.state.constraints), dict(self.state.avoid)
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The films of the largest gain."""
         return self.best(constraints, avoid, draw, self.n)
 
-    def best(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator, n: int
-    ) -> tuple[int, ...]:
+    def best(self, constraints: Wishes, avoid: Wishes, draw: Draw, n: int) -> Items:
         """The ``n`` films of the largest gain; asked for others, those shown for this state are stale."""
         stale = self.recent if self.others else ()
         return most_gain(self.world.catalog, constraints, avoid, stale, self.seen, draw, n)
@@ -173,7 +166,7 @@ class Tracker(Recommender):
         self.n = argument
         self.state: dict[str, str] = {}
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The state after this utterance."""
         self.state = tracker.apply(self.state, tracker.read(self.world.grounder, text))
         return dict(self.state), {}
@@ -183,7 +176,7 @@ class Tracker(Recommender):
 class Amnesiac(Recommender):
     """Reads the last utterance only and forgets it."""
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The values that this utterance alone names as wanted."""
         return dict(tracker.read(self.world.grounder, text).wanted), {}
 
@@ -196,7 +189,7 @@ class Sticky(Recommender):
         super().__init__(world, seed, session, spec)
         self.state: dict[str, str] = {}
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The first value of every field so far."""
         self.state = {**tracker.read(self.world.grounder, text).wanted, **self.state}
         return dict(self.state), {}
@@ -206,7 +199,7 @@ class Sticky(Recommender):
 class Popular(Recommender):
     """The best connected films, not named before, whatever is asked."""
 
-    def choose(self, constraints: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The next most popular films."""
         catalog, seen = self.world.catalog, frozenset(self.seen)
         fresh = (item for item in catalog.popular_first if catalog.recommendable[item] and item not in seen)
@@ -217,7 +210,7 @@ class Popular(Recommender):
 class Random(Recommender):
     """Films drawn uniformly from the catalogue."""
 
-    def choose(self, constraints: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """Films by chance, without repetition within a reply."""
         items = np.flatnonzero(self.world.catalog.recommendable)
         return tuple(int(i) for i in draw.choice(items, size=min(N_ITEMS, len(items)), replace=False))
@@ -273,13 +266,11 @@ class Noisy(Oracle):
         self.share = argument
         self._noise = rng.Streams(seed, "movies", session, "noise")
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """Nothing with probability p, what the oracle believes otherwise."""
         return ({}, {}) if self._noise[turn].random() < self.share else super().believe(turn, text, user_meta)
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """Random films where nothing is believed, the oracle's otherwise."""
         if constraints:
             return super().choose(constraints, avoid, draw)
@@ -324,9 +315,7 @@ class Hedge(Oracle):
             self.old = self.state
         return known
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """Half of the list for the present state, half for the one before."""
         if self.old is None:
             return self.best(constraints, avoid, draw, 2 * _EACH)
@@ -341,14 +330,12 @@ class Pad(Oracle):
 
     honest = False
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The best film, then films by chance."""
         return _padded(self.best(constraints, avoid, draw, 1), _PADS, self.world, draw)
 
 
-def _padded(items: tuple[int, ...], n: int, world: World, draw: np.random.Generator) -> tuple[int, ...]:
+def _padded(items: Items, n: int, world: World, draw: Draw) -> Items:
     """The items and ``n`` others by chance."""
     others = rank(world.catalog, {}, {}, (), draw, n + len(items))
     return items + tuple(item for item in others if item not in items)[:n]
@@ -360,9 +347,7 @@ class Repeat(Oracle):
 
     honest = False
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The films shown for the present state."""
         return self.recent[: self.n] or super().choose(constraints, avoid, draw)
 
@@ -373,9 +358,7 @@ class Abstain(Oracle):
 
     honest = False
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The oracle's films, or none."""
         items = self.world.catalog.query(constraints).items
         items = np.setdiff1d(items, np.concatenate([*with_any(self.world.catalog, avoid), items[:0]]))
@@ -389,8 +372,6 @@ class Restate(Oracle):
     restates = 1.0
     honest = False
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """Films by chance."""
         return rank(self.world.catalog, {}, {}, (), draw, self.n)

@@ -16,11 +16,9 @@ from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import fold
 from crs_lib.llm import calls
-from crs_lib.llm.base import Message, Reply, Request
-from crs_lib.llm.errors import LLMError
-from crs_lib.llm.pool import LOG
-from crs_lib.llm.retry import Attempts, persist
-from crs_lib.llm.settings import Service
+from crs_lib.llm.base import LLMError, Message, Reply, Request
+from crs_lib.llm.client import LOG, Retry, persist
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.systems import contract
 from crs_lib.systems.base import SYSTEMS, SystemReply, World
 from crs_lib.systems.channels import CHANNELS, Channel
@@ -50,9 +48,9 @@ def missing(specs: Sequence[str]) -> list[str]:
     return found
 
 
-def width(spec: str, service: Service, workers: int) -> int:
+def width(spec: str, llm: LLMSettings, workers: int) -> int:
     """How many sessions at once: as many as a server gets calls, or one for each of ``workers``."""
-    return service.at_once if _channel(spec)[0].shared else workers
+    return llm.at_once if _channel(spec)[0].shared else workers
 
 
 class Programs:
@@ -64,9 +62,15 @@ class Programs:
     """
 
     def __init__(
-        self, folder: Path | None, service: Service | None = None, catalog: Any = None, name: str = "sample"
+        self,
+        folder: Path | None,
+        llm: LLMSettings | None = None,
+        catalog: Any = None,
+        name: str = "sample",
+        retry: Retry | None = None,
     ) -> None:
-        self.service, self.catalog, self.name = service or Service(), catalog, name
+        self.catalog, self.name = catalog, name
+        self._timeout, self._retry = (llm or LLMSettings()).timeout, retry or Retry()
         self.recorder = calls.Recorder(folder / LOG) if folder else None
         self._idle: dict[str, list[Channel]] = {}
         self._busy: list[Channel] = []
@@ -88,14 +92,16 @@ class Programs:
         Raises LLMError with the reason, after further attempts where a connection failed or a server
         answered with status 5xx; RunError after :meth:`halt`.
         """
-        started, attempts = time.perf_counter(), Attempts(Request((), "crs"), self.service.retry)
+        started, nothing = time.perf_counter(), Request((), "crs")
         try:
-            given, answer = persist(attempts, lambda: self._attempt(spec, request), self._halted)
+            (given, answer), tried = persist(
+                self._retry, nothing, lambda _: self._attempt(spec, request), self._halted
+            )
         except LLMError as error:
             self._log(spec, request, tags, None, error, time.perf_counter() - started)
             raise
         text = json.dumps(given, ensure_ascii=False, default=str) if self.recorder else ""
-        spent, tried = time.perf_counter() - started, tuple(attempts.tried)
+        spent = time.perf_counter() - started
         reply = Reply(
             text, seconds=spent, attempts=len(tried) + 1, tried=tried, digest=self._version(spec)
         )  # fmt: skip
@@ -150,11 +156,11 @@ class Programs:
             while idle and not idle[-1].usable():
                 idle.pop().close()
             if keep and not idle:
-                idle.append(kind(argument, self.service.timeout, self.catalog))
+                idle.append(kind(argument, self._timeout, self.catalog))
             if keep:
                 return idle[-1]
             channel = idle.pop() if idle else None
-        channel = channel or kind(argument, self.service.timeout, self.catalog)
+        channel = channel or kind(argument, self._timeout, self.catalog)
         with self._lock:
             self._busy.append(channel)
         return channel

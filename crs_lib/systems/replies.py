@@ -7,9 +7,9 @@ import numpy as np
 
 from crs_lib.catalog import fields, phrases
 from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.cleaning import Item
 from crs_lib.catalog.fields import PLOT, QUESTIONS
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.index import Item
 from crs_lib.core import prompts
 from crs_lib.core.text import listing, words
 from crs_lib.systems import tracker
@@ -22,13 +22,9 @@ _MORE = frozenset(
 
 
 def recommend(
-    catalog: Catalog,
-    items: Sequence[int],
-    constraints: Mapping[str, str],
-    draw: np.random.Generator,
-    restates: float = 0.5,
-    kind: str = RECOMMEND,
-) -> str:
+    catalog: Catalog, items: Sequence[int], constraints: Mapping[str, str], draw: np.random.Generator,
+    restates: float = 0.5, kind: str = RECOMMEND,
+) -> str:  # fmt: skip
     """A sentence that recommends films by title and year; a share of them opens with the constraints.
 
     ``kind`` is the section of words: ``RECOMMEND``; ``LAST``, where no further film fits; ``AGAIN``, where

@@ -1,22 +1,146 @@
-"""Search systems: films found by the user's words, without a language model and without an oracle.
+"""Search systems: films found by the user's words or vectors, without a language model and without an oracle.
 
 They fail in different ways: one that adds up all turns never forgets a constraint that was given up, one that
 reads the last turn alone forgets those that still hold, and one that filters depends on its tracker.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crs_lib.catalog.catalog import Catalog
+from crs_lib.catalog.lexicon import COMMON_WORDS
 from crs_lib.core.errors import InputError
-from crs_lib.retrieval.runs import Hit
-from crs_lib.systems import film_search
-from crs_lib.systems.base import N_ITEMS, SYSTEMS, World
-from crs_lib.systems.film_search import VectorSearch, vector_search
+from crs_lib.core.rng import one_thread
+from crs_lib.core.text import words
+from crs_lib.retrieval.bm25 import Lexical
+from crs_lib.retrieval.encoders import ENCODERS, Floats, sentence_vectors
+from crs_lib.retrieval.fusion import fuse
+from crs_lib.retrieval.runs import Hit, named, top_k
+from crs_lib.systems.base import N_ITEMS, SYSTEMS, Draw, Items, Wishes, World
 from crs_lib.systems.policies import Recommender, Tracker
 
-ENCODER = "minilm"
+DEPTH = 100  # films of each ranking that a fusion looks at
+DECAY, ENCODER = 0.7, "minilm"
+
+
+class VectorSearch(NamedTuple):
+    """How turns become one vector: the encoder, and the weight of a turn for each later one."""
+
+    encoder: str
+    decay: float = DECAY
+
+
+def vector_search(argument: str) -> VectorSearch:
+    """``minilm`` or ``minilm@0.7`` read; InputError for an unknown encoder or a weight outside 0 to 1."""
+    name, at, weight = argument.partition("@")
+    ENCODERS.get(name)
+    try:
+        decay = float(weight) if at else DECAY
+    except ValueError:
+        decay = -1.0
+    if not 0 <= decay <= 1:
+        raise InputError(f"give the weight of earlier turns as a number from 0 to 1, as in {name}@{DECAY}")
+    return VectorSearch(name, decay)
+
+
+def film_text(catalog: Catalog, item: int) -> str:
+    """Title and values of a film, as one text to be searched."""
+    return ". ".join((catalog.items[item].title, _values(catalog, item)))
+
+
+def _values(catalog: Catalog, item: int) -> str:
+    found = catalog.items[item].values
+    said = [", ".join(row.in_words(value) for value in found[name]) for name, row in catalog.fields.items()]
+    return ". ".join(part for part in said if part)
+
+
+def _weighted(catalog: Catalog, item: int) -> str:
+    """A film's text for BM25: a word of a value counts as three words of the title or the plot."""
+    return " ".join((film_text(catalog, item), *[_values(catalog, item)] * 2, catalog.items[item].plot))
+
+
+class FilmIndex:
+    """The recommendable films of a catalogue, to be searched; documents are named by their item numbers.
+
+    Words are looked for in titles, values and plots, vectors are those of titles and values: a plot's other
+    words would drown them.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        items = np.flatnonzero(catalog.recommendable).tolist()
+        self.texts: Mapping[str, str] = {str(item): film_text(catalog, item) for item in items}
+        self._ids = list(self.texts)
+        self._lexical = Lexical({str(item): _weighted(catalog, item) for item in items})
+        self._everyday = COMMON_WORDS.difference(*(words(value) for value in catalog.vocabulary.value))
+        self._vectors: dict[str, Floats] = {}
+
+    def by_words(self, query: str, k: int) -> list[Hit]:
+        """The ``k`` best films by BM25; only those that share a word with the query.
+
+        Everyday words of the query do not count, but for those in a value of the catalogue ("crime").
+        """
+        return self._lexical.search(" ".join(w for w in words(query) if w not in self._everyday), k)
+
+    def by_vector(self, turns: Sequence[str], how: VectorSearch, k: int) -> list[Hit]:
+        """The ``k`` nearest films to the turns' vectors, a turn's weight falling with every later one."""
+        query = sum(
+            (np.float32(how.decay**age) * _vector(how.encoder, turn) for age, turn in _ages(turns)),
+            start=np.zeros(1, np.float32),
+        )
+        return named(self._ids, *top_k(self._cosines(how.encoder, np.asarray(query)), k, above=-np.inf))
+
+    def by_both(self, turns: Sequence[str], how: VectorSearch, k: int) -> list[Hit]:
+        """The ``k`` best films of both rankings, fused by reciprocal ranks."""
+        depth = max(k, DEPTH)
+        found = [self.by_words("\n".join(turns), depth), self.by_vector(turns, how, depth)]
+        return fuse("rrf", found, k)
+
+    def _cosines(self, encoder: str, query: Floats) -> NDArray[np.float32]:
+        if encoder not in self._vectors:
+            with one_thread():
+                self._vectors[encoder] = sentence_vectors(_model(encoder), list(self.texts.values()))
+        with one_thread():
+            return (self._vectors[encoder] @ query).astype(np.float32)
+
+
+def found(index: FilmIndex, spec: str, turns: Sequence[str], k: int) -> list[Hit]:
+    """The ``k`` best films of a search by its spec: ``bm25``, ``dense:<encoder>``, ``hybrid:<encoder>``."""
+    kind, how = search_kind(spec)
+    if kind == "bm25":
+        return index.by_words("\n".join(turns), k)
+    return (index.by_vector if kind == "dense" else index.by_both)(turns, how, k)
+
+
+def search_kind(spec: str) -> tuple[str, VectorSearch]:
+    """A search's kind and its vectors; InputError for a spec that is none."""
+    kind, _, argument = spec.partition(":")
+    if kind not in ("bm25", "dense", "hybrid") or bool(argument) != (kind != "bm25"):
+        raise InputError(f"retriever {spec!r} is not known; give bm25, dense:<encoder> or hybrid:<encoder>")
+    return kind, vector_search(argument or "hashing")
+
+
+@lru_cache(maxsize=4)
+def index(catalog: Catalog) -> FilmIndex:
+    """The index of a catalogue, made once."""
+    return FilmIndex(catalog)
+
+
+def _ages(turns: Sequence[str]) -> list[tuple[int, str]]:
+    return [(len(turns) - 1 - place, turn) for place, turn in enumerate(turns)]
+
+
+_model = lru_cache(maxsize=None)(ENCODERS.create)
+
+
+@lru_cache(maxsize=4096)  # the systems of a scenario hear mostly the same words
+def _vector(encoder: str, text: str) -> Floats:
+    with one_thread():
+        vector: Floats = sentence_vectors(_model(encoder), [text])[0]
+    return vector
 
 
 class TurnSearch(Recommender):
@@ -24,15 +148,15 @@ class TurnSearch(Recommender):
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: Any) -> None:
         super().__init__(world, seed, session, spec)
-        self.index, self.argument = film_search.index(world.catalog), argument
+        self.index, self.argument = index(world.catalog), argument
         self.turns: list[str] = []
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """Nothing: the turns themselves are the query."""
         self.turns.append(text)
         return {}, {}
 
-    def choose(self, constraints: Any, avoid: Any, draw: np.random.Generator) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The best films of the search; those that were recommended before fill up what is missing."""
         return unseen_first(self.search(N_ITEMS + len(self.seen)), self.seen)
 
@@ -96,17 +220,15 @@ class FilteredSearch(Tracker):
 
     def __init__(self, world: World, seed: int, session: int, spec: str, argument: VectorSearch) -> None:
         super().__init__(world, seed, session, spec)
-        self.index, self.how = film_search.index(world.catalog), argument
+        self.index, self.how = index(world.catalog), argument
         self.turns: list[str] = []
 
-    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> Any:
+    def believe(self, turn: int, text: str, user_meta: Mapping[str, Any]) -> tuple[Wishes, Wishes]:
         """The tracked state; the turns order the films."""
         self.turns.append(text)
         return super().believe(turn, text, user_meta)
 
-    def choose(
-        self, constraints: Mapping[str, str], avoid: Mapping[str, str], draw: np.random.Generator
-    ) -> tuple[int, ...]:
+    def choose(self, constraints: Wishes, avoid: Wishes, draw: Draw) -> Items:
         """The nearest of the films that meet the constraints, relaxed where none does."""
         kept = set(self.world.catalog.query(constraints, relax=True).items.tolist())
         hits = self.index.by_vector(self.turns, self.how, len(self.index.texts))

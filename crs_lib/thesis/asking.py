@@ -10,11 +10,11 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.hashes import fingerprint
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
-from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.llm.client import CACHE, LOG
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import LLMSettings, role_settings
 from crs_lib.llm.text import fence
-from crs_lib.metrics.scores import BatchScorer, Scores, unscored
+from crs_lib.metrics.records import BatchScorer, Scores, unscored
 
 ROLE = "topics"
 SHORTEST = "ollama:mistral:7b"
@@ -38,15 +38,14 @@ def answer_settings(rule: LLMSettings) -> dict[str, Any]:
 
 def need(spec: str, rule: LLMSettings) -> Need:
     """The model as the preflight checks it."""
-    return Need(ROLE, spec, _options(rule), settings=rule.service().settings_for(spec))
+    return Need(ROLE, spec, _options(rule), settings=rule.settings_for(spec))
 
 
 def model(spec: str, rule: LLMSettings, folder: Path) -> LLM:
     """An extractor's model, with its call cache and call log in a folder."""
-    service = rule.service()
     return LLM(
         spec, cache=Cache(folder / CACHE), recorder=Recorder(folder / LOG), options=_options(rule),
-        retry=service.retry, slots=service.at_once, **service.settings_for(spec),
+        slots=rule.at_once, **rule.settings_for(spec),
     )  # fmt: skip
 
 
@@ -87,7 +86,7 @@ class Asker:
             for text, answer in zip(part, self._llm.gather(requests), strict=True):
                 if not isinstance(answer, LLMError):
                     found[text] = outside.loads(answer.text, "the reply")
-                elif answer.remedy in ("other seed", "more room") or answer.kind == "prompt too long":
+                elif answer.unusable or answer.kind == "prompt too long":
                     self._unusable[text] = answer
                 else:
                     raise RunError(

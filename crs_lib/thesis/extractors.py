@@ -132,7 +132,7 @@ def memoised(extractor: Extractor, texts: Sequence[str]) -> dict[str, frozenset[
 
 
 @EXTRACTORS.register("words", embedder="", inside_words=False)
-class Words:
+class _Words:
     """Whole folded words, all overlapping matches; everyday words count under declared rules (default).
 
     Over the thesis's vocabulary, which has no such rules, every whole-word match counts.
@@ -232,7 +232,7 @@ class Substring(_ByValue):
 
 
 @EXTRACTORS.register("rules", embedder="", inside_words=False)
-class RuleExtractor(_ByValue):
+class _RuleExtractor(_ByValue):
     """Values between word boundaries, in the form that their field declares (years: 19xx or 20xx)."""
 
     name = "rules"
@@ -293,7 +293,7 @@ def _letters(word: str) -> NDArray[np.int64]:
 
 
 @EXTRACTORS.register("fuzzy", embedder="", inside_words=True)
-class Fuzzy(Substring):
+class _Fuzzy(Substring):
     """Substrings, and values of which every word is spelt almost like a word of the text (ratio ≥ 0.88)."""
 
     name = "fuzzy"
@@ -321,7 +321,7 @@ class Fuzzy(Substring):
 
 
 @EXTRACTORS.register("embed", embedder="char_wb 3-5 TF-IDF", inside_words=True)
-class Embed:
+class _Embed:
     """Nearest values by character n-grams, as the thesis found them: a field's best three at 0.35 or more.
 
     The cosine is that of TF-IDF vectors over the character 3- to 5-grams of blank-padded words, the weights
@@ -376,7 +376,7 @@ class Embed:
 
 
 @EXTRACTORS.register("hybrid", embedder="char_wb 3-5 TF-IDF", inside_words=True)
-class Hybrid:
+class _Hybrid:
     """``rules``; for fields still empty ``fuzzy``; for fields still empty then ``embed``."""
 
     name = "hybrid"
@@ -397,7 +397,7 @@ class Hybrid:
 
 
 @EXTRACTORS.register("llm", embedder="", inside_words=False, needs="a model: --llm ollama:mistral:7b")
-class LlmExtractor:
+class _LlmExtractor:
     """Concepts that a model names, one call a text.
 
     A name counts as the catalogue's value that equals the name, else as the first value that contains the

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.metrics import composite, constructs, overlap, recovery
 from crs_lib.metrics.conventions import Convention
-from crs_lib.metrics.scores import Scores
+from crs_lib.metrics.records import Scores
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.extractors import Extractor

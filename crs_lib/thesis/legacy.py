@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.metrics import composite, constructs
 from crs_lib.metrics.conventions import Convention
-from crs_lib.metrics.scores import Scores
+from crs_lib.metrics.records import Scores
 from crs_lib.metrics.similarity import SentenceSpace, cosines
 from crs_lib.thesis.topics import TopicExtractor, admitted
 

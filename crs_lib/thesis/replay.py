@@ -23,7 +23,7 @@ from crs_lib import data as datasets
 from crs_lib.core import hashes, outside, paths
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.metrics.scores import Scores
+from crs_lib.metrics.records import Scores
 from crs_lib.thesis import legacy
 from crs_lib.thesis.legacy import LegacyScorer, Segment
 from crs_lib.thesis.topics import FUNCTION_WORDS, TOPICS, TopicModel, Topics, admitted, default_model
@@ -87,7 +87,7 @@ class NounLemmas:
         return min((form for form in forms if form in self._nouns), key=len, default=word)
 
 
-def generator_after_training(n_topics: int, n_words: int) -> np.random.RandomState:
+def _generator_after_training(n_topics: int, n_words: int) -> np.random.RandomState:
     """The generator of the thesis's topic model as its training left it."""
     state = np.random.RandomState(_SEED)
     state.gamma(_SHAPE, _RATE, (n_topics, n_words))
@@ -118,7 +118,7 @@ class ReplayedLda:
                 "set CRS_MIRROR to a folder with thesis/lda, or take topics lda"
             )
         self._cut, self._lemma = _tokeniser(), NounLemmas.load(wordnet())
-        self._draws = generator_after_training(self._model.n_topics, len(self._model.words))
+        self._draws = _generator_after_training(self._model.n_topics, len(self._model.words))
         self._known: dict[str, tuple[str, ...]] = {}
         self.name = f"lda replayed, {self._model.n_topics} topics, {len(self._model.words)} words"
 

@@ -73,7 +73,7 @@ def pieces(text: str) -> list[str]:
     return lowered.translate(_EDGES).split()
 
 
-def token_of(piece: str) -> str:
+def _token_of(piece: str) -> str:
     """The word of three letters or more in a piece, without contraction and full stop; else empty."""
     found = _TOKEN.fullmatch(piece)
     return found[1] if found else ""
@@ -84,7 +84,7 @@ def tokens(text: str) -> list[str]:
 
     "don't" gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
     """
-    return [token for piece in pieces(text) if (token := token_of(piece))]
+    return [token for piece in pieces(text) if (token := _token_of(piece))]
 
 
 def lemma(word: str, known: Container[str]) -> str:
@@ -161,7 +161,7 @@ class _Numbers(dict[str, int]):
         self._number = number
 
     def __missing__(self, piece: str) -> int:
-        token = token_of(piece)
+        token = _token_of(piece)
         self[piece] = self._number.get(lemma(token, self._number), -1) if token else -1
         return self[piece]
 
@@ -399,7 +399,7 @@ class Lda:
 
 
 @TOPICS.register("heuristic", filtered=True)
-class Heuristic:
+class _Heuristic:
     """The most frequent words, those that hint at films or feelings first; then the filter."""
 
     name = "heuristic"
@@ -414,7 +414,7 @@ class Heuristic:
 
 
 @TOPICS.register("llm", filtered=True, needs="a model: --llm ollama:mistral:7b")
-class Llm:
+class _Llm:
     """At most five topics that an LLM names, one call a distinct text; then the filter.
 
     A call that fails after all retries is an error that names it, never another method's answer.

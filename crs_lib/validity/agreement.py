@@ -405,9 +405,13 @@ def rho(
     if not resamples or math.isnan(row["spearman"]):
         return row | {"low": math.nan, "high": math.nan}
     found = stats.cluster_bootstrap_correlation(
-        known.assign(conversation=known["system"] + " " + known["conv_id"]), score, rating,
-        minus=minus, scenario="conversation", method="percentile", resamples=resamples, seed=seed,
-    ).iloc[0]  # fmt: skip
+        known.assign(conversation=known["system"] + " " + known["conv_id"]),
+        score,
+        rating,
+        stats.Design(scenario="conversation", resamples=resamples, seed=seed),
+        minus=minus,
+        method="percentile",
+    ).iloc[0]
     return row | {name: float(found[name]) for name in ("low", "high")}
 
 

@@ -94,7 +94,7 @@ def cost(rows: pd.DataFrame, *, resamples: int = 2000, seed: int = 0) -> pd.Data
     parts = []
     for kind in (ALL, *sorted(rows["type"].unique())):
         mine = rows if kind == ALL else rows[rows["type"] == kind]
-        found = stats.cluster_bootstrap(mine, resamples=resamples, seed=seed)
+        found = stats.cluster_bootstrap(mine, stats.Design(resamples=resamples, seed=seed))
         parts.append(found.assign(type=kind)[["type", "system", "mean", "low", "high", "n", "n_missing"]])
     return pd.concat(parts, ignore_index=True)
 

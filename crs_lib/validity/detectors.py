@@ -70,7 +70,7 @@ class Jaccard:
 
 
 @DETECTORS.register("embedding", argument="an encoder", example="minilm")
-class Embedding:
+class _Embedding:
     """One minus the cosine of sentence embeddings with the utterance before, in [0, 2]."""
 
     usual = 0.7
@@ -84,7 +84,7 @@ class Embedding:
 
 
 @DETECTORS.register("new_value")
-class NewValue:
+class _NewValue:
     """The share of an utterance's concepts that no earlier utterance named, in [0, 1]; 0 without concepts."""
 
     usual = 0.5

@@ -119,7 +119,7 @@ def check(run: str) -> Path:
     inputs = {"results": rule["outputs"]["results.jsonl"]}
     with runs.stage(simulate.STUDY, run, "gate", {"margin": MARGIN}, inputs, fixed=False) as stage:
         tests = test_all(values)
-        found = {"tests": tests, "metrics": verdicts(tests), "doses": dose_response(values)}
+        found = {"tests": tests, "metrics": verdicts(tests), "doses": _dose_response(values)}
         for name, table in found.items():
             tables.write_csv(stage.path(TABLES[name].name), table)
         stage.counts |= {"tests": len(tests), "metrics": tests["metric"].nunique()}
@@ -191,7 +191,7 @@ def _ordered(metric: str, one: Ordering, wide: pd.DataFrame) -> dict[str, Any]:
     row |= {"n": n, "n_missing": len(wide) - n}
     if n < 2:
         return row | {"verdict": UNDEFINED}
-    found = stats.mean_differences(pair, pairs=[(one.a, one.b)]).iloc[0]
+    found = stats.mean_differences(pair, stats.Design(pairs=[(one.a, one.b)])).iloc[0]
     row |= {name: float(found[name]) for name in ("diff", "low", "high", "p")}
     margin = MARGIN * abs(float((wide["oracle"] - wide["random"]).mean()))
     holds = {
@@ -236,7 +236,7 @@ def verdicts(tests: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
+def _dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFrame:
     """Mean and 95 % cluster-bootstrap interval of every metric by dose of noise; 0 is the oracle."""
     dose = {"oracle": 0.0} | NOISY
     kept = values[(values["scope"] == WHOLE) & values["system"].isin(list(dose))]
@@ -245,7 +245,7 @@ def dose_response(values: pd.DataFrame, *, resamples: int = 2000) -> pd.DataFram
         known = mine.dropna(subset="value")
         if known.empty:
             continue
-        found = stats.cluster_bootstrap(known, resamples=resamples)
+        found = stats.cluster_bootstrap(known, stats.Design(resamples=resamples))
         parts.append(found.assign(metric=name, dose=found["system"].map(dose)))
     table = pd.concat(parts, ignore_index=True).sort_values(["metric", "dose"], ignore_index=True)
     return table[["metric", "dose", "mean", "low", "high", "n"]]

@@ -166,7 +166,7 @@ def read_key(run: str) -> Key:
     return Key(made["kind"], made["page"], pd.DataFrame(made["questions"]))
 
 
-def metric_values(run: str, key: Key) -> pd.DataFrame:
+def _metric_values(run: str, key: Key) -> pd.DataFrame:
     """One row per question: the mean of every turn metric over the turns that it asks about.
 
     For pairs the value of the right side less that of the left.
@@ -197,6 +197,16 @@ class Findings(NamedTuple):
     agreement: pd.DataFrame
     power: pd.DataFrame
     correlations: pd.DataFrame
+
+    @property
+    def scripted(self) -> bool:
+        """Whether all raters are programs, whose labels say nothing about people."""
+        return all(name.startswith(SCRIPTED) for name in self.labels["rater"].astype(str))
+
+    @property
+    def who(self) -> str:
+        """The raters in words: "3 scripted raters"."""
+        return f"{self.labels['rater'].nunique()} {'scripted ' if self.scripted else ''}raters"
 
 
 def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.DataFrame:
@@ -244,8 +254,8 @@ def findings(run: str, files: Iterable[str | Path], *, resamples: int = 400) -> 
     """Read labels of a run's page and hold them against one another and against every metric of the run."""
     key = read_key(run)
     labels = read(files, key.page, key.questions["id"])
-    found = of_raters(labels, resamples=resamples)
-    correlated = with_metrics(labels, metric_values(run, key), resamples=resamples)
+    found = _of_raters(labels, resamples=resamples)
+    correlated = _with_metrics(labels, _metric_values(run, key), resamples=resamples)
     alpha = float(found.loc[0, "alpha"]) if len(found) else math.nan
     plan = sorted({*(30, 60, 120, 240), int(labels["item"].nunique())})
     return Findings(labels, found, power(plan, reliability(alpha, labels)), correlated)
@@ -259,7 +269,7 @@ def write(run: str, found: Findings) -> Path:
     return target
 
 
-def of_raters(labels: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
+def _of_raters(labels: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
     """Krippendorff's alpha (ordinal) with its interval, and one rater against the others; one row.
 
     Without rows where no question has two raters.
@@ -267,7 +277,9 @@ def of_raters(labels: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
     pairs = agreement.one_against_rest(labels)
     if pairs.empty:
         return pd.DataFrame(columns=["n_raters", "n_items", "alpha", "low", "high", "one_against_rest"])
-    alpha = stats.krippendorff_alpha(pairs, resamples=resamples).iloc[0]
+    alpha = stats.krippendorff_alpha(
+        pairs, stats.Design(system="rater", scenario="item", resamples=resamples)
+    ).iloc[0]
     row = {name: alpha[name] for name in ("n_raters", "n_items", "alpha", "low", "high")}
     return pd.DataFrame([row | {"one_against_rest": agreement.spearman(pairs["value"], pairs["rest"])}])
 
@@ -295,7 +307,7 @@ def power(n_items: Sequence[int], reliable: float) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def with_metrics(
+def _with_metrics(
     labels: pd.DataFrame, values: pd.DataFrame, *, resamples: int = 1000, seed: int = 0
 ) -> pd.DataFrame:
     """Spearman of every metric with the mean label, the highest first, with 95 % intervals over scenarios.
@@ -321,7 +333,7 @@ def scripted(run: str, n_raters: int = 3, *, noise: float = 0.7, seed: int = 0) 
     normal deviate of ``noise`` steps). They say nothing about any metric: they are made of one.
     """
     key = read_key(run)
-    gain = metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
+    gain = _metric_values(run, key).set_index("item")["normalised_gain"].fillna(0.0)
     middle = gain.clip(0, 1) * 4 + 1 if key.kind == "single" else gain.clip(-1, 1) * 2 + 3
     for number in range(1, n_raters + 1):
         draw = rng.stream(seed, "scripted raters", run, number)

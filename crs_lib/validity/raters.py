@@ -31,7 +31,7 @@ from crs_lib.core.text import shorten, words
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.evaluate.run import score_all
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, calls
-from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.llm.client import CACHE, LOG
 from crs_lib.llm.text import fence
 from crs_lib.metrics import conventions
 from crs_lib.validity import agreement, heard
@@ -125,7 +125,10 @@ def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> p
         row = {"construct": construct, "n_ratings": len(known), "n_items": known["item"].nunique()}
         found = rho(known.assign(system=""), "value", "rest", resamples=resamples, seed=seed)
         row |= {name: found[name] for name in ("spearman", "low", "high")}
-        alpha = stats.krippendorff_alpha(known, resamples=max(200, resamples // 5), seed=seed).iloc[0]
+        alpha = stats.krippendorff_alpha(
+            known,
+            stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5), seed=seed),
+        ).iloc[0]
         out.append(row | {"alpha": alpha["alpha"], "alpha_low": alpha["low"], "alpha_high": alpha["high"]})
     return pd.DataFrame(out)
 

@@ -31,7 +31,7 @@ from crs_lib.core.settings import Field, OneOf, Seed, Settings
 from crs_lib.core.text import words
 from crs_lib.retrieval.encoders import ENCODERS, sentence_vectors
 from crs_lib.simulate.config import SimulateConfig
-from crs_lib.simulate.manners import MANNERS
+from crs_lib.simulate.voices import MANNERS
 from crs_lib.systems.base import World
 
 TFIDF = "tfidf"
@@ -97,7 +97,7 @@ def constraint_share(turns: Sequence[UserTurn], grounder: Grounder) -> float:
     return float(np.mean(named)) if named else float("nan")
 
 
-def joint_accuracy(dialogues: Sequence[Dialogue]) -> float:
+def _joint_accuracy(dialogues: Sequence[Dialogue]) -> float:
     """The share of turns after which the system holds exactly the user's constraints, in [0, 1]."""
     pairs = [pair for talk in dialogues for pair in talk.pairs()]
     right = [pair.system.meta["constraints"] == pair.user.user_meta["constraints"] for pair in pairs]
@@ -180,7 +180,7 @@ def run(config: RealismConfig) -> pd.DataFrame:
     for name in prompts.USER_SETS:
         batch = SimulateConfig(systems=[SYSTEM], seed=config.seed, templates=name, n_turns=config.n_turns)
         talks = [simulate.session(world, SYSTEM, number, batch) for number in range(config.n_sessions)]
-        row: dict[str, Any] = {"templates": name, "joint_accuracy": joint_accuracy(talks)}
+        row: dict[str, Any] = {"templates": name, "joint_accuracy": _joint_accuracy(talks)}
         rows.append(row | compared(user_turns(talks, world.grounder)))
         if real and MANNERS[name].small_talk:
             chat = small_talk(name, config.n_sessions, config.n_turns, config.seed)

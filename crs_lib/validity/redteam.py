@@ -18,7 +18,7 @@ from crs_lib.core import paths, rng, tables
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import base, conventions
-from crs_lib.metrics.scores import Scores
+from crs_lib.metrics.records import Scores
 from crs_lib.systems.base import World
 from crs_lib.systems.gamed import Tricks
 from crs_lib.validity.gate import GateConfig

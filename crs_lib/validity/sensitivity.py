@@ -5,7 +5,6 @@ Rank stability is Kendall's tau to the ranking of the default. Source: docs/vali
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,7 +96,7 @@ def choices() -> list[Choice]:
     }
     default = conventions.get("default")
     return [
-        Choice(choice, setting, replace(default, **knobs))
+        Choice(choice, setting, default.changed(**knobs))
         for choice, settings in grid.items()
         for setting, knobs in settings.items()
     ]
@@ -144,7 +143,7 @@ def agreement(
     found = dict.fromkeys(("tau", "low", "high"), float("nan"))
     if len(systems) > 1:
         drawn = stats.bootstrap_estimates(
-            statistic, len(scenarios), resamples=resamples, seed=seed, method="percentile"
+            statistic, len(scenarios), stats.Design(resamples=resamples, seed=seed), method="percentile"
         )
         found = {"tau": float(drawn.estimate[0]), "low": float(drawn.low[0]), "high": float(drawn.high[0])}
     return {**found, "n_systems": len(systems), "n_sessions": len(scenarios)}

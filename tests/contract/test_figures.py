@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from crs_lib import figures
-from crs_lib.cli.notebooks import READERS
+from crs_lib.cli.show import READERS
 from crs_lib.core import rng
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.figures import layout, style

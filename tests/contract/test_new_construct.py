@@ -7,7 +7,8 @@ import pytest
 
 from crs_lib import evaluate, figures, simulate
 from crs_lib import judge as judging
-from crs_lib.cli import models
+from crs_lib.cli import run as commands
+from crs_lib.cli.app import COMMANDS
 from crs_lib.core import prompts as templates
 from crs_lib.judge import prompt
 from crs_lib.judge.config import JudgeConfig, JudgeSettings
@@ -40,7 +41,8 @@ def warmth(tmp_path, monkeypatch):
     yield before
     del constructs.CONSTRUCTS["warmth"]
     templates.source.cache_clear()
-    templates._read.cache_clear()
+    templates.wanted.cache_clear()
+    templates._prompt.cache_clear()
 
 
 @pytest.fixture
@@ -115,12 +117,10 @@ def test_it_is_counted_and_part_of_the_rubric_and_shares_a_call_with_its_scale_o
     assert prompt.digest() != warmth
     assert JudgeSettings().groups == tuple((name,) for name in SCORES)
     assert JudgeSettings(together=True).groups == (SHIPPED, ("warmth",))
-    asked = JudgeConfig("x", ["template"], llm={"together": True})
+    asked = JudgeConfig(run="x", judges=["template"], llm={"together": True})
     assert len(asked.asked.groups) == 2 and asked.needs()[0].prompt > 0
-    arguments = models.ArgumentParser()
-    models.estimate(arguments)
-    given = arguments.parse_args(["--judges", "template"])
-    (work,) = models.planned({"systems": ["tracker"], "n_sessions": 2, "n_turns": 3}, given)
+    given = COMMANDS["simulate"].parser().parse_args(["--judges", "template"])
+    (work,) = commands.planned({"systems": ["tracker"], "n_sessions": 2, "n_turns": 3}, given)
     assert work.calls == 2 * 4
 
 

@@ -10,7 +10,6 @@ from crs_lib import judge as judging
 from crs_lib.core.errors import RunError
 from crs_lib.core.rng import address_seed
 from crs_lib.llm import template
-from crs_lib.llm.settings import LLMSettings, Service
 from crs_lib.report import report
 from tests.helpers import llm_job
 from tests.helpers.ollama_server import NOISE, Faults, OllamaServer
@@ -79,10 +78,7 @@ def test_other_weights_under_the_same_name_do_not_continue_a_run(results):
 
 
 def test_with_a_fifth_of_the_calls_failing_no_session_is_lost_and_nothing_stands_in(results, monkeypatch):
-    at_once = llm.Retry(first=0.0, longest=0.0)
-    monkeypatch.setattr(
-        LLMSettings, "service", lambda self, starts=1: Service(self.host, slots=self.slots, retry=at_once)
-    )
+    monkeypatch.setattr(llm.Retry, "pause", lambda *_: 0.0)
     folder, starts, server = llm_job.under_faults(results, (2, 3, 5), 0.2)
     failed = sum(server.given.values())
     assert starts == 1 and failed > 0.1 * server.chats
@@ -100,7 +96,7 @@ def test_with_a_fifth_of_the_calls_failing_no_session_is_lost_and_nothing_stands
 def test_sessions_that_fail_are_said_counted_and_done_at_the_next_start(results):
     with OllamaServer(llm_job.models(2)) as server:
         server.faults["m1:1"] = Faults(plan=["400"])
-        with pytest.raises(Exception, match=r"1 of 4 sessions failed; .* of 'ollama:m1:1': Refused"):
+        with pytest.raises(Exception, match=r"1 of 4 sessions failed; .* of 'ollama:m1:1': refused"):
             llm_job.work(results, server.url, "some", *SIZE)
         folder = results / "movies" / "some"
         assert not (folder / "dialogues.jsonl").exists()
@@ -129,7 +125,9 @@ class Stubborn:
 @pytest.mark.full
 def test_a_session_that_failed_is_tried_with_more_seeds_at_the_next_start(results):
     with OllamaServer(llm_job.models(1), answer=Stubborn(4)) as server:
-        with pytest.raises(RunError, match=r"1 of 2 sessions failed; .*session 1 of 'ollama:m0:1': BadReply"):
+        with pytest.raises(
+            RunError, match=r"1 of 2 sessions failed; .*session 1 of 'ollama:m0:1': bad reply"
+        ):
             llm_job.work(results, server.url, "some", 1, 2, 4)
         folder = llm_job.work(results, server.url, "some", 1, 2, 4)
     assert llm_job.duplicates(folder, "dialogues.jsonl") == (0, 2)
@@ -154,7 +152,7 @@ def test_a_run_can_do_without_a_session_that_never_ends_well(results):
     assert len(found) == 4
     rows = found[found["item_tas"].isna()]
     assert list(zip(rows["model"], rows["session_id"], strict=True)) == lost
-    assert all(row["failed"].startswith("BadReply") for row in rows["detail"])
+    assert all(row["failed"].startswith("bad reply") for row in rows["detail"])
     table = evaluate.read("some", "model_metrics").query("metric == 'item_tas'")
     assert table[["n", "n_missing"]].to_numpy().tolist() == [[1, 1], [1, 1]]
     assert report.write("some").is_file()

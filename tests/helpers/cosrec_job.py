@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from crs_lib.cosrec.generate import generate
 from crs_lib.cosrec.settings import GenerateSettings
 from crs_lib.llm import Recorder
-from crs_lib.llm.pool import LOG
+from crs_lib.llm.client import LOG
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 MODELS = {"writer:1": "c" * 64, "asker:1": "d" * 64}

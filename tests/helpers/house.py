@@ -1,13 +1,15 @@
-"""The house as the code has it: modules, imports, rooms, and the way of one session through the files.
+"""The house as the code has it: modules, imports, rooms, and the files that three journeys pass.
 
-    python -m tests.helpers.house [walk]
+    python -m tests.helpers.house journeys
 
-Prints the picture of the rooms, or the walk.
+Prints the journeys.
 """
 
 import ast
-import graphlib
+import os
 import sys
+import tempfile
+import threading
 from functools import cache
 from pathlib import Path
 
@@ -60,57 +62,66 @@ def rooms(graph):
     return found
 
 
-def picture(graph):
-    """The rooms as a Mermaid flowchart, top room first, without arrows that a longer way implies."""
-    above = {name: others - {"core"} for name, others in rooms(graph).items() if name != "__main__"}
-    reach = {}
-    for name in graphlib.TopologicalSorter(above).static_order():
-        direct = above.get(name, set())
-        reach[name] = direct.union(*(reach[other] for other in direct))
-    lines = ["```mermaid", "flowchart TD"]
-    for name in sorted(above, key=lambda name: (-len(reach[name]), name)):
-        implied = set().union(*(reach[other] for other in above[name]))
-        lines += [f"  {name} --> {other}" for other in sorted(above[name] - implied)]
-    return "\n".join([*lines, "```"])
-
-
-def walk():
-    """The files that one session of the tracker passes, from its plan to its score, in order.
-
-    A file counts if one of its functions runs; the generic tools of ``core`` do not count. Catalogue, grounder
-    and scorer stand ready, and another session has gone before, so nothing that happens once is part of it.
-    """
-    from crs_lib.catalog import sources
-    from crs_lib.catalog.grounder import Grounder
-    from crs_lib.evaluate.scorer import ItemsScorer
-    from crs_lib.metrics import conventions
-    from crs_lib.simulate import conversation
-    from crs_lib.simulate.config import SimulateConfig
-    from crs_lib.systems.base import World
-
-    catalog = sources.load()
-    world = World(catalog, Grounder(catalog))
-    scorer = ItemsScorer(world.grounder, conventions.get("default"))
-    config = SimulateConfig(run="walk", systems=["tracker"], n_sessions=2, n_turns=10)
-    passed = {}
+def passed(do):
+    """The files of the package one of whose functions runs while ``do()`` does, in the order of their first call."""
+    files = {}
 
     def note(frame, event, _):
-        if event == "call" and frame.f_code.co_filename.startswith(f"{PACKAGE}/"):
-            passed[Path(frame.f_code.co_filename).relative_to(PACKAGE).as_posix()] = None
+        code = frame.f_code
+        if event == "call" and code.co_name != "<module>" and code.co_filename.startswith(f"{PACKAGE}/"):
+            files[Path(code.co_filename).relative_to(PACKAGE).as_posix()] = None
 
-    for session in range(2):
-        passed.clear()
-        before = sys.getprofile()
-        sys.setprofile(note)
-        try:
-            scorer.score_many([conversation.session(world, "tracker", session, config)])
-        finally:
-            sys.setprofile(before)
-    return [name for name in passed if not name.startswith("core/")]
+    before = sys.getprofile()
+    sys.setprofile(note)
+    threading.setprofile(note)
+    try:
+        do()
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)
+    return list(files)
+
+
+def journeys():
+    """What happens, in words, and the files that it passes, ``core`` included.
+
+    The first joins what the command does in its own process and what the notebook does in its kernel.
+    """
+    from crs_lib import evaluate, realtalk, simulate
+    from crs_lib.__main__ import main
+
+    def command(run):
+        main(["run", "01_catalog", "-p", "run", run])
+
+    def batch(run):
+        arms = ["shift", "none", "fresh"]
+        config = simulate.SimulateConfig(run=run, systems=["tracker"], n_sessions=2, n_turns=10, arms=arms)
+        simulate.simulate(config, progress=False)
+
+    def scores(run):
+        evaluate.evaluate(evaluate.EvaluateConfig(run=run))
+
+    def question(run):
+        realtalk.predict(realtalk.RealTalkConfig(run=run, questions=1))
+
+    found = []
+    for do in (command, batch, scores, question):
+        do("before")  # imports, and what is made once
+        found.append(passed(lambda do=do: do("walk")))
+    said, made, scored, ranked = found
+    return {
+        "`run 03_simulate -p systems tracker` to a line of `dialogues.jsonl`": list({*said, *made}),
+        "dialogues to a cost of shifts in `model_metrics.csv`": scored,
+        "a question to RealTalk to its ranked ids": ranked,
+    }
+
+
+def listing(found):
+    """The journeys as docs/context.md shows them."""
+    return "\n".join(f"- {what}: {len(files)} files: {', '.join(f'`{name}`' for name in sorted(files))}." for what, files in found.items())  # fmt: skip
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["walk"]:
-        print("\n".join(walk()))
-    else:
-        print(picture({name: imports(path) for name, path in MODULES.items()}))
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"CRS_RESULTS": folder, "CRS_PROGRESS": "off"}
+        print(listing(journeys()))

@@ -23,7 +23,7 @@ from crs_lib import evaluate, simulate
 from crs_lib import judge as judging
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
-from crs_lib.llm.pool import CACHE
+from crs_lib.llm.client import CACHE
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.logged import ImportConfig, import_logs
 from tests.helpers.ollama_server import Faults, OllamaServer
@@ -33,7 +33,7 @@ IMPORTED = "-imported"
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload([
     "asyncio", "httpx", "ollama", "sklearn", "scipy.stats", "crs_lib.llm.ollama", "crs_lib.judge.run",
-    "crs_lib.evaluate.run", "crs_lib.systems.agent", "crs_lib.systems.film_search", __name__,
+    "crs_lib.evaluate.run", "crs_lib.systems.agent", "crs_lib.systems.search", __name__,
 ])  # fmt: skip
 
 

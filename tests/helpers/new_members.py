@@ -85,7 +85,7 @@ def new_file(folder: Path, heading: str) -> None:
 
 def add_data_set(folder: Path) -> None:
     """Step 1 of "A data set"."""
-    file = folder / "crs_lib" / "datasets" / "registry.py"
+    file = folder / "crs_lib" / "data" / "registry.py"
     row, _ = blocks("A data set")
     rows = re.search(r'^ +Dataset\(\n +"redial-movies"', file.read_text(encoding="utf-8"), re.MULTILINE)
     assert rows

@@ -4,7 +4,7 @@ import re
 
 import pandas as pd
 
-from crs_lib.notebooks.frames import heading, to_html
+from crs_lib.notebooks.look import heading, to_html
 
 LONG = "Follows the user's logged state and shows the films of the largest part of it that any film meets."
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.notebooks.parameters import Parameter, check, checked, from_text, help_text, read
+from crs_lib.notebooks.parameters import Parameter, check, help_text, read
 
 CELL = """run: str = "smoke"  # name of the run
 seed: int = 7  # seed of every random choice
@@ -67,7 +67,7 @@ def test_another_kind_of_line_is_named(line, part):
     ],
 )
 def test_typed_text_becomes_the_declared_type(name, text, value):
-    read_value = from_text(by_name()[name], text)
+    read_value = by_name()[name].from_text(text)
     assert read_value == value
     assert type(read_value) is type(value)
 
@@ -83,7 +83,7 @@ def test_typed_text_becomes_the_declared_type(name, text, value):
 def test_mistyped_text_is_refused_with_what_was_expected(name, text):
     parameter = by_name()[name]
     with pytest.raises(InputError) as caught:
-        from_text(parameter, text)
+        parameter.from_text(text)
     assert repr(name) in str(caught.value)
     assert parameter.annotation in str(caught.value)
 
@@ -91,14 +91,14 @@ def test_mistyped_text_is_refused_with_what_was_expected(name, text):
 @pytest.mark.parametrize("value", [True, "3", 3.0, None, [3]])
 def test_only_a_whole_number_is_a_whole_number(value):
     with pytest.raises(InputError, match="whole number"):
-        checked(by_name()["seed"], value)
+        by_name()["seed"].checked(value)
 
 
 @pytest.mark.parametrize("value", [("a",), {"a"}, [{1, 2}], [object()]])
 def test_only_what_json_holds_is_passed(value):
     loose = Parameter("systems", "list", [], "")
     with pytest.raises(InputError, match="expected a list"):
-        checked(loose, value)
+        loose.checked(value)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_only_what_json_holds_is_passed(value):
 def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
     loose = Parameter("llm", "dict", {}, "")
     with pytest.raises(InputError, match="put a key in the environment") as caught:
-        checked(loose, llm)
+        loose.checked(llm)
     assert "s3cret" not in str(caught.value)
 
 
@@ -121,7 +121,7 @@ def test_an_address_with_a_secret_is_refused_before_it_is_written(llm):
     "value", [{"host": "http://gpu1:1,gpu2"}, {"model": "replay:thesis@ollama:gemma:2b"}]
 )
 def test_an_address_without_a_secret_is_passed(value):
-    assert checked(Parameter("llm", "dict", {}, ""), value) == value
+    assert Parameter("llm", "dict", {}, "").checked(value) == value
 
 
 def test_unknown_name_comes_with_a_suggestion():
@@ -145,7 +145,7 @@ _json = st.recursive(
 
 @given(st.lists(_json, max_size=4))
 def test_every_json_list_passes_unchanged(value):
-    assert checked(Parameter("x", "list", [], ""), value) == value
+    assert Parameter("x", "list", [], "").checked(value) == value
 
 
 @given(st.text(max_size=30))

@@ -20,7 +20,7 @@ def test_values_are_cleaned_in_order_and_doublets_go():
     alpha = items[0]
     assert alpha.values["genre"] == ("Drama", "Comedy")  # the second record is the same film and adds a genre
     assert alpha.values["actor"] == ("Ana Bell", "Cy Hale")
-    assert (alpha.title, alpha.year, alpha.plot, alpha.themes) == ("Alpha", 1980, "A plot.", ("France",))
+    assert (alpha.title, alpha.year, alpha.plot) == ("Alpha", 1980, "A plot.")
 
 
 def test_films_of_one_title_are_one_unless_their_years_differ():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crs_lib.catalog import fields, labels, lexicon
+from crs_lib.catalog import fields, lexicon
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import fold
 
@@ -16,19 +16,19 @@ from crs_lib.core.text import fold
     ],
 )  # fmt: skip
 def test_a_label_that_names_a_genre_becomes_that_genre(raw, value):
-    assert labels.clean_genre(raw) == (value, "")
+    assert lexicon.clean_genre(raw) == (value, "")
 
 
 @pytest.mark.parametrize(
     "raw", ["United Kingdom", "George W. Bush", "Transformers (comic book)", "Fiction", "Film"]
 )
 def test_a_label_that_names_no_genre_is_dropped_with_a_reason(raw):
-    assert labels.clean_genre(raw) == (None, "no genre")
+    assert lexicon.clean_genre(raw) == (None, "no genre")
 
 
 def test_nothing_is_cut_out_of_the_middle_of_a_label():
-    assert labels.clean_genre("Drama of the Sea").value is None
-    assert labels.clean_language("Languages of Love").value == "Languages of Love"
+    assert lexicon.clean_genre("Drama of the Sea").value is None
+    assert lexicon.clean_language("Languages of Love").value == "Languages of Love"
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_nothing_is_cut_out_of_the_middle_of_a_label():
     ],
 )  # fmt: skip
 def test_a_language_has_one_name(raw, value):
-    assert labels.clean_language(raw).value == value
+    assert lexicon.clean_language(raw).value == value
 
 
 @pytest.mark.parametrize("raw", ["Language", "silent film", "Unknown language", "none"])
 def test_what_is_no_language_is_dropped(raw):
-    assert labels.clean_language(raw) == (None, "no language")
+    assert lexicon.clean_language(raw) == (None, "no language")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_is_no_language_is_dropped(raw):
     ],
 )  # fmt: skip
 def test_a_person_keeps_the_name_and_loses_the_marks(raw, value):
-    assert labels.clean_person(raw).value == value
+    assert lexicon.clean_person(raw).value == value
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_a_person_keeps_the_name_and_loses_the_marks(raw, value):
     ],
 )  # fmt: skip
 def test_years_are_numbers_from_1900_on(raw, value, reason):
-    assert labels.clean_year(raw) == (value, reason)
+    assert lexicon.clean_year(raw) == (value, reason)
 
 
 @pytest.mark.parametrize("raw", ["MCMXCIV", "c. 1994", "1994-95", "19940", "1994.5"])
 def test_a_year_that_is_no_number_is_an_error(raw):
     with pytest.raises(InputError, match="is no number; give four digits such as 1994, or leave it empty"):
-        labels.clean_year(raw)
+        lexicon.clean_year(raw)
 
 
 def test_an_unknown_field_is_refused_with_a_suggestion():
@@ -95,7 +95,7 @@ def test_a_spelling_belongs_to_one_name_only(table):
 def test_language_codes_are_cleaned_but_are_no_words_of_a_text():
     spoken = {form for name in lexicon.LANGUAGES for form in fields.FIELDS["language"].forms(name)}
     assert not spoken & set(lexicon.LANGUAGE_CODES)
-    assert all(labels.clean_language(code).value == name for code, name in lexicon.LANGUAGE_CODES.items())
+    assert all(lexicon.clean_language(code).value == name for code, name in lexicon.LANGUAGE_CODES.items())
 
 
 def test_weak_genres_are_forms_of_genres():
@@ -104,9 +104,9 @@ def test_weak_genres_are_forms_of_genres():
 
 
 def test_any_name_keeps_its_words_and_aliases_become_their_value():
-    assert labels.clean_name("  New   Zealand (country) #2") == ("New Zealand", "")
-    assert labels.clean_name("?!") == (None, "empty")
-    clean = labels.cleaner({"United States": ("USA", "U.S.")})
+    assert lexicon.clean_name("  New   Zealand (country) #2") == ("New Zealand", "")
+    assert lexicon.clean_name("?!") == (None, "empty")
+    clean = lexicon.cleaner({"United States": ("USA", "U.S.")})
     assert [clean(raw).value for raw in ("usa", "U.S. (country)", "united states", "Chile", "")] == [
         "United States", "United States", "United States", "Chile", None,
     ]  # fmt: skip

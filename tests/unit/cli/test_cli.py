@@ -8,6 +8,7 @@ import pytest
 
 from crs_lib import __main__ as cli
 from crs_lib import notebooks
+from crs_lib.cli import app
 from crs_lib.core.errors import InputError, RunError
 
 
@@ -17,20 +18,32 @@ def command(*arguments):
     )
 
 
-@pytest.mark.parametrize("name", [entry.name for entry in cli.COMMANDS])
-def test_every_command_has_a_help_that_says_what_it_does(name, capsys):
+def listed(capsys, *words):
     with pytest.raises(SystemExit) as ended:
-        cli.main([name, "--help"])
+        cli.main([*words, "--help"])
     assert ended.value.code == 0
-    shown = " ".join(capsys.readouterr().out.split())
-    assert next(entry.help for entry in cli.COMMANDS if entry.name == name) in shown
+    return " ".join(capsys.readouterr().out.split())
 
 
-def test_the_first_help_lists_the_commands(capsys):
+def test_every_command_and_every_group_has_a_help_that_says_what_it_does(capsys):
+    shown = listed(capsys)
+    assert len(app.COMMANDS) > 20
+    for name, one in app.COMMANDS.items():
+        assert f"{name} {one.help}" in shown
+        assert one.help in listed(capsys, *name.split()) and one.help[0].islower()
+    assert "realtalk compare" in listed(capsys, "realtalk")
+
+
+def test_an_old_name_works_and_says_the_new_one(capsys):
     with pytest.raises(SystemExit):
         cli.main(["--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert all(entry.name in shown and entry.help in shown for entry in cli.COMMANDS)
+    for old, new in app.OLD.items():
+        capsys.readouterr()
+        found, rest = app.find([*old.split(), "--seed", "1"])
+        name = new.partition(" --")[0].removesuffix(" figures").removesuffix(" report").removesuffix(" trace")
+        assert found.name in name
+        assert [*found.name.split(), *rest] == [*new.split(), "--seed", "1"]
+        assert capsys.readouterr().err == f"{old} is now: crs {new}\n"
 
 
 @pytest.mark.parametrize(("error", "name"), [(InputError, "InputError"), (RunError, "RunError")])
@@ -39,7 +52,7 @@ def test_our_errors_are_one_message_without_traceback(monkeypatch, capsys, error
         raise error("seed -1 is not usable; give a whole number >= 0")
 
     monkeypatch.setattr(notebooks, "refresh", refuse)
-    assert cli.main(["refresh"]) == 2
+    assert cli.main(["run", "--refresh"]) == 2
     shown = capsys.readouterr()
     assert shown.err == f"{name}: seed -1 is not usable; give a whole number >= 0\n"
     assert shown.out == ""
@@ -51,7 +64,7 @@ def test_a_defect_is_not_hidden(monkeypatch):
 
     monkeypatch.setattr(notebooks, "refresh", broken)
     with pytest.raises(ZeroDivisionError):
-        cli.main(["refresh"])
+        cli.main(["run", "--refresh"])
 
 
 def test_interrupting_says_that_it_continues(monkeypatch, capsys):
@@ -59,14 +72,14 @@ def test_interrupting_says_that_it_continues(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(notebooks, "refresh", interrupted)
-    assert cli.main(["refresh"]) == 130
+    assert cli.main(["run", "--refresh"]) == 130
     assert "the same command continues" in capsys.readouterr().err
 
 
 @pytest.mark.subprocess
 def test_a_reader_that_goes_away_is_no_error_to_talk_about():
     process = subprocess.Popen(
-        [sys.executable, "-m", "crs_lib", "data", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "crs_lib", "data", "get"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     process.stdout.close()
     assert process.stderr.read() == b""
@@ -93,7 +106,7 @@ def test_a_wrong_command_line_is_refused_by_the_real_program():
     ],
 )
 def test_a_parameter_file_must_be_one(tmp_path, text, message):
-    from crs_lib.cli.notebooks import given_values
+    from crs_lib.cli.run import given_values
 
     path = tmp_path / "p.yaml"
     if text is not None:
@@ -104,7 +117,7 @@ def test_a_parameter_file_must_be_one(tmp_path, text, message):
 
 
 def test_values_come_from_the_file_and_then_from_the_line(tmp_path):
-    from crs_lib.cli.notebooks import given_values
+    from crs_lib.cli.run import given_values
 
     (tmp_path / "p.yaml").write_text("count: 3\nloud: true\n")
     found = given_values(str(_book(tmp_path)), [["count", "4"], ["run", "007"]], str(tmp_path / "p.yaml"))
@@ -126,7 +139,7 @@ def _book(folder):
 @pytest.mark.subprocess
 def test_it_works_from_any_folder(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "crs_lib", "params", str(_book(tmp_path))],
+        [sys.executable, "-m", "crs_lib", "run", "--parameters", str(_book(tmp_path))],
         capture_output=True, text=True, check=True, cwd=tmp_path, env=dict(os.environ),
     )  # fmt: skip
     assert "count (int)  words [1]" in done.stdout

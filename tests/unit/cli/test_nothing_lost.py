@@ -33,8 +33,8 @@ def log(tmp_path):
 def test_an_output_that_is_an_input_is_refused_before_anything_is_opened(log, tmp_path, capsys):
     before = log.read_bytes()
     (tmp_path / "link").symlink_to(log)
-    assert main(["score", "--logs", str(log), "--catalog", "sample", "--out", str(tmp_path)]) == 2
-    assert main(["logs", str(log), "--quirks", str(tmp_path / "link")]) == 2
+    assert main(["data", "score", "--logs", str(log), "--catalog", "sample", "--out", str(tmp_path)]) == 2
+    assert main(["data", "import", str(log), "--quirks", str(tmp_path / "link")]) == 2
     assert capsys.readouterr().err.count("give another output") == 2
     assert log.read_bytes() == before and sorted(p.name for p in tmp_path.iterdir()) == [
         "link",
@@ -46,7 +46,7 @@ def test_an_output_that_is_an_input_is_refused_before_anything_is_opened(log, tm
 def test_an_empty_log_takes_nothing_from_an_earlier_result(tmp_path, capsys):
     log, out = tmp_path / "log.jsonl", tmp_path / "out"
     log.write_text(json.dumps(TALK) + "\n")
-    words = ["score", "--logs", str(log), "--catalog", "sample", "--out", str(out)]
+    words = ["data", "score", "--logs", str(log), "--catalog", "sample", "--out", str(out)]
     assert main(words) == 0
     before = {path.name: path.read_bytes() for path in out.iterdir()}
     log.write_text("\n")
@@ -93,24 +93,24 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_pa
 FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
 # Words of a command, and a part of the one sentence that refuses them. Files are those of ``outside_files``.
 REFUSED = [
-    ("topics --catalog sample --seed -1", "seed -1 is not usable; give a whole number from 0 to 4294967295"),
-    ("topics --catalog sample --seed 4294967296", "seed 4294967296 is not usable"),
+    ("thesis topics --catalog sample --seed -1", "seed -1 is not usable; give a whole number from 0 to 4294967295"),
+    ("thesis topics --catalog sample --seed 4294967296", "seed 4294967296 is not usable"),
     ("simulate --scheduler nope://", "scheduler is 'nope://'"),
-    ("score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' names the folder of a user"),
-    ("score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
-    ("score --logs log.jsonl --catalog ~nosuchuser/x.json --out o", "'~nosuchuser/x.json'"),
-    ("score --logs /proc/self/mem --catalog sample --out o", "mem: cannot be read (Input/output error)"),
-    ("score --logs log.jsonl --catalog empty.parquet --out o", "empty.parquet must hold at least one film"),
-    ("score --logs log.jsonl --catalog plots.json --out o", "field 'plot' must be one text, got ['a', 'b']"),
-    ("score --logs log.jsonl --catalog names.json --out o", "field 'name' must be one text, got ['a', 'b']"),
-    ("score --logs log.jsonl --catalog titles.json --out o", "field 'title' must be one text, got {'a': 1}"),
-    ("score --logs log.jsonl --catalog by_id.json --out o", "item '1': field 'name' must be one text"),
-    ("topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
-    ("score --logs twice.jsonl --catalog sample --out o", "the key 'session_id' stands twice"),
-    ("score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
-    ("logs events.jsonl", "'shift_events' is [5], expected a list of objects"),
-    ("realtalk-evaluate --teachers nobody", "teachers is 'nobody'; give one of realtalk, "),
-    ("realtalk-compare teachers nobody realtalk", "teachers is 'nobody'; give one of realtalk, "),
+    ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' names the folder of a user"),
+    ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
+    ("data score --logs log.jsonl --catalog ~nosuchuser/x.json --out o", "'~nosuchuser/x.json'"),
+    ("data score --logs /proc/self/mem --catalog sample --out o", "mem: cannot be read (Input/output error)"),
+    ("data score --logs log.jsonl --catalog empty.parquet --out o", "empty.parquet must hold at least one film"),
+    ("data score --logs log.jsonl --catalog plots.json --out o", "field 'plot' must be one text, got ['a', 'b']"),
+    ("data score --logs log.jsonl --catalog names.json --out o", "field 'name' must be one text, got ['a', 'b']"),
+    ("data score --logs log.jsonl --catalog titles.json --out o", "field 'title' must be one text, got {'a': 1}"),
+    ("data score --logs log.jsonl --catalog by_id.json --out o", "item '1': field 'name' must be one text"),
+    ("thesis topics --catalog plots.json", "plots.json, film 'F': field 'plot' must be one text"),
+    ("data score --logs twice.jsonl --catalog sample --out o", "the key 'session_id' stands twice"),
+    ("data score --logs events.jsonl --catalog sample --out o", "'shift_events' is [5], expected a list of objects"),
+    ("data import events.jsonl", "'shift_events' is [5], expected a list of objects"),
+    ("realtalk evaluate --teachers nobody", "teachers is 'nobody'; give one of realtalk, "),
+    ("realtalk compare teachers nobody realtalk", "teachers is 'nobody'; give one of realtalk, "),
     ("run 03_simulate -f keys.yaml", "'keys.yaml' must map names of parameters to values"),
     ("run 03_simulate -f code.yaml", "could not determine a constructor for the tag"),
     ("run 03_simulate -p run {seed.__class__}", "run name '{seed.__class__}' cannot be a folder"),
@@ -170,7 +170,7 @@ def test_a_run_whose_folder_is_removed_says_so_at_the_next_session_and_begins_an
                 ledger.path.write_bytes(b"")
 
     monkeypatch.setattr(Ledger, "record", remove)
-    with pytest.raises(RunError, match=r"ledger.sqlite was removed or replaced while the run was made"):
+    with pytest.raises(RunError, match=r"ledger.sqlite was removed or replaced while it was written"):
         simulate.simulate(config, progress=False)
     assert recorded == [10]  # the first chunk alone was made in vain
     if replaced:

@@ -2,18 +2,16 @@
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pytest
 
-from crs_lib.cli import options
-from crs_lib.core.config import Config, Field, OneOf
+from crs_lib.cli import app as options
 from crs_lib.core.errors import InputError
+from crs_lib.core.settings import Field, OneOf, Settings
 
 
-@dataclass(frozen=True)
-class Job(Config):
+class Job(Settings):
     """A job."""
 
     source: Annotated[str, Field(description="where it begins")]
@@ -24,23 +22,26 @@ class Job(Config):
     way: Annotated[str, OneOf(("fast", "slow")), Field(description="how")] = "fast"
     final: Annotated[bool, Field(description="for good")] = False
     least: Annotated[int | None, Field(description="at least")] = None
-    llm: Annotated[Mapping[str, Any], Field(description="settings")] = field(default_factory=dict)
+    llm: Annotated[Mapping[str, Any], Field(description="settings")] = {}
 
 
 def parsed(words, *names, **defaults):
     parser = ArgumentParser()
-    options.add(parser, Job, *names, **defaults)
+    options.settings(f"{__name__}:Job", *names, **defaults)(parser)
     return parser.parse_args(words)
 
 
 def test_every_field_is_an_option_read_as_its_type():
     words = "--source a --turns 7 --share 1 --systems tracker,ollama:a:1 --sizes 1,2 --way slow --final --least 0".split()
     found = options.read(parsed([*words, "--llm", '{"slots": 8}']), Job)
-    assert found == Job("a", 7, 1.0, ("tracker", "ollama:a:1"), (1, 2), "slow", True, 0, {"slots": 8})
+    assert found == Job(
+        source="a", n_turns=7, share=1.0, systems=("tracker", "ollama:a:1"), sizes=(1, 2), way="slow",
+        final=True, least=0, llm={"slots": 8},
+    )  # fmt: skip
 
 
 def test_what_is_not_given_has_the_fields_default():
-    assert options.read(parsed(["--source", "a"]), Job) == Job("a")
+    assert options.read(parsed(["--source", "a"]), Job) == Job(source="a")
 
 
 def test_some_fields_with_defaults_of_their_own():
@@ -48,7 +49,7 @@ def test_some_fields_with_defaults_of_their_own():
     assert vars(arguments) == {"source": "here", "n_turns": 3, "way": "fast", "share": None}
     assert options.values(arguments, Job)["share"] is None
     del arguments.share
-    assert options.read(arguments, Job, final=True) == Job("here", 3, final=True)
+    assert options.read(arguments, Job, final=True) == Job(source="here", n_turns=3, final=True)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from crs_lib import simulate
 from crs_lib.__main__ import main
 from crs_lib.catalog import sources
-from crs_lib.cli import output, talk
+from crs_lib.cli import talk, terminal
 from crs_lib.core import paths
 from tests.helpers.programs import ProgramServer
 
@@ -160,6 +160,6 @@ def test_a_terminal_gets_our_colours_and_no_foreign_ones(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     shown = Terminal()
     monkeypatch.setattr("sys.stdout", shown)
-    with output.escaped():
+    with terminal.escaped():
         print(talk._ink("system", "Fine."), "\x1b[31mred", talk._ink("fact", "\x1b[2J"))
     assert shown.getvalue() == "\x1b[1;36mFine.\x1b[0m \\x1b[31mred \x1b[2m\\x1b[2J\x1b[0m\n"

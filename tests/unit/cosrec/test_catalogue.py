@@ -248,8 +248,8 @@ def test_a_damaged_file_is_named_and_the_rest_is_kept(tmp_path: Path, ends: str)
 @pytest.mark.subprocess
 def test_killed_and_resumed(large: Path, tmp_path: Path) -> None:
     """Killed at several moments by SIGKILL; every later start continues, the last one finishes."""
-    command = [sys.executable, "-c", "import sys; from crs_lib.cli.cosrec import *; p = argparse.ArgumentParser();"
-               "add_arguments(p); main(p.parse_args(sys.argv[1:]))"]  # fmt: skip
+    command = [sys.executable, "-c", "import sys; from crs_lib.__main__ import main; "
+               "main(['cosrec', 'catalogue', *sys.argv[1:]])"]  # fmt: skip
     command += [
         "--metas",
         str(large / "in"),

@@ -10,18 +10,18 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import stream
-from crs_lib.cosrec import budget, corpus, drafts, template
+from crs_lib.cosrec import corpus, drafts, template
 from crs_lib.cosrec.collections import (
     CatalogueProduct,
     Passage,
     read_passages,
     read_products,
 )
-from crs_lib.cosrec.generate import generate, read_generated
+from crs_lib.cosrec.generate import Writer, generate, read_generated
 from crs_lib.cosrec.index import StockInMemory
 from crs_lib.cosrec.settings import PROMPTS, GenerateSettings
-from crs_lib.cosrec.writing import Writer
 from tests.helpers import hash_seeds
+from tests.helpers import scripted as _scripted  # noqa: F401
 
 GOOD = (
     "U: I need a tent for two.\nS: What matters to you?\nU: Low weight.\nS: The Larkhill Feather 2-Person Tent is light."
@@ -88,19 +88,13 @@ def product(asin: str, words: int) -> CatalogueProduct:
     return CatalogueProduct(asin, f"CatalogueProduct {asin}", ("long " * words,), 9.0, ("Home",), (review,))
 
 
-def fitted(words: int, contexts: tuple[int, ...]) -> budget.Fitted:
+def fitted(words: int, contexts: tuple[int, ...]) -> drafts.Fitted:
     products = tuple(product(f"B{i}", words) for i in range(4))
-    material = budget.PromptMaterial(
+    material = drafts.PromptMaterial(
         products, tuple(Passage(f"p{i}", "", "fact " * words) for i in range(4)), 1, 4
     )
-    return budget.fit(
-        material,
-        "B2",
-        lambda m: m.catalogue("B2") + m.documents(),
-        lambda text: len(text.split()),
-        10,
-        contexts,
-    )
+    versions = drafts.shrinking(material, "B2", lambda m: m.catalogue("B2") + m.documents())
+    return drafts.fit(versions, "B2", lambda text: len(text.split()), 10, contexts)
 
 
 def test_the_smallest_context_that_holds_everything() -> None:
@@ -113,12 +107,12 @@ def test_material_goes_in_the_declared_order_and_the_target_stays() -> None:
     found = fitted(60, (300,))
     assert found.left_out[0] == "a review of each product"
     assert found.left_out[1:3] == ("passage p3", "passage p2")
-    assert [p.id for p in found.material.passages] == ["p0", "p1"]
+    assert found.prompt.count("fact fact") == 60  # of two passages
     assert "long long" in found.prompt
     assert "CatalogueProduct B2" in found.prompt
     assert len(found.prompt.split()) + 10 <= 300
     smallest = fitted(60, (200,))  # the target's 65 words, two passages of 61, and 10 for the answer
-    assert [p.asin for p in smallest.material.products] == ["B2"]
+    assert smallest.left_out[-3:] == ("product B3", "product B1", "product B0")
     with pytest.raises(InputError, match="use larger context sizes"):
         fitted(200, (210,))
 
@@ -247,8 +241,8 @@ def test_failed_conversations_are_tried_again(results: Path, monkeypatch: pytest
 @pytest.mark.subprocess
 def test_hash_seed_changes_nothing() -> None:
     code = (
-        "from crs_lib.cosrec import config, corpus, writing\n"
-        "w = writing.Writer(config.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
+        "from crs_lib.cosrec import corpus, generate, settings\n"
+        "w = generate.Writer(settings.GenerateSettings(conversations=3), str(corpus.locate('sample')))\n"
         "print([w.record(i) for i in range(3)])\n"
     )
     assert "Generated_1" in hash_seeds.printed(code)

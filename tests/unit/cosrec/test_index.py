@@ -10,8 +10,8 @@ import pytest
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import corpus, index
+from crs_lib.cosrec.generate import Writer
 from crs_lib.cosrec.settings import GenerateSettings
-from crs_lib.cosrec.writing import Writer
 
 SAMPLE = corpus.locate("sample")
 FILES = {name: SAMPLE / f"{name}.jsonl.gz" for name in ("products", "passages")}

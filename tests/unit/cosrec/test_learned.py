@@ -9,7 +9,7 @@ import pytest
 
 from crs_lib.__main__ import main
 from crs_lib.core.errors import InputError
-from crs_lib.cosrec import corpus, extractor, intent_kernel, intents, quality
+from crs_lib.cosrec import corpus, intent_kernel, intents, quality, rewriting
 from tests.helpers.cosrec_data import CROWD, CURATED
 
 SAMPLE = corpus.locate("sample")
@@ -137,30 +137,30 @@ def test_the_regression_forgets_what_it_learned_before() -> None:
 
 @pytest.mark.slow
 def test_the_extractor_copies_words_that_stand_in_the_conversation() -> None:
-    tasks = extractor.crowd_tasks(KNOWN)
-    model = extractor.QueryExtractor().fit(tasks)
-    asked = list(extractor.curated_tasks(ASKED).values())
+    tasks = rewriting.crowd_tasks(KNOWN)
+    model = rewriting.QueryExtractor().fit(tasks)
+    asked = list(rewriting.curated_tasks(ASKED).values())
     made = model.rewrites(asked)
     for task, query in zip(asked, made, strict=True):
-        said = {word.word for word in extractor.candidates(task)}
-        assert set(extractor.words(query)) <= said
-    first = [extractor.rouge_l(query, [task.reference]) for task, query in zip(asked, made, strict=True)]
+        said = {word.word for word in rewriting.candidates(task)}
+        assert set(rewriting.words(query)) <= said
+    first = [rewriting.rouge_l(query, [task.reference]) for task, query in zip(asked, made, strict=True)]
     last = [
-        extractor.rouge_l(
+        rewriting.rouge_l(
             task.conversation.utterances[task.conversation.turns[task.turn]].text, [task.reference]
         )
         for task in asked
     ]
     assert np.mean(first) > np.mean(last) + 0.1
     with pytest.raises(InputError, match="at least two conversations"):
-        extractor.QueryExtractor().fit(tasks[:1])
+        rewriting.QueryExtractor().fit(tasks[:1])
 
 
 def test_candidates_do_not_look_ahead() -> None:
     talk = CURATED.conversations["C_1"]
-    task = extractor.Task(talk, 1, "search", "")
+    task = rewriting.Task(talk, 1, "search", "")
     assert [
-        word.word for word in extractor.candidates(task)
+        word.word for word in rewriting.candidates(task)
     ] == "i need a light tent for two what does waterproof mean".split()
 
 

@@ -10,6 +10,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.figures import base, pairs, recovery
 from crs_lib.figures import scores as score_figures
 from crs_lib.figures import shifts as shift_figures
+from crs_lib.stats import Design
 
 NA = None
 
@@ -182,7 +183,7 @@ def test_paired_tests_tell_systems_apart_whose_differences_are_small_and_steady(
         "c": base + 0.02 * draw.normal(size=40),
     }
     frame = pd.DataFrame(values).rename_axis("scenario").reset_index().melt("scenario", var_name="system")
-    same = pairs.alike(frame, ["a", "b", "c"], {"system": "system", "scenario": "scenario", "value": "value"})
+    same = pairs.alike(frame, ["a", "b", "c"], Design())
     assert same.tolist() == [[True, False, False], [False, True, True], [False, True, True]]
 
 

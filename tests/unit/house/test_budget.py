@@ -6,6 +6,7 @@ import statistics
 
 import pytest
 
+from crs_lib.cli import app
 from tests.helpers.house import FRONTS, MODULES, PACKAGE, tree
 
 # Code lines a room may have: no blanks, comments, docstrings, imports.
@@ -86,6 +87,13 @@ def test_a_mechanism_is_there_once():
         name for name, path in MODULES.items() if "sqlite3.connect(" in path.read_text(encoding="utf-8")
     ]
     assert opened == ["crs_lib.core.store"]
+
+
+def test_commands_are_few():
+    with pytest.raises(SystemExit):
+        app.find(["--help"])
+    assert len(app.COMMANDS) <= COMMANDS
+    assert len({name.split()[0] for name in app.COMMANDS if " " in name}) <= 6
 
 
 def test_functions_are_short():

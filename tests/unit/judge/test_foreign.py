@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib.core import paths
 from crs_lib.core.errors import InputError
-from crs_lib.judge.foreign import read_scores
+from crs_lib.judge.rating import read_scores
 
 
 def test_judge_files_are_read_in_order_and_flagged(tmp_path: Path) -> None:

@@ -13,12 +13,12 @@ from crs_lib.core.errors import InputError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.judge.config import JudgeSettings
 from crs_lib.judge.rating import check_score, expected_score, judge_session, read_reply, schema
-from crs_lib.judge.records import table_of
+from crs_lib.judge.run import table_of
 from crs_lib.llm import LLM, Request, Retry
-from crs_lib.llm.errors import LLMError, Unreachable
-from crs_lib.llm.limits import room, tokens_at_most
+from crs_lib.llm.base import LLMError, room, tokens_at_most
 from crs_lib.llm.text import fence, one_line
 from crs_lib.metrics import constructs
+from tests.helpers.scripted import failing
 
 CONSTRUCTS = constructs.names()
 
@@ -133,11 +133,11 @@ def test_what_cannot_be_read_is_missing_with_its_reason(text: str, flag: str) ->
 
 
 def test_a_broken_connection_is_no_judgement() -> None:
-    with pytest.raises(Unreachable):
-        judged([Unreachable("down")] * 9)
+    with failing("unreachable"):
+        judged([LLMError("unreachable", "down")] * 9)
     with pytest.raises(LLMError) as caught:
         judged([verdicts])  # the script ends after one of three
-    assert caught.value.kind == "script ended"
+    assert caught.value.kind == "not recorded"
 
 
 def test_the_given_value_decides_not_its_type() -> None:

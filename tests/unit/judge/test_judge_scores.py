@@ -9,12 +9,20 @@ import pytest
 
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.judge.canaries import CANARIES, spoil
-from crs_lib.judge.foreign import validate
-from crs_lib.judge.rating import judge_session
-from crs_lib.judge.records import flag_counts, table_of
-from crs_lib.judge.reliability import agreement, canary_report, family, headline, self_preference, summary
+from crs_lib.judge.rating import judge_session, validate
+from crs_lib.judge.reliability import (
+    CANARIES,
+    agreement,
+    canary_report,
+    family,
+    headline,
+    self_preference,
+    spoil,
+    summary,
+)
+from crs_lib.judge.run import flag_counts, table_of
 from crs_lib.llm import LLM, Request
+from tests.helpers import scripted as _scripted  # noqa: F401
 
 
 def scores(rows: list[tuple[Any, ...]], construct: str = "coherence") -> pd.DataFrame:

@@ -10,9 +10,10 @@ from crs_lib import runs, simulate
 from crs_lib.core import hashes
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.judge import prompt as judge_prompt
-from crs_lib.llm.limits import tokens_of
-from crs_lib.llm.pool import CACHE, LOG
+from crs_lib.llm.base import tokens_of
+from crs_lib.llm.client import CACHE, LOG
 from crs_lib.simulate.config import SimulateConfig
+from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import Faults, OllamaServer
 
 pytestmark = pytest.mark.slow  # they share runs that take seconds
@@ -105,7 +106,7 @@ def test_a_reply_that_stays_unreadable_is_missing_and_counted(run, server):
 
 def test_calls_that_fail_leave_dialogues_for_the_next_start(run, server):
     server.faults["j:1"] = Faults(plan=["400"] * 2)  # refused: not tried again
-    with pytest.raises(RunError, match=r"of 6 sessions failed.*Refused"):
+    with pytest.raises(RunError, match=r"of 6 sessions failed.*refused"):
         judge(run, server)
     assert runs.read_manifest("movies", run)["stages"]["judge"]["status"] == "failed"
     assert judging.scores_of(run) == {}

@@ -9,7 +9,7 @@ import pytest
 
 from crs_lib.core.errors import RunError
 from crs_lib.llm.base import Message, Reply, Request
-from crs_lib.llm.cache import Cache, key
+from crs_lib.llm.calls import Cache, key
 
 BASE = Request.ask("crs", "hello", system="be kind", seed=1, options={"temperature": 0.7})
 REPLY = Reply(
@@ -92,8 +92,7 @@ def test_a_folder_that_cannot_be_made_is_a_run_error(tmp_path: Path) -> None:
 def test_a_failing_disk_is_a_run_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(tmp_path / "c.sqlite")
     cache.put("k", REPLY)
-    assert cache._db is not None
-    cache._db.execute("PRAGMA query_only=1")
+    cache._store.do("PRAGMA query_only=1")
     with pytest.raises(RunError, match="failed"):
         cache.put("l", REPLY)
     cache.close()

@@ -1,4 +1,4 @@
-"""Connections to model servers: whole, kept open, broken off, bounded in time; no cookie, no redirect, no proxy."""
+"""Connections to model servers: whole, one a call, broken off, bounded in time; no cookie, no redirect, no proxy."""
 
 import asyncio
 import math
@@ -12,9 +12,9 @@ import pytest
 
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Request, Retry
-from crs_lib.llm.errors import BadReply, Dropped, Garbled, Refused, TimedOut
 from crs_lib.llm.http import Clients, is_local
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.scripted import failing
 
 BODY = b'{"choices": [{"message": {"content": "hello"}, "finish_reason": "stop"}]}'
 SIZE = str(len(BODY)).encode()
@@ -99,7 +99,7 @@ def test_choices_have_the_probabilities_that_the_server_gives(spec: str) -> None
     answers = [b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body) for body in bodies]
     with RawServer(*answers) as server, LLM(spec, host=server.url, retry=ONCE) as llm:
         reply = llm.complete(request)
-        with pytest.raises(BadReply, match=r"none of 1, 2, 4 .* \(none given\)"):
+        with failing("bad reply", r"none of 1, 2, 4 .* \(none given\)"):
             llm.complete(request)
     assert reply.text == "4" and list(reply.probabilities) == ["1", "2", "4"]
     assert reply.probabilities == pytest.approx({"1": 0, "2": math.exp(-1.5), "4": math.exp(-0.5)})
@@ -110,11 +110,12 @@ def test_a_backend_without_probabilities_says_so() -> None:
         LLM("scripted").complete(Request.ask("judge", "hi", choices=("1", "2")))
 
 
-@pytest.mark.parametrize(("answer", "connections"), [(WHOLE, 1), (CHUNKED, 1), (LAST, 3)])
-def test_a_connection_is_kept_where_the_server_keeps_it(answer: bytes, connections: int) -> None:
+@pytest.mark.parametrize("answer", [WHOLE, CHUNKED, LAST, WHOLE + WHOLE.replace(b"hello", b"stale")])
+def test_each_call_has_a_connection_of_its_own(answer: bytes) -> None:
+    """What follows an answer is never taken for the answer to the next call."""
     with RawServer(*[answer] * 3) as server:
         assert ask(server, 3) == ["hello"] * 3
-        assert server.connections == connections
+        assert server.connections == 3
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
@@ -127,12 +128,12 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used() -> None:
 
 @pytest.mark.parametrize("answer", [WHOLE[:-2], CHUNKED[:-9], WHOLE[:20], b"SMTP ready\r\n\r\n"])
 def test_an_answer_that_breaks_off_is_dropped(answer: bytes) -> None:
-    with RawServer(answer, hang_up=True) as server, pytest.raises(Dropped, match="ended early"):
+    with RawServer(answer, hang_up=True) as server, failing("dropped", "ended early"):
         ask(server)
 
 
 def test_an_answer_that_is_no_json_is_garbled() -> None:
-    with RawServer(WHOLE.replace(b"{", b"<")) as server, pytest.raises(Garbled):
+    with RawServer(WHOLE.replace(b"{", b"<")) as server, failing("garbled"):
         ask(server)
 
 
@@ -140,7 +141,7 @@ def test_an_answer_that_is_no_json_is_garbled() -> None:
 def test_an_answer_that_comes_in_drops_is_bounded_by_the_time_out() -> None:
     with RawServer(WHOLE, pieces=40, pause=0.1) as server:
         began = time.perf_counter()
-        with pytest.raises(TimedOut, match=r"within 0\.5 seconds"):
+        with failing("timeout", r"within 0\.5 seconds"):
             ask(server, timeout=0.5)
     assert time.perf_counter() - began < 2  # 4 s without a deadline: no single pause is longer than 0.1 s
 
@@ -154,7 +155,7 @@ def test_cookies_are_not_sent_back_and_redirects_not_followed() -> None:
     with RawServer(COOKIE, WHOLE) as server:
         assert ask(server, 2) == ["hello"] * 2
         assert not any(b"cookie" in head.lower() for head in server.heads)
-    with RawServer(MOVED) as server, pytest.raises(Refused, match="HTTP 302"):
+    with RawServer(MOVED) as server, failing("refused", "HTTP 302"):
         ask(server)
 
 

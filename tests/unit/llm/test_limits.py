@@ -1,18 +1,28 @@
 """Tokens are counted on the safe side, retries follow the table."""
 
+import pickle
 import re
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
-import tenacity
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError
-from crs_lib.llm.base import Message, Request
-from crs_lib.llm.errors import KINDS, Busy, CutReply, EmptyReply, LLMError, PromptCut, PromptTooLong, Refused
-from crs_lib.llm.limits import check_fits, check_read, room, tokens_at_least, tokens_at_most
-from crs_lib.llm.retry import Attempts, Retry, pauses
+from crs_lib.llm.base import (
+    REMEDIES,
+    LLMError,
+    Message,
+    Request,
+    check_fits,
+    check_read,
+    room,
+    tokens_at_least,
+    tokens_at_most,
+)
+from crs_lib.llm.client import Retry, persist
+from tests.helpers.scripted import failing
 
 
 def ask(text: str, **rest: object) -> Request:
@@ -36,7 +46,7 @@ def test_a_prompt_must_fit_beside_its_answer() -> None:
     options = {"num_ctx": 100, "num_predict": 60}
     assert room(options) == 40
     check_fits(ask("x" * 72, options=options))  # 24 + 16 = 40
-    with pytest.raises(PromptTooLong, match="may take 41 tokens, num_ctx less num_predict leaves 40"):
+    with failing("prompt too long", "may take 41 tokens, num_ctx less num_predict leaves 40"):
         check_fits(ask("x" * 73, options=options))
 
 
@@ -51,66 +61,71 @@ def test_impossible_sizes_are_refused(options: dict[str, object]) -> None:
 def test_fewer_tokens_than_words_means_a_cut_prompt() -> None:
     check_read(ask("one two three"), 3)
     check_read(ask("one two three"), None)
-    with pytest.raises(PromptCut, match="read 2 tokens of a crs prompt of 3 words"):
+    with failing("prompt cut", "read 2 tokens of a crs prompt of 3 words"):
         check_read(ask("one two three"), 2)
 
 
+def attempts(policy: Retry, request: Request, kind: str, most: int = 9) -> list[Request]:
+    """The requests that follow where every attempt fails in the same way."""
+    found: list[Request] = []
+    while len(found) < most and (
+        after := policy.following(request, LLMError(kind, "x"), [kind] * len(found))
+    ):
+        found.append(request := after)
+    return found
+
+
 def test_waiting_errors_are_retried_with_the_same_request() -> None:
-    attempts = Attempts(ask("a", seed=1), Retry(waits=2))
-    assert [attempts.again(Busy("b")) for _ in range(3)] == [True, True, False]
-    assert attempts.request.seed == 1 and attempts.tried == ["busy", "busy"]
-
-
-def paused(policy: Retry, error: LLMError, attempt: int = 1) -> float:
-    state = tenacity.RetryCallState(None, None, (), {})  # type: ignore[arg-type]
-    state.attempt_number = attempt
-    state.set_exception((type(error), error, None))
-    return pauses(policy)(state)
+    asked = ask("a", seed=1)
+    assert attempts(Retry(waits=2), asked, "busy") == [asked, asked]
+    assert Retry(waits=2).following(asked, LLMError("busy", "b"), ["empty", "dropped"]) is asked
 
 
 def test_pauses_double_up_to_the_longest_and_keep_to_what_the_server_asks() -> None:
     policy = Retry(waits=6, first=0.5, longest=4.0)
     for attempt, low in enumerate((0.5, 1.0, 2.0, 4.0, 4.0), 1):  # each with up to 0.5 s by chance
-        assert low <= paused(policy, Busy("b"), attempt) <= low + 0.5
-    assert 3.0 <= paused(policy, Busy("b", pause=3.0)) <= 3.5
-    assert 4.0 <= paused(policy, Busy("b", pause=99.0)) <= 4.5
-    assert paused(policy, EmptyReply("e")) == 0.0  # waiting would not help
-    assert paused(Retry(first=0.0, longest=0.0), Busy("b")) == 0.0
+        assert low <= policy.pause(LLMError("busy", "b"), attempt) <= low + 0.5
+    assert 3.0 <= policy.pause(LLMError("busy", "b", pause=3.0), 1) <= 3.5
+    assert 4.0 <= policy.pause(LLMError("busy", "b", pause=99.0), 1) <= 4.5
+    assert policy.pause(LLMError("empty", "e"), 1) == 0.0  # waiting would not help
+    assert Retry(first=0.0, longest=0.0).pause(LLMError("busy", "b"), 1) == 0.0
 
 
 def test_unusable_replies_are_retried_with_the_seeds_of_a_fixed_sequence() -> None:
-    seeds = []
-    attempts = Attempts(ask("a", seed=1), Retry(seeds=2))
-    while attempts.again(EmptyReply("e")):
-        seeds.append(attempts.request.seed)
-    again = Attempts(ask("a", seed=1), Retry(seeds=2))
-    again.again(EmptyReply("e"))
-    assert len(seeds) == 2 == len({*seeds}) and 1 not in seeds
-    assert again.request.seed == seeds[0]
-    none = Attempts(ask("a"), Retry(seeds=2))
-    assert none.again(EmptyReply("e")) and none.request.seed is None
+    first = [one.seed for one in attempts(Retry(seeds=2), ask("a", seed=1), "empty")]
+    assert len(first) == 2 == len({*first}) and 1 not in first
+    assert first == [one.seed for one in attempts(Retry(seeds=2), ask("a", seed=1), "bad reply")]
+    assert [one.seed for one in attempts(Retry(seeds=2), ask("a"), "empty")] == [None, None]
 
 
 def test_a_cut_reply_gets_twice_the_room_once() -> None:
-    attempts = Attempts(ask("a", options={"num_ctx": 1000, "num_predict": 100}), Retry())
-    assert attempts.again(CutReply("c")) and attempts.request.options["num_predict"] == 200
-    assert not attempts.again(CutReply("c"))
     # 17 tokens of prompt in 150: 133 are left; where nothing is left there is no second attempt
-    tight = Attempts(ask("a", options={"num_ctx": 150, "num_predict": 100}), Retry())
-    assert tight.again(CutReply("c")) and tight.request.options["num_predict"] == 133
-    full = Attempts(ask("a", options={"num_ctx": 117, "num_predict": 100}), Retry())
-    assert not full.again(CutReply("c"))
+    for context, room_after in ((1000, [200]), (150, [133]), (117, [])):
+        asked = ask("a", options={"num_ctx": context, "num_predict": 100})
+        assert [one.options["num_predict"] for one in attempts(Retry(), asked, "cut")] == room_after
 
 
 def test_what_is_wrong_for_good_is_not_retried() -> None:
-    for error in (Refused("r"), InputError("i"), KeyError("k")):
-        assert not Attempts(ask("a"), Retry()).again(error)
+    assert attempts(Retry(), ask("a"), "refused") == []
+    for error in (InputError("i"), KeyError("k")):
+        with pytest.raises(type(error)):
+            persist(Retry(), ask("a"), Mock(side_effect=error))
 
 
-def test_every_error_has_a_word_and_a_remedy_of_its_own() -> None:
-    assert len({error.kind for error in KINDS}) == len(KINDS)
-    assert {one for one in LLMError.__subclasses__() if one.__module__.startswith("crs_lib.llm")} == {*KINDS}
-    assert all(re.fullmatch(r"[a-z ]+", error.kind) for error in KINDS)
+def test_an_error_has_a_word_of_the_table_and_crosses_processes_whole() -> None:
+    assert all(re.fullmatch(r"[a-z ]+", kind) for kind in REMEDIES)
+    error = LLMError("busy", "later", pause=3.0)
+    error.tried = ("dropped",)
+    again = pickle.loads(pickle.dumps(error))
+    assert (again.kind, again.remedy, again.pause, again.tried, str(again)) == (
+        "busy",
+        "wait",
+        3.0,
+        ("dropped",),
+        "later",
+    )
+    with pytest.raises(KeyError):
+        LLMError("no such word", "x")
 
 
 @pytest.mark.parametrize("wrong", [{"waits": -1}, {"first": 2, "longest": 1}, {"seeds": -2}])

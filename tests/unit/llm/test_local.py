@@ -10,7 +10,7 @@ import pytest
 from crs_lib.core import hashes
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Recorder, Request, local
-from crs_lib.llm.errors import BadReply, PromptTooLong, Refused
+from tests.helpers.scripted import failing
 
 pytest.importorskip("xllamacpp", reason="needs the engine: pip install 'crs-lib[local]'")
 pytest.importorskip("gguf", reason="needs the tiny model: pip install 'crs-lib[llmtest]'")
@@ -67,7 +67,7 @@ def test_a_choice_is_the_likeliest_and_all_have_their_probability(model: Path, t
     assert sum(reply.probabilities.values()) < sum(most.probabilities.values()) <= 1
     assert next(recorder.rows())["probabilities"] == reply.probabilities
     recorder.close()
-    with pytest.raises(BadReply, match="none of yes, no is among the likely first words"):
+    with failing("bad reply", "none of yes, no is among the likely first words"):
         local.Local(str(model), context=1024).complete(ask(choices=("yes", "no")))
 
 
@@ -90,11 +90,11 @@ def test_faults_name_what_is_wrong(model: Path, tmp_path: Path) -> None:
         local.Local(str(model), threads=0)
     with pytest.raises(InputError, match="unknown LLM option 'temprature'; did you mean 'temperature'"):
         local.Local(str(model)).complete(Request.ask("user", "x", options={"temprature": 1}))
-    with pytest.raises(PromptTooLong):
+    with failing("prompt too long"):
         local.Local(str(model), context=64).complete(ask("word " * 400))
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"no model")
-    with pytest.raises(Refused, match=r"broken.gguf cannot be loaded"):
+    with failing("refused", r"broken.gguf cannot be loaded"):
         local.Local(str(broken)).complete(ask())
     local._unload()
 

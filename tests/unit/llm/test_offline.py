@@ -8,9 +8,9 @@ import pytest
 from crs_lib.core import paths
 from crs_lib.core.errors import RunError
 from crs_lib.llm import LLM, LLMError, Recorder, Reply, Request, Retry, calls, export
-from crs_lib.llm.errors import Busy, NotRecorded, Refused, ScriptEnded
 from crs_lib.llm.template import answer, candidates
 from tests.helpers.ollama_server import OllamaServer
+from tests.helpers.scripted import failing
 
 PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2. Fargo (1996)\nno: (1990)\n"
 
@@ -18,12 +18,12 @@ PROMPT = "Choose one:\n- [m1] Heat (1995), crime\n- [m2] Ronin (1998), action\n2
 def test_a_script_is_spoken_in_order_and_ends() -> None:
     llm = LLM("scripted", answers=["one", lambda r: r.messages[-1].content.upper()])
     assert [llm.complete(Request.ask("crs", "hi")).text for _ in range(2)] == ["one", "HI"]
-    with pytest.raises(ScriptEnded, match="2 answers, this is call 3"):
+    with failing("not recorded", "2 answers, this is call 3"):
         llm.complete(Request.ask("crs", "hi"))
 
 
 def test_a_script_can_fail_once() -> None:
-    llm = LLM("scripted", answers=[Busy("full"), "", "ok"], retry=Retry(first=0, longest=0))
+    llm = LLM("scripted", answers=[LLMError("busy", "full"), "", "ok"], retry=Retry(first=0, longest=0))
     reply = llm.complete(Request.ask("crs", "hi"))
     assert (reply.text, reply.tried) == ("ok", ("busy", "empty"))
 
@@ -74,7 +74,7 @@ def test_a_run_can_be_replayed_without_its_model(tmp_path: Path, monkeypatch: py
         r.text for r in replayed if isinstance(r, Reply)
     ]
     assert len(replayed) == 4 and replayed[0].digest == live[0].digest  # type: ignore[union-attr]
-    with pytest.raises(NotRecorded, match="0 different replies"):
+    with failing("not recorded", "0 different replies"):
         LLM("replay:movies/night").complete(Request.ask("crs", "new"))
 
 
@@ -105,10 +105,10 @@ def test_a_kept_log_is_small_complete_and_replayed_by_name(tmp_path, monkeypatch
     monkeypatch.setattr(paths, "samples", lambda: tmp_path)
     monkeypatch.setenv("CRS_RESULTS", str(tmp_path / "results"))
     recorder = Recorder(tmp_path / "calls.sqlite")
-    with LLM("scripted", answers=["one", "two", Refused("no")], recorder=recorder) as llm:
+    with LLM("scripted", answers=["one", "two", LLMError("refused", "no")], recorder=recorder) as llm:
         for text in ("a", "b"):
             llm.complete(Request.ask("crs", text, seed=1))
-        with pytest.raises(Refused):
+        with failing("refused"):
             llm.complete(Request.ask("crs", "c", seed=1))
     recorder.close()
     calls.export([tmp_path / "calls.sqlite"], tmp_path / "llm_calls.jsonl")
@@ -118,5 +118,5 @@ def test_a_kept_log_is_small_complete_and_replayed_by_name(tmp_path, monkeypatch
     assert calls.kept("mine").read_bytes() == first
     replay = LLM("replay:mine")
     assert replay.complete(Request.ask("user", "b", seed=1)).text == "two"
-    with pytest.raises(NotRecorded):
+    with failing("not recorded"):
         replay.complete(Request.ask("crs", "c", seed=1))

@@ -14,9 +14,9 @@ import pytest
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, Retry, http
-from crs_lib.llm.pool import Pool
+from crs_lib.llm.client import Pool
 from crs_lib.llm.preflight import unchanged
-from crs_lib.llm.settings import Service
+from crs_lib.llm.settings import LLMSettings
 from crs_lib.llm.text import checked
 from tests.helpers.ollama_server import OllamaServer
 
@@ -178,7 +178,7 @@ def test_a_cached_reply_that_cannot_be_used_is_dropped_and_asked_again(tmp_path:
     cache = Cache(tmp_path / "cache.sqlite")
     with raw([http_answer(openai("Try Ronin."))]) as url, LLM("openai:m", host=url, cache=cache) as llm:
         llm.complete(ask())
-        cache._do("UPDATE replies SET reply = ?", (damage,))
+        cache._store.do("UPDATE replies SET reply = ?", (damage,))
         assert [llm.complete(ask()).cache_hit for _ in range(2)] == [False, True]
         assert llm.complete(ask()).text == "Try Ronin."
 
@@ -196,10 +196,9 @@ def test_weights_that_change_are_noticed() -> None:
 
 
 def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_path: Path) -> None:
-    began = Service(retry=ONCE, weights={"ollama:tiny": "a" * 64})
     with (
         OllamaServer({"tiny:latest": "b" * 64}) as server,
-        Pool(None, replace(began, host=server.url)) as pool,
+        Pool(None, LLMSettings(host=server.url), retry=ONCE, weights={"ollama:tiny": "a" * 64}) as pool,
     ):
         with pytest.raises(RunError, match=r"ollama:tiny changed .* aaaaaaaaaaaa, .* bbbbbbbbbbbb") as caught:
             pool.complete("ollama:tiny", ask())

@@ -8,8 +8,9 @@ import pytest
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import LLM, Recorder, Request
-from crs_lib.llm.pool import CACHE, LOG, Pool, drain_scratch, scratch
-from crs_lib.llm.settings import Service
+from crs_lib.llm.client import CACHE, LOG, Pool, drain_scratch, scratch
+from crs_lib.llm.settings import LLMSettings
+from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import OllamaServer
 
 
@@ -43,24 +44,24 @@ def test_halted_it_refuses_further_calls() -> None:
 
 
 def test_backends_get_the_settings_they_take() -> None:
-    service = Service("gpu1", 5.0, backend={"think": False})
+    service = LLMSettings(host="gpu1", timeout=5.0, think=False)
     assert service.settings_for("ollama:a") == {"host": "gpu1", "timeout": 5.0, "think": False}
     assert service.settings_for("openai:a") == {"host": "gpu1", "timeout": 5.0}
     assert service.settings_for("template") == {}
-    assert Service().settings_for("openai:a") == {"timeout": 300.0}
+    assert LLMSettings().settings_for("openai:a") == {"timeout": 300.0}
     with pytest.raises(InputError, match="did you mean 'ollama'"):
         service.settings_for("olama:a")
 
 
 def test_twice_as_many_sessions_as_the_servers_have_slots() -> None:
-    with Pool(None, Service("gpu1,gpu2", slots=5)) as pool:
+    with Pool(None, LLMSettings(host="gpu1,gpu2", slots=5)) as pool:
         assert pool.width(["ollama:a", "template"]) == 20
         assert pool.width([]) == 1
 
 
 def test_a_slot_that_comes_free_finds_its_next_call_on_the_server() -> None:
-    service = Service(slots=3)
-    with OllamaServer(delay=0.05) as server, Pool(None, Service(server.url, slots=3)) as pool:
+    service = LLMSettings(slots=3)
+    with OllamaServer(delay=0.05) as server, Pool(None, LLMSettings(host=server.url, slots=3)) as pool:
         requests = [Request.ask("crs", f"Say this:\nhello {i}\n") for i in range(24)]
         pool("ollama:tiny").gather(requests)
     assert service.at_once == 6 == server.most_at_once

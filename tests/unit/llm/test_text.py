@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.llm.errors import BadReply, CutReply, EmptyReply
 from crs_lib.llm.text import checked, split_thinking
+from tests.helpers.scripted import failing
 
 SCHEMA = {
     "type": "object",
@@ -58,18 +58,18 @@ def test_a_fence_around_json_is_taken_off() -> None:
     ],
 )
 def test_a_reply_that_breaks_the_schema_says_where(text: str, where: str) -> None:
-    with pytest.raises(BadReply, match=where) as caught:
+    with failing("bad reply", where) as caught:
         checked(text, "stop", SCHEMA)
     assert caught.value.text == text and len(str(caught.value)) < 500
 
 
 def test_a_cut_reply_is_an_error_only_with_a_schema() -> None:
     assert checked("Heat is a film by", "length", None) == "Heat is a film by"
-    with pytest.raises(CutReply):
+    with failing("cut"):
         checked('{"score": 4}', "length", SCHEMA)
 
 
 @pytest.mark.parametrize("schema", [None, SCHEMA])
 def test_no_text_is_an_error(schema: dict[str, object] | None) -> None:
-    with pytest.raises(EmptyReply):
+    with failing("empty"):
         checked(" \n", "stop", schema)

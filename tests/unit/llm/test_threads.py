@@ -15,7 +15,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm import client as llm_client
 from crs_lib.llm.client import Slots
-from crs_lib.llm.errors import Busy
+from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.ollama_server import OllamaServer
 
 
@@ -98,14 +98,14 @@ def test_endpoints_share_the_work_and_avoid_the_one_that_fails(monkeypatch: pyte
 
     waiting = threading.Thread(target=caller, daemon=True)
     waiting.start()
-    busy = Busy("down")
-    assert not holds[0].__exit__(Busy, busy, None)
+    busy = LLMError("busy", "down")
+    assert not holds[0].__exit__(LLMError, busy, None)
     waiting.join(0.1)
     assert got == []  # a slot is free at a, which has just failed
     holds[1].__exit__(None, None, None)
     waiting.join(10)
     assert got == ["b"]
-    holds[3].__exit__(Busy, busy, None)  # none works: both are tried again
+    holds[3].__exit__(LLMError, busy, None)  # none works: both are tried again
     again = [slots.taken() for _ in range(3)]
     assert sorted(hold.__enter__() for hold in again) == ["a", "b", "b"]
     for hold in (*again, holds[2]):
@@ -123,7 +123,7 @@ def test_every_waiter_is_served_whatever_fails() -> None:
             with slots.taken() as endpoint:
                 served.append(endpoint)
                 if number % 5 == 2:
-                    raise Busy("down")
+                    raise LLMError("busy", "down")
                 if number % 7 == 3:
                     raise KeyError("a defect")
         except (LLMError, KeyError) as error:

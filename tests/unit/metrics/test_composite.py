@@ -61,4 +61,4 @@ def test_cas_shares_the_weight_of_missing_parts():
 
 def test_default_weights_of_the_older_composite_sum_to_one():
     weights = CasWeights()
-    assert sum(vars(weights).values()) == pytest.approx(1)
+    assert sum(weights._asdict().values()) == pytest.approx(1)

@@ -11,7 +11,7 @@ from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.rng import stream
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import conventions, gain
-from crs_lib.metrics.inputs import Text
+from crs_lib.metrics.records import Text
 from crs_lib.systems.base import most_gain
 from tests.helpers.films import TITLES, catalog, grounder
 

@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import (
+    answers,
     channels,
     corpus,
     index,
     query,
     ranker,
     scoring,
-    select,
 )
 from crs_lib.realtalk.config import RealTalkConfig
-from crs_lib.realtalk.describe import Trace, page
+from crs_lib.realtalk.describe import Trace
 from crs_lib.retrieval import encoders
 
 
@@ -32,38 +32,38 @@ def dump(records):
 
 def test_a_fact_keeps_what_is_near_the_best_and_a_list_more():
     ranked, scores = [5, 3, 8, 1], np.array([4.0, 2.6, 2.4, 1.0])
-    assert select.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
-    assert select.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
-    assert select.facts(ranked, scores, 5.0, 10) == ranked
-    assert select.facts(ranked, scores, 9.0, 2) == [5, 3]
-    assert select.facts([], np.zeros(0), 1.5, 10) == []
+    assert answers.facts(ranked, scores, 1.5, 10) == [5, 3]  # 2.6 >= 4 - 1.5 > 2.4
+    assert answers.facts(ranked, scores, 2.5, 10) == [5, 3, 8]  # 2.4 >= 4 - 2.5
+    assert answers.facts(ranked, scores, 5.0, 10) == ranked
+    assert answers.facts(ranked, scores, 9.0, 2) == [5, 3]
+    assert answers.facts([], np.zeros(0), 1.5, 10) == []
 
 
 def test_a_narrative_is_as_long_as_the_scores_call_for():
     ranked = list(range(10))
     clear = np.array([9.0, 5, 4, 3, 2, 1, 1, 1, 1, 1])
-    assert select.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
+    assert answers.narrative(ranked, clear, 1, 8, 1.0, 0.7) == [0]  # e^0 holds over 97 % of all weight
     alike = np.zeros(10)
-    assert select.narrative(ranked, alike, 1, 8, 1.0, 0.7) == ranked[:7]  # 70 % of ten equals
-    assert select.narrative(ranked, alike, 1, 3, 1.0) == [0, 1, 2]
-    assert select.narrative(ranked, clear, 3, 8, 1.0, 0.7) == [0, 1, 2]  # never less than the fact
-    assert select.narrative([], np.zeros(0), 0, 8, 1.0) == []
+    assert answers.narrative(ranked, alike, 1, 8, 1.0, 0.7) == ranked[:7]  # 70 % of ten equals
+    assert answers.narrative(ranked, alike, 1, 3, 1.0) == [0, 1, 2]
+    assert answers.narrative(ranked, clear, 3, 8, 1.0, 0.7) == [0, 1, 2]  # never less than the fact
+    assert answers.narrative([], np.zeros(0), 0, 8, 1.0) == []
     falling = np.array([0.0, -1, -2])  # weights 1, e^-2, e^-4: 87 %, then 98 % of all
-    assert select.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.9) == [0, 1]
-    assert select.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.86) == [0]
+    assert answers.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.9) == [0, 1]
+    assert answers.narrative([0, 1, 2], falling, 0, 30, 1.0, 0.86) == [0]
 
 
 @given(st.lists(st.floats(-20, 20), min_size=1, max_size=30), st.integers(1, 30), st.floats(0.1, 5))
 def test_a_narrative_is_the_start_of_the_ranking_within_its_bound(scores, most, unit):
     falling = np.array(sorted(scores, reverse=True))
     ranked = list(range(len(scores)))
-    chosen = select.narrative(ranked, falling, 0, most, unit)
+    chosen = answers.narrative(ranked, falling, 0, most, unit)
     assert chosen == ranked[: len(chosen)] and 1 <= len(chosen) <= most
 
 
 def test_the_old_preview_cannot_choose_deep_messages():
     owner, starts = np.array([0] * 6 + [1] * 4), [0, 6]
-    assert select.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
+    assert answers.preview([5, 7, 0], owner, starts, 10) == [0, 7]  # 5 is the best, but sixth of its node
 
 
 def test_bounds_are_checked():
@@ -76,7 +76,7 @@ def test_bounds_are_checked():
 
 def test_phases_are_in_order_grounded_and_inside_their_times(built):
     chosen = list(range(0, 300, 10))
-    told = select.phases(built, chosen, dict.fromkeys(chosen, 1.0), 0.5)
+    told = answers.phases(built, chosen, dict.fromkeys(chosen, 1.0), 0.5)
     ids = [i for phase in told for i in phase.ids]
     assert ids == built.chat.ids(chosen) and len(told) == 8
     for phase in told:
@@ -88,17 +88,17 @@ def test_phases_are_in_order_grounded_and_inside_their_times(built):
 def test_a_phase_ends_with_its_session_and_eight_are_the_most(make_chat):
     chat = make_chat(*[[("Ann", f"cat {i}"), ("Ben", f"dog {i}")] for i in range(10)])
     built = index.build(chat, "hashing")
-    assert select.cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
-    assert select.cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
-    assert select.cut(built, [3]) == [[3]] and select.cut(built, []) == []
-    parts = select.cut(built, list(range(20)))
+    assert answers.cut(built, [0, 1, 4, 5, 6]) == [[0, 1], [4, 5], [6]]
+    assert answers.cut(built, [2, 3]) == [[2, 3]]  # one session: one phase, however many messages
+    assert answers.cut(built, [3]) == [[3]] and answers.cut(built, []) == []
+    parts = answers.cut(built, list(range(20)))
     assert len(parts) == 8 and [p for part in parts for p in part] == list(range(20))
 
 
 def test_the_cap_of_a_phase_is_soft(make_chat):
     built = index.build(make_chat([("Ann", f"cat {i}") for i in range(5)]), "hashing")
     scores = {0: 5.0, 1: 4.0, 2: 0.1, 3: 3.0, 4: 0.2}
-    (phase,) = select.phases(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
+    (phase,) = answers.phases(built, [0, 1, 2, 3, 4], scores, bar=1.0, soft_cap=2)
     assert phase.ids == ("D1:1", "D1:2", "D1:4")  # three certain ones stay, two uncertain ones go
     assert phase.uncertain == 0
 
@@ -283,7 +283,7 @@ def test_any_chat_and_question_get_an_answer(messages, question):
 
 def test_a_trace_escapes_texts_and_names_every_gold_message(sample, told):
     trace = Trace(sample, {**told[4], "question": "<script>alert(1)</script>"})
-    text = page([trace])
+    text = trace.to_html()
     assert "<script>" not in text and "&lt;script&gt;" in text
     assert trace.rows()["id"].tolist() == ["D5:1", "D10:1", "D10:3"]
     assert set(trace.rows()["bucket"]) <= {

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 from crs_lib import report, stats
-from crs_lib.cli import notebooks as commands
+from crs_lib.cli import show as commands
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
-from crs_lib.report import findings, findings_validity, models
+from crs_lib.report import findings, models
 
 SYSTEMS = ("oracle", "tracker", "sticky")
 
@@ -73,16 +73,6 @@ def test_recovery_compares_waits_of_the_same_users_and_counts_what_is_lost():
     assert findings.waits(shifts(delay=9.0))["wait"].max() == 3, "waits end at the horizon"
     short = shifts().assign(watched=2)
     assert findings.recovery(short) == "No finding: no shift was followed for 3 replies."
-
-
-def test_sentences_about_metrics_follow_their_tables():
-    gate = pd.DataFrame({"metric": ["normalised_gain", "copying"], "mark": ["", "not valid for ranking"]})
-    assert findings_validity.gate(gate) == "1 of 2 metrics put the controls in every known order: gain."
-    labels = pd.DataFrame({"rater": ["scripted-1", "scripted-2"], "item": ["a", "a"], "value": [1, 5]})
-    assert not findings_validity.raters(labels).borne
-    assert findings_validity.raters(labels.assign(rater=["ann", "bob"])).startswith("2 raters give")
-    note = pd.DataFrame({"note": ["no rated conversations given"]})
-    assert findings_validity.people(note) == "No finding: no rated conversations given."
 
 
 def test_a_run_without_judges_and_models_shows_no_cell_about_them(capsys, tmp_path):

@@ -15,7 +15,7 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue, Turn
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.evaluate.scorer import Scorer
-from crs_lib.judge import records as judge_records
+from crs_lib.judge import run as judge_records
 from crs_lib.metrics import conventions
 from crs_lib.report import trace
 from crs_lib.report.page import Link, Mean, cell, fill, table

@@ -44,17 +44,17 @@ def test_a_failed_session_can_be_done_later_and_its_attempts_are_counted(path):
         ledger.record([Done(A, pack("a"), "")])
         assert ledger.tries() == 1
         assert ledger.counts() == {"done": 1, "failed": 1}
-        rows = ledger._db.execute("SELECT attempt, error FROM sessions WHERE status = 'done'").fetchall()
+        rows = ledger.do("SELECT attempt, error FROM sessions WHERE status = 'done'")
         assert rows == [(3, None)]
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(path):
     with Ledger(path) as ledger:
-        ledger._db.execute(
+        ledger.do(
             "CREATE TRIGGER stop BEFORE INSERT ON sessions WHEN NEW.session = 1"
             " BEGIN SELECT RAISE(ABORT, 'disk full'); END"
         )
-        with pytest.raises(RunError, match=r"disk full.*stored before are safe"):
+        with pytest.raises(RunError, match=r"disk full.*stored before is safe"):
             ledger.record([Done(A, pack("a"), ""), Done(B, pack("b"), "")])
         assert ledger.counts() == {}
         ledger.record([Done(A, pack("a"), "")])  # and it can be used again
@@ -71,7 +71,7 @@ def test_a_session_that_is_not_there_is_an_error(path):
 def test_a_body_that_was_changed_is_noticed(path):
     with Ledger(path) as ledger:
         ledger.record([Done(A, pack("a"), "")])
-        ledger._db.execute("UPDATE sessions SET body = ?", (pack("b"),))
+        ledger.do("UPDATE sessions SET body = ?", (pack("b"),))
         with pytest.raises(RunError, match="damaged"):
             list(ledger.bodies([A]))
 

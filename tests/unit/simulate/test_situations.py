@@ -11,7 +11,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import RunError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
-from crs_lib.simulate import scenarios, situations, user_llm, users
+from crs_lib.simulate import scenarios, user_llm, users, voices
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.users import SITUATION
 from crs_lib.systems.base import World
@@ -19,7 +19,7 @@ from crs_lib.validity import realism
 
 SAMPLE = sources.load()
 WORLD = World(SAMPLE, Grounder(SAMPLE))
-TABLE = situations.situations()
+TABLE = voices.situations()
 
 
 def plans(explicitness, templates="A", n=24):
@@ -62,7 +62,7 @@ def test_the_wishes_are_the_same_and_only_the_words_differ(templates):
 
 def test_mixed_lies_between():
     n = {how: sum(step.situation is not None for plan in plans(how) for step in plan.steps)
-         for how in situations.DEGREES}  # fmt: skip
+         for how in voices.DEGREES}  # fmt: skip
     assert 0 == n["explicit"] < n["mixed"] < n["implicit"]
 
 

@@ -10,7 +10,7 @@ from crs_lib.catalog import fields, sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.metrics import conventions
-from crs_lib.simulate import manners, scenarios
+from crs_lib.simulate import scenarios, voices
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.simulate.scenarios import Rates
 from crs_lib.simulate.users import User
@@ -214,16 +214,16 @@ def test_casual_users_meet_the_same_shifts_in_the_same_states():
         assert [s.state for s in casual.steps[first - 1 :]] == [s.state for s in usual.steps[first - 1 :]]
         assert [s.turn for s in casual.steps] == [s.turn for s in usual.steps]
         changed = [(a.act, c.act) for a, c in zip(usual.steps, casual.steps, strict=True) if a.act != c.act]
-        later = [pair for pair in changed if pair[1] in manners.SMALL_TALK]
+        later = [pair for pair in changed if pair[1] in voices.SMALL_TALK]
         assert {old for old, _ in later} <= {*scenarios.QUESTIONS, "follow_up"}
         chats += len(later)
     assert chats > 60
     begun = [casual.steps[0].act for casual in CASUAL]
-    assert {*manners.FIRST_WORDS, "initial"} == set(begun)
+    assert {*voices.FIRST_WORDS, "initial"} == set(begun)
 
 
 def test_a_first_word_puts_the_opening_off_by_a_turn_in_the_twin_as_well():
-    greeted = [casual for casual in CASUAL if casual.steps[0].act in manners.FIRST_WORDS]
+    greeted = [casual for casual in CASUAL if casual.steps[0].act in voices.FIRST_WORDS]
     for casual in greeted:
         usual, twin = plan(casual.session), plan(casual.session, templates="C", arm="none")
         opening = scenarios.refinements(7, casual.session) + 1
@@ -240,17 +240,17 @@ def test_first_words_and_small_talk_state_nothing():
     for casual in CASUAL:
         for heard in (good, bad, lambda step: ()):
             for step, said in zip(casual.steps, talk(casual, heard), strict=True):
-                if said.act not in (*manners.FIRST_WORDS, *manners.SMALL_TALK):
+                if said.act not in (*voices.FIRST_WORDS, *voices.SMALL_TALK):
                     continue
                 seen.add(said.act)
-                assert said.meta["asks"] == (said.act == manners.ANY_FILM)
+                assert said.meta["asks"] == (said.act == voices.ANY_FILM)
                 assert said.meta["constraints"] == dict(step.state.constraints)
-                if said.act in manners.FIRST_WORDS:
+                if said.act in voices.FIRST_WORDS:
                     assert not said.meta["constraints"] and not said.meta["avoid"]
                 titles = GROUNDER.titles(said.text)
                 named = [m for m in GROUNDER.audit(said.text) if not m.rejected]
                 assert all(any(t.start <= m.start and m.end <= t.end for t in titles) for m in named), said
-    assert seen == {*manners.FIRST_WORDS, *manners.SMALL_TALK}
+    assert seen == {*voices.FIRST_WORDS, *voices.SMALL_TALK}
 
 
 def test_a_request_for_nothing_demands_no_list():
@@ -262,11 +262,11 @@ def test_a_request_for_nothing_demands_no_list():
         rows = scorer.score_many([dialogue])[0].turns
         for pair, row in zip(dialogue.pairs(), rows, strict=True):
             act = pair.user.user_meta["stage"]
-            if act in (*manners.FIRST_WORDS, *manners.SMALL_TALK):
+            if act in (*voices.FIRST_WORDS, *voices.SMALL_TALK):
                 acts.add(act)
                 for metric in ("normalised_gain", "found_at_3", "satisfaction"):
                     assert math.isnan(row[metric]), (act, metric)
-    assert acts >= {*manners.FIRST_WORDS, manners.REACTION}
+    assert acts >= {*voices.FIRST_WORDS, voices.REACTION}
 
 
 def test_some_casual_users_type_no_capitals():
@@ -274,7 +274,7 @@ def test_some_casual_users_type_no_capitals():
     assert 0.15 < len(small) / len(CASUAL) < 0.65
     for casual in small[:4]:
         for said in talk(casual, good):
-            if said.act in (*manners.FIRST_WORDS, manners.WHY, "hesitate") and not GROUNDER.titles(said.text):
+            if said.act in (*voices.FIRST_WORDS, voices.WHY, "hesitate") and not GROUNDER.titles(said.text):
                 assert said.text == said.text.lower()
     assert not any(plan(n, templates=name).small_letters for n in range(8) for name in ("A", "B"))
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from crs_lib import stats
+from crs_lib.stats.agreement import masi_distance
 from tests.helpers.stats_examples import KRIPPENDORFF, SHROUT_FLEISS
 
 
@@ -22,7 +23,9 @@ def ratings(table):
 )
 def test_alpha_matches_krippendorff(level, alpha):
     """Krippendorff (2011), sections C to F: four observers, twelve units, eight ratings missing."""
-    row = stats.krippendorff_alpha(ratings(KRIPPENDORFF), level=level, resamples=200).iloc[0]
+    row = stats.krippendorff_alpha(
+        ratings(KRIPPENDORFF), stats.Design(system="rater", scenario="item", resamples=200), level=level
+    ).iloc[0]
     assert row["alpha"] == pytest.approx(alpha, abs=5e-4)
     assert (row["n_items"], row["n_raters"], row["n_values"], row["n"], row["n_missing"]) == (11, 4, 5, 40, 8)
 
@@ -30,7 +33,9 @@ def test_alpha_matches_krippendorff(level, alpha):
 def test_two_observers_nominal_matches_krippendorff():
     """Krippendorff (2011), section A: two observers, ten binary units, alpha 0.095."""
     a, b = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
-    row = stats.krippendorff_alpha(ratings([a, b]), level="nominal", resamples=100).iloc[0]
+    row = stats.krippendorff_alpha(
+        ratings([a, b]), stats.Design(system="rater", scenario="item", resamples=100), level="nominal"
+    ).iloc[0]
     assert row["alpha"] == pytest.approx(0.095, abs=5e-4)
 
 
@@ -57,7 +62,9 @@ def test_alpha_is_the_loop_over_pairs(table):
     x = np.array(table)
     if ((~np.isnan(x)).sum(axis=0) > 1).any():
         for level, distance in (("nominal", lambda a, b: a != b), ("interval", lambda a, b: (a - b) ** 2)):
-            row = stats.krippendorff_alpha(ratings(x), level=level, resamples=5).iloc[0]
+            row = stats.krippendorff_alpha(
+                ratings(x), stats.Design(system="rater", scenario="item", resamples=5), level=level
+            ).iloc[0]
             assert row["alpha"] == pytest.approx(slow_alpha(x, distance), abs=1e-12, nan_ok=True)
 
 
@@ -70,7 +77,9 @@ def test_ordinal_alpha_is_the_sum_between_ranks():
         low, high = min(a, b), max(a, b)
         return (sum(n for v, n in count.items() if low <= v <= high) - (count[a] + count[b]) / 2) ** 2
 
-    row = stats.krippendorff_alpha(ratings(KRIPPENDORFF), resamples=5).iloc[0]
+    row = stats.krippendorff_alpha(
+        ratings(KRIPPENDORFF), stats.Design(system="rater", scenario="item", resamples=5)
+    ).iloc[0]
     assert row["alpha"] == pytest.approx(slow_alpha(KRIPPENDORFF, distance), abs=1e-12)
 
 
@@ -80,38 +89,57 @@ def test_alpha_interval_covers_as_it_says():
     rng, covered = np.random.default_rng(5), 0
     for _ in range(200):
         x = rng.normal(size=(1, 60)) + rng.normal(size=(3, 60))
-        row = stats.krippendorff_alpha(ratings(x), level="interval", confidence=0.9, resamples=300).iloc[0]
+        row = stats.krippendorff_alpha(
+            ratings(x),
+            stats.Design(system="rater", scenario="item", confidence=0.9, resamples=300),
+            level="interval",
+        ).iloc[0]
         covered += row["low"] <= 0.5 <= row["high"]
     assert covered / 200 == pytest.approx(0.90, abs=3 * (0.09 / 200) ** 0.5 + 0.01)
 
 
 def test_masi_distance_of_passonneau():
     """Passonneau (2006): Jaccard times 1, 2/3 (one holds the other), 1/3 (overlap) or 0 (disjoint)."""
-    assert stats.masi_distance({1, 2}, {1, 2}) == 0.0
-    assert stats.masi_distance({1, 2}, {1, 2, 3, 4}) == pytest.approx(1 - 0.5 * 2 / 3)
-    assert stats.masi_distance({1, 2}, {2, 3}) == pytest.approx(1 - 1 / 3 * 1 / 3)
-    assert stats.masi_distance({1}, {2}) == 1.0
-    assert stats.masi_distance([], []) == 0.0
-    assert stats.masi_distance([], [1]) == 1.0
+    assert masi_distance({1, 2}, {1, 2}) == 0.0
+    assert masi_distance({1, 2}, {1, 2, 3, 4}) == pytest.approx(1 - 0.5 * 2 / 3)
+    assert masi_distance({1, 2}, {2, 3}) == pytest.approx(1 - 1 / 3 * 1 / 3)
+    assert masi_distance({1}, {2}) == 1.0
+    assert masi_distance([], []) == 0.0
+    assert masi_distance([], [1]) == 1.0
 
 
 def test_masi_alpha_of_single_labels_is_nominal_alpha_and_sets_follow_the_loop():
     singles = ratings(KRIPPENDORFF)
     sets = singles.assign(value=[None if v != v else frozenset([v]) for v in singles["value"]])
-    found = stats.krippendorff_alpha(sets, level="masi", resamples=50)["alpha"][0]
+    found = stats.krippendorff_alpha(
+        sets, stats.Design(system="rater", scenario="item", resamples=50), level="masi"
+    )["alpha"][0]
     assert found == pytest.approx(
-        stats.krippendorff_alpha(singles, level="nominal", resamples=50)["alpha"][0]
+        stats.krippendorff_alpha(
+            singles, stats.Design(system="rater", scenario="item", resamples=50), level="nominal"
+        )["alpha"][0]
     )
     coded = {1.0: {"a"}, 2.0: {"a", "b"}, 3.0: {"b", "c"}, 4.0: set(), 5.0: {"a", "b", "c"}}
     mixed = singles.assign(value=[None if v != v else coded[v] for v in singles["value"]])
-    expected = slow_alpha(KRIPPENDORFF, lambda a, b: stats.masi_distance(coded[a], coded[b]))
-    assert stats.krippendorff_alpha(mixed, level="masi", resamples=50)["alpha"][0] == pytest.approx(expected)
+    expected = slow_alpha(KRIPPENDORFF, lambda a, b: masi_distance(coded[a], coded[b]))
+    assert stats.krippendorff_alpha(
+        mixed, stats.Design(system="rater", scenario="item", resamples=50), level="masi"
+    )["alpha"][0] == pytest.approx(expected)
 
 
 def test_alpha_extremes_and_errors():
     same = ratings([[1, 2, 3], [1, 2, 3]])
-    assert stats.krippendorff_alpha(same, resamples=50)["alpha"][0] == 1.0
-    assert np.isnan(stats.krippendorff_alpha(ratings([[1, 1], [1, 1]]), resamples=50)["alpha"][0])
+    assert (
+        stats.krippendorff_alpha(same, stats.Design(system="rater", scenario="item", resamples=50))["alpha"][
+            0
+        ]
+        == 1.0
+    )
+    assert np.isnan(
+        stats.krippendorff_alpha(
+            ratings([[1, 1], [1, 1]]), stats.Design(system="rater", scenario="item", resamples=50)
+        )["alpha"][0]
+    )
     with pytest.raises(ValueError, match="rated twice"):
         stats.krippendorff_alpha(pd.concat([same, same]))
     with pytest.raises(ValueError, match="no item has two ratings"):
@@ -164,6 +192,8 @@ def test_icc_degenerate_cases():
 def test_many_items_and_values_fit_in_memory():
     x = np.random.default_rng(1).normal(size=(1, 600)) + np.random.default_rng(2).normal(size=(3, 600))
     for level in ("interval", "ordinal"):
-        row = stats.krippendorff_alpha(ratings(x), level=level, resamples=40).iloc[0]
+        row = stats.krippendorff_alpha(
+            ratings(x), stats.Design(system="rater", scenario="item", resamples=40), level=level
+        ).iloc[0]
         assert row["low"] < row["alpha"] < row["high"]
         assert row["alpha"] == pytest.approx(0.5, abs=0.1)

@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 from crs_lib import stats
+from crs_lib.stats.groups import tukey_hsd
+from crs_lib.stats.paired import rm_anova
 
 pytestmark = pytest.mark.slow
 NAMES = ["tracker", "amnesiac", "popular", "random", "silent"]
@@ -77,20 +79,22 @@ def test_numbers_are_those_of_the_single_functions(results):
     at = {"value": "tas"}
     row = results.pairwise.iloc[0]
     pair = [("tracker", "amnesiac")]
-    assert row["p_wilcoxon"] == stats.wilcoxon_pairs(averaged, pairs=pair, **at)["p"][0]
-    gap = stats.cluster_bootstrap_differences(averaged, pairs=pair, resamples=400, **at).iloc[0]
+    assert row["p_wilcoxon"] == stats.wilcoxon_pairs(averaged, stats.Design(pairs=pair, **at))["p"][0]
+    gap = stats.cluster_bootstrap_differences(averaged, stats.Design(pairs=pair, resamples=400, **at)).iloc[0]
     assert (row["diff"], row["low"], row["high"]) == pytest.approx((gap["diff"], gap["low"], gap["high"]))
     first = results.pairwise[results.pairwise["family"] == "confirmatory"]
     assert first["p_wilcoxon_adjusted"].to_numpy() == pytest.approx(stats.holm(first["p_wilcoxon"]))
     assert first["p_sign_flip_adjusted"].to_numpy() == pytest.approx(stats.holm(first["p_sign_flip"]))
     omnibus = results.omnibus[results.omnibus["outcome"] == "tas"].set_index("test")
-    assert omnibus.loc["repeated-measures ANOVA", "p_gg"] == stats.rm_anova(averaged, **at)["p_gg"][0]
-    assert omnibus.loc["Friedman", "statistic"] == stats.friedman(averaged, **at)["statistic"][0]
+    assert omnibus.loc["repeated-measures ANOVA", "p_gg"] == rm_anova(averaged, stats.Design(**at))["p_gg"][0]
+    assert (
+        omnibus.loc["Friedman", "statistic"] == stats.friedman(averaged, stats.Design(**at))["statistic"][0]
+    )
     tukey = results.classical[
         (results.classical["test"] == "Tukey HSD") & (results.classical["outcome"] == "tas")
     ]
-    assert tukey["p"].tolist() == stats.tukey_hsd(averaged, **at)["p"].tolist()
-    mixed = stats.mixed_model(FRAME, fixed=("system", "shift_type"), value="tas").coefficients
+    assert tukey["p"].tolist() == tukey_hsd(averaged, stats.Design(**at))["p"].tolist()
+    mixed = stats.mixed_model(FRAME, stats.Design(value="tas"), factors=("shift_type",)).coefficients
     mine = results.mixed[results.mixed["outcome"] == "tas"]
     assert mine["estimate"].to_numpy() == pytest.approx(mixed["estimate"].to_numpy())
 

@@ -6,6 +6,7 @@ import pytest
 
 from crs_lib import stats
 from crs_lib.core.errors import InputError
+from crs_lib.stats.power import variance_components
 
 NESTED = {"catalogue": (), "seed": (), "scenario": ("catalogue", "seed")}
 
@@ -20,7 +21,7 @@ def test_crossed_components_are_those_of_the_two_way_table():
     x = np.random.default_rng(1).normal(size=(4, 30)) + np.arange(4)[:, None]
     frame = long(x, ["system", "scenario"])
     found = stats.facet_variances(frame, {"scenario": ()}).set_index("effect")["variance"]
-    pilot = stats.variance_components(frame).iloc[0]
+    pilot = variance_components(frame).iloc[0]
     assert found["scenario"] == pytest.approx(pilot["var_scenario"])
     assert found["system × scenario"] == pytest.approx(pilot["var_residual"])
     row = stats.scenarios_needed(stats.facet_variances(frame, {"scenario": ()}), 0.1).iloc[0]

@@ -4,6 +4,9 @@ import pytest
 import statsmodels.formula.api as smf
 
 from crs_lib import stats
+from crs_lib.stats.mixed import clustered_ols
+from crs_lib.stats.paired import rm_anova
+from crs_lib.stats.power import variance_components
 from tests.helpers.stats_examples import matrix_frame, random_matrix
 
 
@@ -25,10 +28,10 @@ def test_balanced_model_equals_the_repeated_measures_anova():
     """Balanced data: Wald chi-square = df1 F, and the variances are the ANOVA's (Searle et al., 1992)."""
     x = random_matrix(2, 20, 4)
     frame = matrix_frame(x)
-    model, anova = stats.mixed_model(frame), stats.rm_anova(frame).iloc[0]
+    model, anova = stats.mixed_model(frame), rm_anova(frame).iloc[0]
     assert model.fit["converged"][0]
     assert model.terms["chi2"][0] == pytest.approx(3 * anova["statistic"], rel=1e-4)
-    pilot = stats.variance_components(frame).iloc[0]
+    pilot = variance_components(frame).iloc[0]
     assert model.fit["var_residual"][0] == pytest.approx(pilot["var_residual"], rel=1e-4)
     assert model.fit["var_scenario"][0] == pytest.approx(pilot["var_scenario"], rel=1e-3)
     assert model.means["mean"].to_numpy() == pytest.approx(x.mean(axis=0), abs=1e-9)
@@ -38,7 +41,7 @@ def test_balanced_model_equals_the_repeated_measures_anova():
 def test_coefficients_equal_statsmodels_formula(drop):
     """The same model by formula on a scale where its own optimiser is at ease; also unbalanced."""
     frame = crossed(drop=drop)
-    found = stats.mixed_model(frame, fixed=("system", "shift_type"))
+    found = stats.mixed_model(frame, factors=("shift_type",))
     scaled = frame.assign(value=frame["value"] * 100)
     fit = smf.mixedlm("value ~ C(system) * C(shift_type)", scaled, groups=scaled["scenario"]).fit(
         method="bfgs"
@@ -71,7 +74,7 @@ def test_errors_are_generalised_least_squares():
 def test_wald_tests_equal_sum_coded_statsmodels():
     """Main effects at the average of the other factor: the tests of sum (deviation) coding."""
     frame = crossed(drop=30)
-    found = stats.mixed_model(frame, fixed=("system", "shift_type")).terms.set_index("term")
+    found = stats.mixed_model(frame, factors=("shift_type",)).terms.set_index("term")
     scaled = frame.assign(value=frame["value"] * 100)
     fit = smf.mixedlm("value ~ C(system, Sum) * C(shift_type, Sum)", scaled, groups=scaled["scenario"]).fit(
         method="bfgs"
@@ -84,7 +87,7 @@ def test_wald_tests_equal_sum_coded_statsmodels():
 
 def test_clustered_ols_equals_statsmodels():
     frame = crossed(drop=20)
-    found = stats.clustered_ols(frame, fixed=("system", "shift_type"), interaction=False)
+    found = clustered_ols(frame, factors=("shift_type",), interaction=False)
     fit = smf.ols("value ~ C(system) + C(shift_type)", frame).fit(
         cov_type="cluster", cov_kwds={"groups": frame["scenario"]}
     )
@@ -122,14 +125,14 @@ def test_no_scenario_variance_converges_at_the_boundary():
 def test_bad_input_says_what_to_do():
     frame = crossed()
     with pytest.raises(ValueError, match="factor 'shift_type' has levels"):
-        stats.mixed_model(frame[frame["shift_type"] == "none"], fixed=("system", "shift_type"))
+        stats.mixed_model(frame[frame["shift_type"] == "none"], factors=("shift_type",))
     sparse = frame[(frame["system"] != "b") | (frame["shift_type"] == "none")]
     with pytest.raises(ValueError, match="interaction=False"):
-        stats.mixed_model(sparse, fixed=("system", "shift_type"))
-    assert len(stats.mixed_model(sparse, fixed=("system", "shift_type"), interaction=False).terms) == 2
+        stats.mixed_model(sparse, factors=("shift_type",))
+    assert len(stats.mixed_model(sparse, factors=("shift_type",), interaction=False).terms) == 2
     with pytest.raises(ValueError, match="does not vary"):
         stats.mixed_model(frame.assign(value=0.5))
     with pytest.raises(ValueError, match="1 scenarios"):
         stats.mixed_model(frame[frame["scenario"] == 0])
     with pytest.raises(ValueError, match="no column 'genre'"):
-        stats.mixed_model(frame, fixed=("genre",))
+        stats.mixed_model(frame, stats.Design(system="genre"))

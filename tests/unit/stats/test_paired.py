@@ -9,6 +9,7 @@ from scipy import stats as sp
 from statsmodels.stats.anova import AnovaRM
 
 from crs_lib import stats
+from crs_lib.stats.paired import rm_anova
 from tests.helpers.stats_examples import (
     DEPRESSION,
     ROUNDING_TIMES,
@@ -29,7 +30,7 @@ def versus_zero(gaps):
 @pytest.mark.parametrize(("n", "k"), [(4, 2), (6, 3), (25, 5)])
 def test_rm_anova_equals_statsmodels(n, k):
     frame = matrix_frame(random_matrix(n, n, k))
-    row = stats.rm_anova(frame).iloc[0]
+    row = rm_anova(frame).iloc[0]
     again = AnovaRM(frame, "value", "scenario", within=["system"]).fit().anova_table.iloc[0]
     assert row["statistic"] == pytest.approx(again["F Value"], rel=1e-10)
     assert row["p"] == pytest.approx(again["Pr > F"], rel=1e-9)
@@ -39,7 +40,7 @@ def test_rm_anova_equals_statsmodels(n, k):
 def test_epsilons_match_a_published_example():
     """pingouin's documentation of epsilon(): five subjects, three conditions, GG 0.5588, HF 0.6223."""
     x = [[2.2, 1.1, 8.2], [3.1, 2.5, 4.5], [4.3, 4.1, 3.4], [4.1, 5.2, 6.2], [7.2, 6.4, 7.2]]
-    row = stats.rm_anova(matrix_frame(x)).iloc[0]
+    row = rm_anova(matrix_frame(x)).iloc[0]
     assert row["epsilon_gg"] == pytest.approx(0.5587754577585018, abs=1e-12)
     assert row["epsilon_hf"] == pytest.approx(0.6223448311539789, abs=1e-12)
     assert row["p_gg"] == pytest.approx(
@@ -52,11 +53,11 @@ def test_epsilon_is_the_eigenvalue_ratio_of_orthonormal_contrasts():
     contrasts = np.linalg.svd(np.ones((1, 4)))[2][1:]
     values = np.linalg.eigvalsh(np.cov((x @ contrasts.T), rowvar=False))
     expected = values.sum() ** 2 / (3 * (values**2).sum())
-    assert stats.rm_anova(matrix_frame(x))["epsilon_gg"][0] == pytest.approx(expected, rel=1e-10)
+    assert rm_anova(matrix_frame(x))["epsilon_gg"][0] == pytest.approx(expected, rel=1e-10)
 
 
 def test_two_systems_are_the_squared_paired_t():
-    row = stats.rm_anova(paired_frame(SLEEP)).iloc[0]
+    row = rm_anova(paired_frame(SLEEP)).iloc[0]
     t = sp.ttest_rel(SLEEP["drug1"], SLEEP["drug2"])
     assert row["statistic"] == pytest.approx(t.statistic**2)
     assert row["p_gg"] == pytest.approx(t.pvalue)
@@ -119,10 +120,10 @@ def test_differences_that_only_rounding_tells_apart_tie():
 def test_sign_flip_matches_fisher_on_zea_mays():
     """Fisher (1935), section 21: of 32768 patterns 863 reach the sum 314, so 1726 on both sides."""
     assert sum(ZEA_MAYS) == 314
-    row = stats.sign_flip_pairs(versus_zero(ZEA_MAYS), resamples=2**15).iloc[0]
+    row = stats.sign_flip_pairs(versus_zero(ZEA_MAYS), permutations=2**15).iloc[0]
     assert row["exact"]
     assert row["p"] == pytest.approx(1726 / 32768, abs=1e-15)
-    drawn = stats.sign_flip_pairs(versus_zero(ZEA_MAYS), resamples=20_000, seed=4).iloc[0]
+    drawn = stats.sign_flip_pairs(versus_zero(ZEA_MAYS), stats.Design(seed=4), permutations=20_000).iloc[0]
     assert not drawn["exact"]
     assert drawn["p"] == pytest.approx(1726 / 32768, abs=4 * (0.0527 * 0.947 / 20_000) ** 0.5)
 
@@ -130,7 +131,7 @@ def test_sign_flip_matches_fisher_on_zea_mays():
 @settings(max_examples=20, deadline=None)
 @given(GAPS)
 def test_exact_sign_flip_equals_scipy(gaps):
-    row = stats.sign_flip_pairs(versus_zero(gaps), resamples=2**12).iloc[0]
+    row = stats.sign_flip_pairs(versus_zero(gaps), permutations=2**12).iloc[0]
     again = sp.permutation_test(
         (np.asarray(gaps, float), np.zeros(len(gaps))),
         lambda x, y, axis: (x - y).mean(axis),
@@ -146,17 +147,19 @@ def test_sign_flip_keeps_its_size():
     x = rng.standard_t(3, size=(20, 2000)) * rng.exponential(size=(20, 1))
     frame = matrix_frame(np.column_stack([np.zeros(20), x]), names=["zero", *map(str, range(2000))])
     pairs = [(str(j), "zero") for j in range(2000)]
-    rejected = (stats.sign_flip_pairs(frame, pairs=pairs, resamples=999, seed=1)["p"] <= 0.05).mean()
+    rejected = (
+        stats.sign_flip_pairs(frame, stats.Design(pairs=pairs, seed=1), permutations=999)["p"] <= 0.05
+    ).mean()
     assert rejected == pytest.approx(0.05, abs=3.5 * (0.05 * 0.95 / 2000) ** 0.5)
 
 
 def test_sign_flip_is_seeded_and_pairs_do_not_disturb_each_other():
     frame = matrix_frame(random_matrix(2, 40, 4))
-    whole = stats.sign_flip_pairs(frame, resamples=500, seed=3)
-    assert whole.equals(stats.sign_flip_pairs(frame, resamples=500, seed=3))
-    one = stats.sign_flip_pairs(frame, pairs=[("s1", "s3")], resamples=500, seed=3)
+    whole = stats.sign_flip_pairs(frame, stats.Design(seed=3), permutations=500)
+    assert whole.equals(stats.sign_flip_pairs(frame, stats.Design(seed=3), permutations=500))
+    one = stats.sign_flip_pairs(frame, stats.Design(pairs=[("s1", "s3")], seed=3), permutations=500)
     assert one["p"][0] == whole.set_index(["a", "b"]).loc[("s1", "s3"), "p"]
-    assert whole["p"].ne(stats.sign_flip_pairs(frame, resamples=500, seed=4)["p"]).any()
+    assert whole["p"].ne(stats.sign_flip_pairs(frame, stats.Design(seed=4), permutations=500)["p"]).any()
 
 
 @settings(max_examples=20, deadline=None)
@@ -164,7 +167,9 @@ def test_sign_flip_is_seeded_and_pairs_do_not_disturb_each_other():
 def test_swapping_the_systems_turns_signs_and_keeps_p(values):
     frame = matrix_frame(values)
     for function in (stats.mean_differences, stats.wilcoxon_pairs, stats.sign_flip_pairs):
-        there, back = (function(frame, pairs=[pair]).iloc[0] for pair in (("s0", "s1"), ("s1", "s0")))
+        there, back = (
+            function(frame, stats.Design(pairs=[pair])).iloc[0] for pair in (("s0", "s1"), ("s1", "s0"))
+        )
         assert there["p"] == pytest.approx(back["p"], nan_ok=True)
         column = "w_plus" if "w_plus" in there else "diff"
         assert there[column] == pytest.approx(back["w_minus"] if "w_plus" in there else -back["diff"])
@@ -177,10 +182,10 @@ def test_pairs_use_all_scenarios_they_share_and_count_the_rest():
     found = stats.wilcoxon_pairs(frame).set_index(["a", "b"])
     assert found["n"].to_dict() == {("s0", "s1"): 7, ("s0", "s2"): 9, ("s1", "s2"): 8}
     assert found["n_missing"].to_dict() == {("s0", "s1"): 3, ("s0", "s2"): 1, ("s1", "s2"): 2}
-    whole = stats.rm_anova(frame).iloc[0]
+    whole = rm_anova(frame).iloc[0]
     assert (whole["n"], whole["n_missing"]) == (7, 3)
     dropped = frame.dropna()
-    assert stats.sign_flip_pairs(frame, seed=1)["n"].tolist() == [7, 9, 8]
+    assert stats.sign_flip_pairs(frame, stats.Design(seed=1))["n"].tolist() == [7, 9, 8]
     assert stats.sign_flip_pairs(dropped)["p"].equals(stats.sign_flip_pairs(frame)["p"])
 
 
@@ -189,24 +194,24 @@ def test_equal_systems_have_p_one_and_no_t():
     assert stats.wilcoxon_pairs(frame)["p"][0] == 1.0
     assert stats.sign_flip_pairs(frame)["p"][0] == 1.0
     assert np.isnan(stats.mean_differences(frame)["p"][0])
-    assert np.isnan(stats.rm_anova(frame)["statistic"][0])
+    assert np.isnan(rm_anova(frame)["statistic"][0])
     assert np.isnan(stats.friedman(frame)["statistic"][0])
 
 
 def test_bad_input_says_what_to_do():
     frame = matrix_frame(random_matrix(1, 4, 3))
     with pytest.raises(ValueError, match="expected two different systems of \\['s0', 's1', 's2'\\]"):
-        stats.wilcoxon_pairs(frame, pairs=[("s0", "tracker")])
+        stats.wilcoxon_pairs(frame, stats.Design(pairs=[("s0", "tracker")]))
     with pytest.raises(ValueError, match="more than one row for system='s0', scenario=0"):
-        stats.rm_anova(pd.concat([frame, frame]))
+        rm_anova(pd.concat([frame, frame]))
     holed = frame.assign(value=frame["value"].where(frame["system"] != "s1"))
     with pytest.raises(ValueError, match=r"0 of 4 scenarios are complete.*'s1' lacks most"):
-        stats.rm_anova(holed)
+        rm_anova(holed)
     with pytest.raises(ValueError, match="'s0' and 's1' share 0 scenarios"):
         stats.mean_differences(holed)
     with pytest.raises(ValueError, match="1 systems"):
         stats.friedman(frame[frame["system"] == "s0"])
-    with pytest.raises(ValueError, match="resamples=0"):
-        stats.sign_flip_pairs(frame, resamples=0)
+    with pytest.raises(ValueError, match="permutations=0"):
+        stats.sign_flip_pairs(frame, permutations=0)
     with pytest.raises(ValueError, match="seed -1"):
-        stats.sign_flip_pairs(frame, seed=-1)
+        stats.sign_flip_pairs(frame, stats.Design(seed=-1))

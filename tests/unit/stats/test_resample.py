@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from scipy import stats as sp
 
 from crs_lib import stats
-from crs_lib.stats import resample
-from crs_lib.stats.bootstrap import weighted_ranks
+from crs_lib.stats import estimates
+from crs_lib.stats.estimates import weighted_ranks
 from tests.helpers.stats_examples import matrix_frame, random_matrix
 
 
@@ -15,13 +15,15 @@ def test_bca_equals_scipy_up_to_monte_carlo_error():
     """A skewed sample of 40; both with 20000 draws. The BCa shift is larger than the tolerance."""
     x = np.random.default_rng(2).lognormal(0, 1, 40)
     frame = pd.DataFrame({"system": "a", "scenario": range(40), "value": x})
-    row = stats.cluster_bootstrap(frame, resamples=20_000, seed=1).iloc[0]
+    row = stats.cluster_bootstrap(frame, stats.Design(resamples=20_000, seed=1)).iloc[0]
     again = sp.bootstrap((x,), np.mean, n_resamples=20_000, method="BCa", rng=np.random.default_rng(3))
     assert row["mean"] == pytest.approx(x.mean(), rel=1e-12)
     assert row["low"] == pytest.approx(again.confidence_interval.low, abs=0.02)
     assert row["high"] == pytest.approx(again.confidence_interval.high, abs=0.06)
     assert row["error"] == pytest.approx(again.standard_error, rel=0.03)
-    plain = stats.cluster_bootstrap(frame, resamples=20_000, seed=1, method="percentile").iloc[0]
+    plain = stats.cluster_bootstrap(frame, stats.Design(resamples=20_000, seed=1), method="percentile").iloc[
+        0
+    ]
     assert row["high"] - plain["high"] > 0.1
 
 
@@ -29,7 +31,7 @@ def test_bca_levels_equal_efrons_formula_written_out():
     """Efron (1987), equations 2.3 and 6.6, in a loop over draws and leave-one-out means."""
     x = np.random.default_rng(7).exponential(size=12)
     draws = np.array(
-        [(w @ x / 12)[0] for block in resample.bootstrap_weights(12, 500, 9) for w in block[:, None]]
+        [(w @ x / 12)[0] for block in estimates.bootstrap_weights(12, 500, 9) for w in block[:, None]]
     )
     z0 = sp.norm.ppf(sum(d < x.mean() for d in draws) / 500)
     loo = [np.delete(x, i).mean() for i in range(12)]
@@ -39,13 +41,15 @@ def test_bca_levels_equal_efrons_formula_written_out():
         np.quantile(draws, sp.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z))))
         for z in sp.norm.ppf([0.025, 0.975])
     ]
-    found = stats.bootstrap_estimates(lambda w: (w @ x / w.sum(axis=1))[:, None], 12, resamples=500, seed=9)
+    found = stats.bootstrap_estimates(
+        lambda w: (w @ x / w.sum(axis=1))[:, None], 12, stats.Design(resamples=500, seed=9)
+    )
     assert (found.low[0], found.high[0]) == pytest.approx(tuple(expected), rel=1e-10)
 
 
 def test_weights_are_multinomial_and_independent_of_the_chunks():
-    whole = np.vstack(list(resample.bootstrap_weights(7, 3000, 5)))
-    parts = list(resample.bootstrap_weights(7, 3000, 5, width=resample._CELLS // 100))
+    whole = np.vstack(list(estimates.bootstrap_weights(7, 3000, 5)))
+    parts = list(estimates.bootstrap_weights(7, 3000, 5, width=estimates._CELLS // 100))
     assert len(parts) == 30
     np.testing.assert_array_equal(whole, np.vstack(parts))
     assert (whole.sum(axis=1) == 7).all()
@@ -70,7 +74,7 @@ def test_cluster_bootstrap_covers_as_it_says():
     rng, covered, naive = np.random.default_rng(21), 0, 0
     for _ in range(400):
         frame = clustered(rng, 40, 5)
-        row = stats.cluster_bootstrap(frame, resamples=600, confidence=0.90, seed=1).iloc[0]
+        row = stats.cluster_bootstrap(frame, stats.Design(resamples=600, confidence=0.90, seed=1)).iloc[0]
         covered += row["low"] <= truth <= row["high"]
         half = 1.645 * frame["value"].std() / 200**0.5
         naive += abs(frame["value"].mean() - truth) <= half
@@ -85,7 +89,9 @@ def test_difference_interval_covers_as_it_says():
     for _ in range(400):
         x = rng.normal(size=(30, 1)) * 2 + rng.normal(size=(30, 2)) + [0.4, 0.0]
         x[rng.random((30, 2)) < 0.1] = np.nan
-        row = stats.cluster_bootstrap_differences(matrix_frame(x), resamples=600, confidence=0.90).iloc[0]
+        row = stats.cluster_bootstrap_differences(
+            matrix_frame(x), stats.Design(resamples=600, confidence=0.90)
+        ).iloc[0]
         covered += row["low"] <= 0.4 <= row["high"]
     assert covered / 400 == pytest.approx(0.90, abs=3 * (0.09 / 400) ** 0.5 + 0.01)
 
@@ -94,8 +100,8 @@ def test_means_and_differences_agree_and_count():
     x = random_matrix(4, 12, 3)
     x[3, 1] = np.nan
     frame = matrix_frame(x)
-    means = stats.cluster_bootstrap(frame, resamples=200).set_index("system")
-    gaps = stats.cluster_bootstrap_differences(frame, resamples=200).set_index(["a", "b"])
+    means = stats.cluster_bootstrap(frame, stats.Design(resamples=200)).set_index("system")
+    gaps = stats.cluster_bootstrap_differences(frame, stats.Design(resamples=200)).set_index(["a", "b"])
     assert means["mean"].to_numpy() == pytest.approx(np.nanmean(x, axis=0))
     assert means.loc["s1", ["n", "n_missing", "clusters"]].tolist() == [11, 1, 11]
     assert gaps.loc[("s0", "s2"), "diff"] == pytest.approx((x[:, 0] - x[:, 2]).mean())
@@ -106,16 +112,16 @@ def test_means_and_differences_agree_and_count():
 
 def test_what_a_system_gets_does_not_depend_on_the_others():
     frame = matrix_frame(random_matrix(4, 12, 3))
-    whole = stats.cluster_bootstrap(frame, resamples=300, seed=2)
-    alone = stats.cluster_bootstrap(frame[frame["system"] == "s1"], resamples=300, seed=2)
+    whole = stats.cluster_bootstrap(frame, stats.Design(resamples=300, seed=2))
+    alone = stats.cluster_bootstrap(frame[frame["system"] == "s1"], stats.Design(resamples=300, seed=2))
     pd.testing.assert_frame_equal(whole[whole["system"] == "s1"].reset_index(drop=True), alone, rtol=1e-9)
-    assert not whole["low"].equals(stats.cluster_bootstrap(frame, resamples=300, seed=3)["low"])
+    assert not whole["low"].equals(stats.cluster_bootstrap(frame, stats.Design(resamples=300, seed=3))["low"])
 
 
 def test_pairing_narrows_the_interval():
     x = random_matrix(5, 50, 2, effect=0.0) + 5 * np.random.default_rng(0).normal(size=(50, 1))
-    gap = stats.cluster_bootstrap_differences(matrix_frame(x), resamples=500).iloc[0]
-    mean = stats.cluster_bootstrap(matrix_frame(x), resamples=500).iloc[0]
+    gap = stats.cluster_bootstrap_differences(matrix_frame(x), stats.Design(resamples=500)).iloc[0]
+    mean = stats.cluster_bootstrap(matrix_frame(x), stats.Design(resamples=500)).iloc[0]
     assert gap["high"] - gap["low"] < (mean["high"] - mean["low"]) / 2
 
 
@@ -126,7 +132,7 @@ def test_the_difference_of_two_correlations_is_paired():
     frame = pd.DataFrame({"scenario": range(80), "y": y, "near": near, "same": 2 * near + 1})
     frame["far"] = y + 3 * rng.normal(size=80)
     one, other, gap, none = (
-        stats.cluster_bootstrap_correlation(frame, *columns, minus=minus, resamples=400).iloc[0]
+        stats.cluster_bootstrap_correlation(frame, *columns, stats.Design(resamples=400), minus=minus).iloc[0]
         for columns, minus in (
             (("near", "y"), ""),
             (("far", "y"), ""),
@@ -146,7 +152,9 @@ def test_correlation_equals_scipy(kind):
     x = rng.integers(0, 6, 60).astype(float)
     frame = pd.DataFrame({"scenario": range(60), "x": x, "y": x + rng.normal(size=60) * 2})
     frame.loc[5, "x"] = np.nan
-    row = stats.cluster_bootstrap_correlation(frame, "x", "y", kind=kind, resamples=3000).iloc[0]
+    row = stats.cluster_bootstrap_correlation(frame, "x", "y", stats.Design(resamples=3000), kind=kind).iloc[
+        0
+    ]
     both = frame.dropna()
     function = {"pearson": sp.pearsonr, "spearman": sp.spearmanr}[kind]
     assert row["correlation"] == pytest.approx(function(both["x"], both["y"])[0], rel=1e-10)
@@ -176,12 +184,12 @@ def test_weighted_ranks_are_ranks_of_the_repeated_values(pairs):
 
 def test_degenerate_cases():
     single = matrix_frame([[0.2, 0.4]])
-    row = stats.cluster_bootstrap(single, resamples=50).iloc[0]
+    row = stats.cluster_bootstrap(single, stats.Design(resamples=50)).iloc[0]
     assert row["mean"] == 0.2
     assert np.isnan(row["low"])
-    flat = stats.cluster_bootstrap(matrix_frame(np.full((6, 2), 0.3)), resamples=50)
+    flat = stats.cluster_bootstrap(matrix_frame(np.full((6, 2), 0.3)), stats.Design(resamples=50))
     assert flat[["low", "high"]].to_numpy() == pytest.approx(0.3)
-    absent = stats.cluster_bootstrap(matrix_frame([[1.0, np.nan], [2.0, np.nan]]), resamples=50)
+    absent = stats.cluster_bootstrap(matrix_frame([[1.0, np.nan], [2.0, np.nan]]), stats.Design(resamples=50))
     assert np.isnan(absent["mean"][1])
     assert absent["n_missing"][1] == 2
     with pytest.raises(ValueError, match="no rows"):
@@ -189,6 +197,8 @@ def test_degenerate_cases():
     with pytest.raises(ValueError, match="method 'studentised' is not known"):
         stats.cluster_bootstrap(matrix_frame(random_matrix(1, 5, 2)), method="studentised")
     with pytest.raises(ValueError, match="confidence=95"):
-        stats.cluster_bootstrap(matrix_frame(random_matrix(1, 5, 2)), confidence=95)
+        stats.cluster_bootstrap(matrix_frame(random_matrix(1, 5, 2)), stats.Design(confidence=95))
     constant = pd.DataFrame({"scenario": [1, 2, 3], "x": [1.0, 1.0, 1.0], "y": [1.0, 2.0, 3.0]})
-    assert np.isnan(stats.cluster_bootstrap_correlation(constant, "x", "y", resamples=20)["correlation"][0])
+    assert np.isnan(
+        stats.cluster_bootstrap_correlation(constant, "x", "y", stats.Design(resamples=20))["correlation"][0]
+    )

@@ -9,7 +9,7 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.llm import LLM, LLMError, Recorder
 from crs_lib.llm.base import ToolCall
-from crs_lib.llm.pool import Pool
+from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import agent

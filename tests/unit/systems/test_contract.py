@@ -2,7 +2,7 @@
 
 import pytest
 
-from crs_lib.llm.errors import LLMError
+from crs_lib.llm.base import LLMError
 from crs_lib.systems import contract
 from crs_lib.systems.contract import Answer
 

@@ -11,13 +11,14 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
 from crs_lib.evaluate.scorer import ItemsScorer
 from crs_lib.llm import LLM, LLMError
-from crs_lib.llm.pool import Pool
+from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.metrics import conventions
 from crs_lib.simulate import conversation
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems.base import World
+from tests.helpers import scripted as _scripted  # noqa: F401
 
 CATALOG = sources.load()
 GROUNDER = Grounder(CATALOG)

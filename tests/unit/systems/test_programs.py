@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from contextlib import contextmanager
+from functools import partial
 
 import pytest
 
@@ -12,9 +12,7 @@ from crs_lib.__main__ import main
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.llm.errors import Busy, Dropped, LLMError, Refused, Unreachable
-from crs_lib.llm.retry import Retry
-from crs_lib.llm.settings import Service
+from crs_lib.llm import LLMError, LLMSettings, Retry
 from crs_lib.runs.ledger import Ledger
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
@@ -22,16 +20,9 @@ from crs_lib.systems import contract
 from crs_lib.systems.base import World
 from crs_lib.systems.programs import Programs
 from tests.helpers.programs import NODE, SHELL, ProgramServer, odd, script
+from tests.helpers.scripted import failing
 
-FAST = Service(timeout=2.0, retry=Retry(waits=2, first=0.01))
-
-
-@contextmanager
-def fails(kind, match=None):
-    """The block raises the failure of this kind, and says so."""
-    with pytest.raises(LLMError, match=match) as raised:
-        yield
-    assert raised.value.kind == kind
+FAST = partial(Programs, None, LLMSettings(timeout=2.0), retry=Retry(waits=2, first=0.01))
 
 
 ASK = contract.request("00000", 2, 3, "sample", [("USER", "A drama, please.")])
@@ -92,7 +83,7 @@ def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_
     plan = []
     with (
         ProgramServer(lambda _: plan.pop(0) if plan else (200, {"reply": "Hi"})) as server,
-        Programs(None, FAST) as programs,
+        FAST() as programs,
     ):
         for first in ([(503, "wait")], [(None, "")], [(500, "x"), (None, "")]):
             plan[:] = first
@@ -100,28 +91,28 @@ def test_connection_faults_and_5xx_are_tried_again_and_4xx_and_slow_answers_are_
             assert programs.ask(server.url, ASK).reply == "Hi"
             assert len(server.requests) == before + len(first) + 1
         plan[:] = [(503, "wait")] * 9
-        with pytest.raises(Busy, match="said: wait"):
+        with failing("busy", match="said: wait"):
             programs.ask(server.url, ASK)
         assert len(plan) == 6
         plan[:] = [(None, "")] * 9
-        with pytest.raises(Dropped, match="ended early"):
+        with failing("dropped", match="ended early"):
             programs.ask(server.url, ASK)
         for status in (400, 404, 408, 429, 302):
             plan[:] = [(status, "no such thing")]
             before = len(server.requests)
-            with pytest.raises(Refused, match=rf"said: no such thing \(HTTP {status}\)"):
+            with failing("refused", match=rf"said: no such thing \(HTTP {status}\)"):
                 programs.ask(server.url, ASK)
             assert len(server.requests) == before + 1
         plan[:] = [(200, "<html>"), (200, {"reply": 3})]
-        with fails("wrong answer", match="not JSON: '<html>'"):
+        with failing("wrong answer", match="not JSON: '<html>'"):
             programs.ask(server.url, ASK)
-        with fails("wrong answer", match="'reply' is a number"):
+        with failing("wrong answer", match="'reply' is a number"):
             programs.ask(server.url, ASK)
         plan[:] = [(200, "x" * 1_100_000)]
-        with fails("wrong answer", match="longer than 1,000,000 bytes"):
+        with failing("wrong answer", match="longer than 1,000,000 bytes"):
             programs.ask(server.url, ASK)
     with ProgramServer(lambda _: (200, {"reply": "Hi"}), delay=0.6) as server:
-        with Programs(None, Service(timeout=0.2, retry=FAST.retry)) as programs, fails("too slow"):
+        with Programs(None, LLMSettings(timeout=0.2)) as programs, failing("too slow"):
             programs.ask(server.url, ASK)
         assert len(server.requests) == 1
 
@@ -132,7 +123,7 @@ def test_a_server_that_is_not_there_ends_the_run_before_its_first_session(result
         RunError, match=r"cannot start; one thing is missing:\n  - crs: no server answers at http"
     ):
         simulate.simulate(config(spec), progress=False)
-    with Programs(None, FAST) as programs, pytest.raises(Unreachable, match="is it running"):
+    with FAST() as programs, failing("unreachable", match="is it running"):
         programs.ask(spec, ASK)
 
 
@@ -191,7 +182,7 @@ def test_a_shell_script_holds_twenty_scenarios(tmp_path, results, capsys):
 def test_a_node_script_answers(tmp_path, world):
     pytest.importorskip("shutil").which("node") or pytest.skip("no node on this machine")
     adapter = script(tmp_path, "adapter.js", NODE)
-    with Programs(None, FAST) as programs:
+    with FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)
         reply = systems.create(f"exec:node {adapter}", mine, 7, 0).reply(
             1, "I like drama", {"constraints": 1}
@@ -240,12 +231,12 @@ def test_a_run_may_do_without_a_few_sessions(tmp_path, results):
 @pytest.mark.subprocess
 def test_a_program_that_reads_nothing_is_too_slow_and_one_that_is_not_there_is_named(tmp_path):
     long = contract.request("00000", 1, 3, "sample", [("USER", "x" * 300_000)])
-    with Programs(None, Service(timeout=0.3)) as programs:
-        with fails("too slow"):
+    with Programs(None, LLMSettings(timeout=0.3)) as programs:
+        with failing("too slow"):
             programs.ask("exec:sleep 30", long)
-        with fails("crashed", match=r"ended with exit code 0 .*; it wrote nothing to standard error"):
+        with failing("crashed", match=r"ended with exit code 0 .*; it wrote nothing to standard error"):
             programs.ask("exec:true", ASK)
-        with fails("not started", match="No such file"):
+        with failing("not started", match="No such file"):
             programs.ask("exec:./nothing-here", ASK)
     with pytest.raises(RunError, match="nothing-here is not there"):
         simulate.simulate(config("exec:./nothing-here"), progress=False)
@@ -255,7 +246,7 @@ def test_a_program_that_reads_nothing_is_too_slow_and_one_that_is_not_there_is_n
 def test_a_halt_ends_a_program_under_way(tmp_path):
     import threading
 
-    programs = Programs(None, Service(timeout=30.0))
+    programs = Programs(None, LLMSettings(timeout=30.0))
     threading.Timer(0.3, programs.halt).start()
     started = time.monotonic()
     with pytest.raises(LLMError, match="SIGKILL"):
@@ -326,7 +317,7 @@ def test_a_class_that_cannot_be_had_is_said_before_the_run(module):
     ],
 )  # fmt: skip
 def test_films_are_read_by_id_by_title_or_from_the_reply(world, answer, items, foreign):
-    with ProgramServer(lambda _: (200, answer)) as server, Programs(None, FAST) as programs:
+    with ProgramServer(lambda _: (200, answer)) as server, FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)
         reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
     assert [world.catalog.items[i].item_id for i in reply.items] == items
@@ -337,7 +328,7 @@ def test_no_more_films_count_than_were_wanted(world):
     ids = [item.item_id for item in world.catalog.items[:5]]
     with (
         ProgramServer(lambda _: (200, {"reply": "Five.", "recommended": ids})) as server,
-        Programs(None, FAST) as programs,
+        FAST() as programs,
     ):
         mine = World(world.catalog, world.grounder, programs=programs)
         reply = systems.create(server.url, mine, 7, 0).reply(1, "A film, please", {})
@@ -353,7 +344,7 @@ def test_a_stated_state_is_scored_against_the_wishes_in_force(world):
         genre = "comedy" if request["turn"] % 2 else "no such genre"
         return 200, {"reply": "Hm.", "state": {"genre": genre, "mood": "gay"}}
 
-    with ProgramServer(answer) as server, Programs(None, FAST) as programs:
+    with ProgramServer(answer) as server, FAST() as programs:
         mine = World(world.catalog, world.grounder, programs=programs)
         talk = simulate.session(mine, server.url, 3, config(server.url, n_turns=6))
     (scores,) = evaluate.score_all([talk], world.grounder, conventions.get("default"))

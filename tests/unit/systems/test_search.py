@@ -8,7 +8,7 @@ from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.errors import InputError
 from crs_lib.systems import base as systems
-from crs_lib.systems import film_search
+from crs_lib.systems import search
 from crs_lib.systems.base import World
 from tests.helpers.films import catalog, grounder
 
@@ -52,7 +52,7 @@ def test_a_film_named_before_comes_after_new_ones():
 
 def test_decay_says_how_much_earlier_turns_count():
     def found(weight, *turns):
-        hits = film_search.index(TEN).by_vector(turns, film_search.vector_search(f"hashing@{weight}"), 9)
+        hits = search.index(TEN).by_vector(turns, search.vector_search(f"hashing@{weight}"), 9)
         return [hit.id for hit in hits]
 
     assert found(0, "Pia Voss", "Ben Orr") == found(1, "Ben Orr")

@@ -10,16 +10,16 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, LLMError, template
-from crs_lib.llm.errors import EmptyReply, Unreachable
-from crs_lib.llm.pool import Pool
+from crs_lib.llm.base import Request
+from crs_lib.llm.client import Pool
 from crs_lib.llm.settings import LLMSettings
 from crs_lib.simulate import user_llm
 from crs_lib.simulate.config import SimulateConfig
 from crs_lib.systems import base as systems
 from crs_lib.systems import worded
-from crs_lib.systems import worded as worded_prompt
 from crs_lib.systems.base import World
 from tests.helpers.ollama_server import Faults, OllamaServer
+from tests.helpers.scripted import failing
 
 WISH = "I'd like to see comedy films tonight. Any ideas?"
 
@@ -206,9 +206,9 @@ def test_a_reply_that_stopped_at_its_length_says_so(world):
 
 
 def test_a_model_that_fails_raises_and_nothing_stands_in(world):
-    mine = with_model(world, [Unreachable("gone")])
+    mine = with_model(world, [LLMError("unreachable", "gone")])
     mine.llms("scripted")._retry = type(mine.llms("scripted")._retry)(waits=0)
-    with pytest.raises(Unreachable):
+    with failing("unreachable"):
         systems.create("scripted", mine, 7, 0).reply(1, WISH, {})
 
 
@@ -234,14 +234,13 @@ def test_the_conversation_is_quoted_and_what_was_said_cannot_leave_the_quotation
 def test_a_long_conversation_loses_its_oldest_utterances(world):
     rule = LLMSettings(num_ctx=2048, num_predict=200)
     speakers = ("USER", "SYSTEM")
-    lines = [worded_prompt.quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
-    prompt = worded_prompt.build_prompt(world.catalog, {}, (0, 1), lines, rule)
+    lines = [worded.quote(speakers[i % 2], f"{i} " + "word " * 200) for i in range(21)]
+    prompt = worded.build_prompt(world.catalog, {}, (0, 1), lines, rule)
     assert prompt.lines_left_out > 0
-    assert prompt.left_out() == {"utterances_left_out": prompt.lines_left_out}
     assert f'"{prompt.lines_left_out} word' in prompt.text
     assert f'"{prompt.lines_left_out - 1} word' not in prompt.text
     assert '"20 word' in prompt.text
-    LLM("scripted", answers=["ok"]).complete(worded.Request.ask("crs", prompt.text, options=rule.options))
+    LLM("scripted", answers=["ok"]).complete(Request.ask("crs", prompt.text, options=rule.options))
 
 
 def test_a_megabyte_of_rubbish_breaks_nothing(world):
@@ -318,7 +317,7 @@ def test_a_wording_that_misses_the_plan_is_asked_for_again(world):
     assert first.seed != second.seed
 
 
-@pytest.mark.parametrize("answers", [["Hello."] * 2, [EmptyReply("x")] * 6])
+@pytest.mark.parametrize("answers", [["Hello."] * 2, [LLMError("empty", "x")] * 6])
 def test_twice_in_vain_the_template_speaks_and_is_flagged(world, answers):
     words, _ = wording(world, answers)
     text, meta = words(TEMPLATE, MUST, 5)
@@ -329,9 +328,9 @@ def test_twice_in_vain_the_template_speaks_and_is_flagged(world, answers):
 
 
 def test_a_server_that_is_gone_is_no_fallback(world):
-    words, mine = wording(world, [Unreachable("gone")])
+    words, mine = wording(world, [LLMError("unreachable", "gone")])
     mine.llms("scripted")._retry = type(mine.llms("scripted")._retry)(waits=0)
-    with pytest.raises(Unreachable):
+    with failing("unreachable"):
         words(TEMPLATE, MUST, 5)
 
 

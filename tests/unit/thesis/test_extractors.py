@@ -15,6 +15,7 @@ from crs_lib.llm import LLM
 from crs_lib.thesis import extractors
 from crs_lib.thesis.catalog import ThesisCatalog
 from crs_lib.thesis.extractors import EXTRACTORS, ConceptSpace, ExtractorInputs, NearWords, SubstringMatcher
+from tests.helpers import scripted as _scripted  # noqa: F401
 
 FIELDS = ("genre", "actor", "director", "writer", "language", "year")
 VALUES = {

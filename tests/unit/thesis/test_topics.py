@@ -23,6 +23,7 @@ from crs_lib.thesis.topics import (
     singular,
     tokens,
 )
+from tests.helpers import scripted as _scripted  # noqa: F401
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.validity import raters
+from tests.helpers import scripted as _scripted  # noqa: F401
 
 
 def talk(number, overall, reply):

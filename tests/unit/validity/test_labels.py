@@ -117,6 +117,14 @@ def test_the_last_label_of_a_rater_counts(tmp_path):
     assert labels.read([path], "p", ["a"])["value"].tolist() == [5]
 
 
+def test_labels_of_programs_are_told_from_those_of_people():
+    frame = pd.DataFrame({"rater": ["scripted-1", "scripted-2"], "item": ["a", "a"], "value": [1, 5]})
+    made = labels.Findings(frame, *[pd.DataFrame()] * 3)
+    assert (made.scripted, made.who) == (True, "2 scripted raters")
+    given = made._replace(labels=frame.assign(rater=["ann", "scripted-1"]))
+    assert (given.scripted, given.who) == (False, "2 raters")
+
+
 def test_an_import_without_a_page_says_how_to_make_one():
     with pytest.raises(RunError, match="annotate --run nowhere"):
         labels.read_key("nowhere")

@@ -41,7 +41,7 @@ def test_the_weights_map_on_paper():
 
 def test_the_simplex_is_complete_and_sums_to_one():
     grid = sensitivity.simplex(4)
-    assert all(sum(vars(one).values()) == pytest.approx(1) and one.alpha > 0 for one in grid)
+    assert all(sum(one._asdict().values()) == pytest.approx(1) and one.alpha > 0 for one in grid)
     assert len(grid) == 35 - 15  # C(7, 3) points, less those without weight on S*: C(6, 2)
     with pytest.raises(InputError, match="at least 1"):
         sensitivity.simplex(0)

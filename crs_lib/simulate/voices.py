@@ -1,7 +1,11 @@
-"""Situations that entail a value without naming it: "The kids have just come home" for a family film.
+"""How users of a template set take part where the plan leaves them free; situations that imply a value.
 
-The table is ``prompts/movies/situations.tsv``; half of it is for development (template sets A and C),
-half for confirmation (set B).
+The users of sets A and B ask for something in nearly every turn. Those of set C are casual, as people are in
+logs: some say hello first or ask for any film, and a part of the turns that change nothing is small talk (a
+word of reaction, a question why). Such a turn states no constraint, and only the request for any film asks
+for films. A situation entails a value without naming it: "The kids have just come home" for a family film.
+The table of situations is ``prompts/movies/situations.tsv``; half of it is for development (template sets A
+and C), half for confirmation (set B).
 """
 
 import csv
@@ -13,6 +17,40 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from crs_lib.simulate.shifts import PlannedShift
+
+GREETING, ANY_FILM = "greeting", "any_film"  # a first turn that states nothing: says hello, asks for any film
+REACTION, WHY = "reaction", "why"  # a word about the last reply; a question about the recommendation as such
+FIRST_WORDS: Final = (GREETING, ANY_FILM)
+SMALL_TALK: Final = (REACTION, WHY)
+
+
+class Manner(NamedTuple):
+    """How often users do what no plan asks of them; all shares are in [0, 1].
+
+    ``first_words`` are the shares of sessions, of those with a turn to spare before the first shift, that
+    begin with a turn of each act. ``small_talk`` are the shares of ordinary turns (questions about a film and
+    requests for more, but for the turn after a shift) that become a turn of each act. ``small_letters`` is
+    the share of users who type no capitals of their own.
+    """
+
+    first_words: Mapping[str, float] = {}
+    small_talk: Mapping[str, float] = {}
+    small_letters: float = 0.0
+
+
+PLAIN = Manner()
+_CASUAL = Manner({GREETING: 0.4, ANY_FILM: 0.6}, {REACTION: 0.35, WHY: 0.35}, 0.4)
+MANNERS: Final[Mapping[str, Manner]] = {"A": PLAIN, "B": PLAIN, "C": _CASUAL}  # by template set
+
+
+def picked(shares: Mapping[str, float], chance: float) -> str:
+    """The act that a number in [0, 1) falls on, the shares laid end to end; "" behind the last one."""
+    for act, share in shares.items():
+        if chance < share:
+            return act
+        chance -= share
+    return ""
+
 
 EXPLICIT, IMPLICIT, MIXED = "explicit", "implicit", "mixed"
 DEGREES: Final = (EXPLICIT, IMPLICIT, MIXED)

@@ -1,25 +1,122 @@
-"""Means, differences and correlations with cluster-bootstrap intervals; the cluster is the scenario."""
+"""Means, differences and correlations with cluster-bootstrap intervals; the cluster is the scenario.
 
-from collections.abc import Callable
+Whole clusters are drawn, so that turns and systems of a scenario stay together. A draw is a multinomial
+weight for each cluster; a statistic that is a function of weighted sums costs one matrix product for all.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.stats.frames import (
-    Floats,
-    Pairs,
-    check_columns,
-    check_pairs,
-    levels,
-    numbers,
-    table,
-)
-from crs_lib.stats.resample import Estimates, Method, Statistic, bootstrap_estimates
+from crs_lib.core.rng import stream
+from crs_lib.stats.design import USUAL, Design, Floats, check_columns, check_pairs, levels, numbers, table
 
-_FIELDS = ("low", "high", "error")
+Method = Literal["bca", "percentile"]
+Statistic = Callable[[Floats], Floats]
+_CELLS = 4_000_000  # weights held at once
+
+
+class Estimates(NamedTuple):
+    """Estimate, interval and bootstrap standard error of several statistics; arrays of one length."""
+
+    estimate: Floats
+    low: Floats
+    high: Floats
+    error: Floats
+
+    def at(self, k: int) -> dict[str, float]:
+        """Interval and standard error of a statistic, as a row of a table holds them."""
+        return {"low": float(self.low[k]), "high": float(self.high[k]), "error": float(self.error[k])}
+
+    def bounds(self, k: int = 0) -> dict[str, float]:
+        """The interval of a statistic alone."""
+        return {"low": float(self.low[k]), "high": float(self.high[k])}
+
+
+def bootstrap_weights(clusters: int, resamples: int, seed: int, width: int = 1) -> Iterator[Floats]:
+    """Blocks of (draws, clusters) weights, each row summing to ``clusters``.
+
+    ``width`` is what the statistic holds for each draw, if more than the clusters: blocks shrink to
+    bound the memory, the draws stay the same.
+    """
+    rng = stream(seed, "stats", "bootstrap")
+    step = max(1, _CELLS // max(clusters, width))
+    for start in range(0, resamples, step):
+        size = min(step, resamples - start)
+        chosen = rng.integers(0, clusters, size=(size, clusters))
+        chosen += np.arange(size)[:, None] * clusters
+        counts = np.bincount(chosen.ravel(), minlength=size * clusters)
+        yield counts.reshape(size, clusters).astype(float)
+
+
+def bootstrap_estimates(
+    statistic: Statistic, clusters: int, design: Design = USUAL, *, method: Method = "bca", width: int = 1
+) -> Estimates:
+    """Interval of any statistic of cluster weights: ``statistic`` maps (draws, clusters) to (draws, k).
+
+    With weight 1 for every cluster it gives the estimate, with one 0 the jackknife. Draws in which
+    it is NaN are left out. The interval is NaN for fewer than 2 clusters. ``width`` as in
+    :func:`bootstrap_weights`.
+    Source: Efron (1987), JASA 82 (BCa); Davison and Hinkley (1997), section 3.8 (clusters).
+    """
+    if method not in ("bca", "percentile"):
+        raise InputError(f"method {method!r} is not known; use 'bca' or 'percentile'")
+    estimate = statistic(np.ones((1, clusters)))[0]
+    if clusters < 2:
+        unknown = np.full(len(estimate), np.nan)
+        return Estimates(estimate, unknown, unknown, unknown)
+    blocks = bootstrap_weights(clusters, design.resamples, design.seed, width)
+    draws = np.vstack([statistic(weights) for weights in blocks])
+    tails = np.array([(1 - design.confidence) / 2, (1 + design.confidence) / 2])
+    where = np.repeat(tails[:, None], len(estimate), axis=1)
+    if method == "bca":
+        where = _bca_levels(draws, estimate, _jackknife(statistic, clusters, width), tails)
+    bounds = np.full((2, len(estimate)), np.nan)
+    for j in range(len(estimate)):
+        usable = draws[~np.isnan(draws[:, j]), j]
+        if len(usable) and not np.isnan(where[:, j]).any():
+            bounds[:, j] = np.quantile(usable, where[:, j])
+    error = np.array([_spread(column) for column in draws.T])
+    return Estimates(estimate, bounds[0], bounds[1], error)
+
+
+def _jackknife(statistic: Statistic, clusters: int, width: int) -> Floats:
+    step = max(1, _CELLS // max(clusters, width))
+    blocks = []
+    for start in range(0, clusters, step):
+        left_out = np.arange(start, min(start + step, clusters))
+        weights = np.ones((len(left_out), clusters))
+        weights[np.arange(len(left_out)), left_out] = 0.0
+        blocks.append(statistic(weights))
+    return np.vstack(blocks)
+
+
+def _bca_levels(draws: Floats, estimate: Floats, jackknife: Floats, tails: Floats) -> Floats:
+    """The two quantile levels of each statistic after the bias and acceleration corrections."""
+    tolerance = 1e-12 * np.maximum(np.abs(estimate), 1e-300)
+    below = (draws < estimate - tolerance).sum(axis=0)
+    same = (np.abs(draws - estimate) <= tolerance).sum(axis=0)
+    usable = np.maximum((~np.isnan(draws)).sum(axis=0), 1)
+    share = np.clip((below + same / 2) / usable, 0.5 / usable, 1 - 0.5 / usable)
+    bias = scipy.special.ndtri(share)
+    kept = np.where(np.isnan(jackknife).all(axis=0), 0.0, jackknife)
+    gap = np.nanmean(kept, axis=0) - kept
+    spread = np.nansum(gap**2, axis=0)
+    cube = np.nansum(gap**3, axis=0)
+    power = np.where(spread > 0, spread, 1.0) ** 1.5
+    acceleration = np.where(spread > tolerance**2, cube / (6 * power), 0.0)
+    shifted = bias + scipy.special.ndtri(tails)[:, None]
+    return np.asarray(scipy.special.ndtr(bias + shifted / (1 - acceleration * shifted)))
+
+
+def _spread(column: Floats) -> float:
+    usable = column[~np.isnan(column)]
+    return float(usable.std(ddof=1)) if len(usable) > 1 else float("nan")
 
 
 class _Sums(NamedTuple):
@@ -31,7 +128,8 @@ class _Sums(NamedTuple):
     missing: Floats
 
 
-def _scenario_sums(frame: pd.DataFrame, system: str, scenario: str, value: str) -> _Sums:
+def _scenario_sums(frame: pd.DataFrame, design: Design) -> _Sums:
+    system, scenario, value = design.system, design.scenario, design.value
     check_columns(frame, system, scenario, value)
     if frame.empty:
         raise InputError("the frame has no rows; give at least one session")
@@ -49,7 +147,8 @@ def _scenario_sums(frame: pd.DataFrame, system: str, scenario: str, value: str) 
 def _by_support(
     used: NDArray[np.bool_],
     make: Callable[[NDArray[np.intp], NDArray[np.intp]], Statistic],
-    options: dict[str, Any],
+    design: Design,
+    method: Method,
 ) -> Estimates:
     """Estimates of all columns; columns that rest on the same scenarios share the draws."""
     found = np.full((4, used.shape[1]), np.nan)
@@ -58,21 +157,11 @@ def _by_support(
         clusters, columns = np.flatnonzero(patterns[:, k]), np.flatnonzero(which.ravel() == k)
         if len(clusters):
             statistic = make(clusters, columns)
-            found[:, columns] = bootstrap_estimates(statistic, len(clusters), **options)
+            found[:, columns] = bootstrap_estimates(statistic, len(clusters), design, method=method)
     return Estimates(*found)
 
 
-def cluster_bootstrap(
-    frame: pd.DataFrame,
-    *,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    resamples: int = 2000,
-    confidence: float = 0.95,
-    seed: int = 0,
-    method: Method = "bca",
-) -> pd.DataFrame:
+def cluster_bootstrap(frame: pd.DataFrame, design: Design = USUAL, *, method: Method = "bca") -> pd.DataFrame:
     """Mean of every system with its cluster-bootstrap interval and standard error, one row each.
 
     A scenario may have many rows (turns, shift types): the mean is over rows, the draws over
@@ -82,20 +171,19 @@ def cluster_bootstrap(
     Raises InputError for an empty frame.
     Source: Efron (1987), JASA 82; Davison and Hinkley (1997), Bootstrap Methods, section 3.8.
     """
-    sums = _scenario_sums(frame, system, scenario, value)
+    sums = _scenario_sums(frame, design)
     used = sums.size > 0
 
     def make(clusters: NDArray[np.intp], columns: NDArray[np.intp]) -> Statistic:
         total, count = (x[np.ix_(clusters, columns)] for x in (sums.total, sums.size))
         return lambda weights: np.asarray((weights @ total) / (weights @ count))
 
-    options = {"resamples": resamples, "confidence": confidence, "seed": seed, "method": method}
-    found = _by_support(used, make, options)
+    found = _by_support(used, make, design, method)
     return table(
         {
             "system": name,
             "mean": float(found.estimate[j]),
-            **{field: float(getattr(found, field)[j]) for field in _FIELDS},
+            **found.at(j),
             "n": int(sums.size[:, j].sum()),
             "n_missing": int(sums.missing[:, j].sum()),
             "clusters": int(used[:, j].sum()),
@@ -105,16 +193,7 @@ def cluster_bootstrap(
 
 
 def cluster_bootstrap_differences(
-    frame: pd.DataFrame,
-    *,
-    pairs: Pairs | None = None,
-    system: str = "system",
-    scenario: str = "scenario",
-    value: str = "value",
-    resamples: int = 2000,
-    confidence: float = 0.95,
-    seed: int = 0,
-    method: Method = "bca",
+    frame: pd.DataFrame, design: Design = USUAL, *, method: Method = "bca"
 ) -> pd.DataFrame:
     """Difference of means ``a - b`` over the scenarios both have, with its interval, one row per pair.
 
@@ -123,8 +202,8 @@ def cluster_bootstrap_differences(
     interval. Raises InputError for an empty frame or an unknown system.
     Source: as :func:`cluster_bootstrap`.
     """
-    sums = _scenario_sums(frame, system, scenario, value)
-    chosen = check_pairs(sums.systems, pairs)
+    sums = _scenario_sums(frame, design)
+    chosen = check_pairs(sums.systems, design.pairs)
     left, right = (np.array([pair[side] for pair in chosen], dtype=int) for side in (0, 1))
     used = (sums.size[:, left] > 0) & (sums.size[:, right] > 0)
 
@@ -133,14 +212,13 @@ def cluster_bootstrap_differences(
         total_a, count_a, total_b, count_b = sums.total[a], sums.size[a], sums.total[b], sums.size[b]
         return lambda w: np.asarray((w @ total_a) / (w @ count_a) - (w @ total_b) / (w @ count_b))
 
-    options = {"resamples": resamples, "confidence": confidence, "seed": seed, "method": method}
-    found = _by_support(used, make, options)
+    found = _by_support(used, make, design, method)
     return table(
         {
             "a": sums.systems[i],
             "b": sums.systems[j],
             "diff": float(found.estimate[k]),
-            **{field: float(getattr(found, field)[k]) for field in _FIELDS},
+            **found.at(k),
             "n": int(used[:, k].sum()),
             "n_missing": int((~used[:, k]).sum()),
         }
@@ -152,13 +230,10 @@ def cluster_bootstrap_correlation(
     frame: pd.DataFrame,
     x: str,
     y: str,
+    design: Design = USUAL,
     *,
-    scenario: str = "scenario",
     minus: str = "",
     kind: Literal["pearson", "spearman"] = "spearman",
-    resamples: int = 2000,
-    confidence: float = 0.95,
-    seed: int = 0,
     method: Method = "bca",
 ) -> pd.DataFrame:
     """Correlation in [-1, 1] of two columns with its cluster-bootstrap interval; one row.
@@ -169,7 +244,7 @@ def cluster_bootstrap_correlation(
     Source: as :func:`cluster_bootstrap`.
     """
     columns = [x, y, *([minus] if minus else [])]
-    check_columns(frame, *columns, scenario)
+    check_columns(frame, *columns, design.scenario)
     if kind not in ("pearson", "spearman"):
         raise InputError(f"kind {kind!r} is not known; use 'pearson' or 'spearman'")
     values = np.stack([numbers(frame, column) for column in columns])
@@ -177,7 +252,7 @@ def cluster_bootstrap_correlation(
     if known.sum() < 2:
         raise InputError(f"{int(known.sum())} rows have both {x!r} and {y!r}; at least 2 are needed")
     values = values[:, known]
-    names, owner = np.unique(frame[scenario].astype(str).to_numpy()[known], return_inverse=True)
+    names, owner = np.unique(frame[design.scenario].astype(str).to_numpy()[known], return_inverse=True)
 
     def statistic(weights: Floats) -> Floats:
         rows = weights[:, owner]
@@ -186,18 +261,10 @@ def cluster_bootstrap_correlation(
         found = _weighted_correlation(ends[0], ends[1], rows)
         return (found - _weighted_correlation(ends[2], ends[1], rows) if minus else found)[:, None]
 
-    found = bootstrap_estimates(
-        statistic,
-        len(names),
-        resamples=resamples,
-        confidence=confidence,
-        seed=seed,
-        method=method,
-        width=2 * len(columns) * len(owner),
-    )
+    width = 2 * len(columns) * len(owner)
+    found = bootstrap_estimates(statistic, len(names), design, method=method, width=width)
     row: dict[str, Any] = {"x": x, "y": y, "kind": kind, "correlation": float(found.estimate[0])}
-    row |= {field: float(getattr(found, field)[0]) for field in _FIELDS}
-    row |= {"n": int(known.sum()), "n_missing": int((~known).sum()), "clusters": len(names)}
+    row |= found.at(0) | {"n": int(known.sum()), "n_missing": int((~known).sum()), "clusters": len(names)}
     return table([row])
 
 

@@ -1,101 +1,29 @@
-"""The input of a metric: a turn, a shift or a session, prepared by the scorer (``evaluate/scorer.py``).
+"""The input of a metric (a turn, a shift or a session, prepared by ``evaluate/scorer.py``), and its scores.
 
 Concepts (``field=value``) are codes and items are numbers of the catalogue. A part that several metrics need
 is computed once: ``turn.once(function)`` calls ``function(turn)`` and remembers the value.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from crs_lib.core.dialogue import Pair
+from crs_lib.core.dialogue import Dialogue, Pair
+from crs_lib.metrics import constructs
 from crs_lib.metrics.conventions import Convention
 
+if TYPE_CHECKING:
+    from crs_lib.catalog.catalog import Catalog
+    from crs_lib.catalog.grounder import Grounder
+
 T = TypeVar("T")
-P = TypeVar("P", bound="Prepared")
+P = TypeVar("P", bound="_Prepared")
 _MISSING = object()
 
 
-class ItemIndex(Protocol):
-    """The closed catalogue as metrics see it (:class:`crs_lib.catalog.catalog.Catalog`)."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def vocabulary(self) -> Sized:
-        """All concepts, by code."""
-
-    @property
-    def recommendable(self) -> NDArray[np.bool_]:
-        """Whether an item may be recommended, by item."""
-
-    @property
-    def popularity(self) -> NDArray[np.float64]:
-        """How well connected an item is, at least 1, by item."""
-
-    @property
-    def fact_sets(self) -> Sequence[frozenset[int]]:
-        """The concepts of every item, by item."""
-
-    def items_with(self, code: int) -> NDArray[np.int32]:
-        """The items that have a concept, ascending."""
-
-
-class Named(Protocol):
-    """A value of the catalogue found in a text: half-open character range, code, reason to reject it."""
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def end(self) -> int: ...
-
-    @property
-    def code(self) -> int: ...
-
-    @property
-    def rejected(self) -> str: ...
-
-
-class Titled(Protocol):
-    """A film's title found in a text: half-open character range, item."""
-
-    @property
-    def start(self) -> int: ...
-
-    @property
-    def end(self) -> int: ...
-
-    @property
-    def item(self) -> int: ...
-
-
-class ConceptIndex(Protocol):
-    """The concepts of texts, their names and weights (:class:`crs_lib.catalog.grounder.Grounder`)."""
-
-    @property
-    def idf(self) -> NDArray[np.float64]:
-        """Inverse document frequency, by code."""
-
-    def key(self, code: int) -> str:
-        """``field=value`` of a concept."""
-
-    def keys(self, codes: Iterable[int]) -> list[str]:
-        """``field=value`` of concepts, sorted."""
-
-    def audit(self, text: str) -> Sequence[Named]:
-        """Every match of a text, in order, with the reason for those that were rejected."""
-
-    def titles(self, text: str) -> Sequence[Titled]:
-        """The titles that a text names, in text order."""
-
-
 @dataclass(eq=False)
-class Prepared:
+class _Prepared:
     """A record that remembers the values computed from it."""
 
     _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
@@ -110,11 +38,11 @@ class Prepared:
 
 
 @dataclass(eq=False)
-class Background(Prepared):
+class Background(_Prepared):
     """The part that all turns of a scoring share: the catalogue, its concepts, and the convention."""
 
-    catalog: ItemIndex
-    concepts: ConceptIndex
+    catalog: "Catalog"
+    concepts: "Grounder"
     rule: Convention
 
 
@@ -134,7 +62,7 @@ class StateChange(NamedTuple):
 
 
 @dataclass(eq=False)
-class TurnRecord(Prepared):
+class TurnRecord(_Prepared):
     """A USER utterance and the SYSTEM reply to it.
 
     ``number`` counts from 1 and ``since_shift`` from the last shift (0 at the shift, None before the first).
@@ -175,7 +103,7 @@ class TurnRecord(Prepared):
 
 
 @dataclass(eq=False)
-class ShiftRecord(Prepared):
+class ShiftRecord(_Prepared):
     """A change of the user's constraints: its turn (from 1) and its logged event (empty if only flagged).
 
     ``before`` is the turn before the shift (None for a shift in the first turn). ``replies`` are the turns
@@ -208,7 +136,7 @@ class ShiftRecord(Prepared):
 
 
 @dataclass(eq=False)
-class SessionRecord(Prepared):
+class SessionRecord(_Prepared):
     """A whole session: its turns and its shifts, in order."""
 
     turns: Sequence[TurnRecord]
@@ -238,3 +166,34 @@ def mean_defined(values: Iterable[float]) -> float:
 def defined(values: Iterable[float]) -> list[float]:
     """The values that are not NaN, in their order."""
     return [value for value in values if value == value]  # NaN equals nothing, itself included
+
+
+_COUNTS = (
+    "n_turns", "n_shifts", "n_both_empty_turns", "n_hallucinated_titles", "missing_concepts",
+    "hallucinated_concepts",
+)  # fmt: skip
+
+
+class Scores(NamedTuple):
+    """The scores of a dialogue: turn rows, shift rows, and the session's record."""
+
+    turns: list[dict[str, Any]]
+    shifts: list[dict[str, Any]]
+    session: dict[str, Any]
+
+
+def unscored(model: str, session_id: str, convention: str, metrics: Sequence[str], reason: str) -> Scores:
+    """The record of a session without a dialogue: every metric null, nothing counted, ``failed`` says why."""
+    session = {
+        "model": model, "session_id": session_id, "convention": convention,
+        **dict.fromkeys(metrics, math.nan),
+        "judge": constructs.unjudged(),
+        "detail": {**dict.fromkeys(_COUNTS, 0), "defined_turns": {}, "failed": reason},
+    }  # fmt: skip
+    return Scores([], [], session)
+
+
+class BatchScorer(Protocol):
+    """Scores dialogues; the answers do not depend on which are given together."""
+
+    def score_many(self, dialogues: Sequence[Dialogue]) -> list[Scores]: ...

@@ -6,7 +6,7 @@ import pytest
 
 from crs_lib.core.dialogue import Pair, Turn
 from crs_lib.metrics import conventions, overlap
-from crs_lib.metrics.inputs import Background, SessionRecord, Text, TurnRecord, mean_defined
+from crs_lib.metrics.records import Background, SessionRecord, Text, TurnRecord, mean_defined
 from tests.helpers.films import grounder
 
 TEN = grounder()

@@ -1,9 +1,84 @@
-"""A table as notebooks show it: columns in words, text left and whole, numbers right on their point."""
+"""How notebooks look: figures, warnings and errors (:func:`begin`), and tables in words."""
 
 import html
+import os
+import sys
+import warnings
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from crs_lib.core.errors import RunError
+
+PREFIX = "CRS_PREFIX"  # of the Python that a notebook was started from, for its kernel to compare
+_OURS = r"(__main__|crs_lib)(\.|$)"
+_CHANGES = (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ImportWarning, SyntaxWarning)
+# Figures on JupyterLab's dark theme, as in the report: lightness turned round, hues kept.
+_THEME = (
+    '<style class="crs-figures">'
+    '[data-jp-theme-light="false"] .jp-Notebook:has(.crs-figures) .jp-RenderedImage img '
+    "{ filter: invert(0.91) hue-rotate(180deg); }</style>"
+)
+
+
+def begin() -> None:
+    """Set the display of figures and tables and make warnings errors. Call once, after the imports.
+
+    Numbers show three decimals. A warning is an error, except a library's warning about its own code.
+    InputError and RunError show their text without a traceback. Raises RunError in a kernel of another
+    environment.
+    """
+    _same_environment()
+    warnings.resetwarnings()
+    warnings.filterwarnings("error")
+    warnings.filterwarnings("ignore", category=ResourceWarning)
+    for category in _CHANGES:
+        warnings.filterwarnings("ignore", category=category)
+        warnings.filterwarnings("error", category=category, module=_OURS)
+    _look()
+    _in_a_kernel()
+
+
+def _same_environment() -> None:
+    expected = os.environ.get(PREFIX, sys.prefix)
+    if Path(expected).resolve() != Path(sys.prefix).resolve():
+        raise RunError(
+            f"this kernel is the Python of {sys.prefix}, but the notebook was started from {expected}; "
+            "choose the kernel 'python3' of that environment, or remove the other one "
+            "(jupyter kernelspec list)"
+        )
+
+
+def _look() -> None:
+    import matplotlib.style as mpl_style
+    import numpy as np
+
+    from crs_lib.figures import style
+
+    pd.set_option("display.float_format", "{:z.3f}".format)
+    pd.set_option("display.max_columns", 30)
+    pd.set_option("display.max_colwidth", 70)
+    pd.set_option("display.width", 110)
+    np.set_printoptions(precision=3, suppress=True)
+    mpl_style.use(["seaborn-v0_8-colorblind", style.STYLE])
+
+
+def _in_a_kernel() -> None:
+    """In a kernel: three decimals, tables in words, figures in the page's theme."""
+    from IPython.core.getipython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        return
+    shell.run_line_magic("precision", "%.3f")
+    shell.display_formatter.formatters["text/html"].for_type(pd.DataFrame, to_html)
+
+    if getattr(shell, "kernel", None) is not None:
+        from IPython.display import display
+
+        display({"text/html": _THEME, "text/plain": ""}, raw=True)
+
 
 MOST = 60  # rows
 HEADS = {

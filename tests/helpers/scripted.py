@@ -1,11 +1,12 @@
-"""``scripted``: answers given in advance, in order; it raises when they run out."""
+"""``scripted``: answers given in advance, in order; it raises when they run out. And :func:`failing`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
-from crs_lib.llm.base import BACKENDS, Reply, Request, WithoutServer
-from crs_lib.llm.errors import LLMError, ScriptEnded
-from crs_lib.llm.limits import tokens_at_least
-from crs_lib.llm.text import checked, split_thinking
+import pytest
+
+from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request, WithoutServer, tokens_at_least
+from crs_lib.llm.text import answered
 
 Answer = str | LLMError | Callable[[Request], str]
 
@@ -29,18 +30,25 @@ class Scripted(WithoutServer):
         return "scripted"
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
-        """The next answer; ScriptEnded when there is none left."""
+        """The next answer; LLMError when there is none left."""
         self.asked.append(request)
         if self._always is None and len(self.asked) > len(self._answers):
-            raise ScriptEnded(
+            raise LLMError(
+                "not recorded",
                 f"the script has {len(self._answers)} answers, this is call {len(self.asked)} "
-                f"({request.role})"
+                f"({request.role})",
             )
         answer = self._always or self._answers[len(self.asked) - 1]
         if isinstance(answer, LLMError):
             raise answer
-        said = split_thinking(answer(request) if callable(answer) else answer)
-        return Reply(
-            text=checked(said.text, "stop", request.schema), thinking=said.thinking, digest="scripted",
-            tokens_in=tokens_at_least(request.messages), tokens_out=len(said.text.split()),
-        )  # fmt: skip
+        text = answer(request) if callable(answer) else answer
+        counts = {"tokens_in": tokens_at_least(request.messages), "tokens_out": len(text.split())}
+        return answered(request, text, digest="scripted", **counts)
+
+
+@contextmanager
+def failing(kind: str, match: str | None = None) -> Iterator["pytest.ExceptionInfo[LLMError]"]:
+    """The code within must fail as an LLMError of this kind whose text matches."""
+    with pytest.raises(LLMError, match=match) as caught:
+        yield caught
+    assert caught.value.kind == kind

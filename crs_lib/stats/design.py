@@ -1,0 +1,228 @@
+"""The design of a comparison: which columns of a tidy frame are compared, and how it is resampled.
+
+Frames come in with columns checked, missing values counted and scenarios paired.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from crs_lib.core.errors import InputError
+
+Floats = NDArray[np.float64]
+Pairs = Sequence[tuple[Hashable, Hashable]]
+
+
+class Groups(NamedTuple):
+    """Values by system: names in order, one array without missing values each, and how many lacked."""
+
+    names: list[Any]
+    samples: list[Floats]
+    missing: list[int]
+
+    def row(self, **facts: Any) -> pd.DataFrame:
+        """One row of a test of all systems, with the values that it used and those that lacked."""
+        return table([{**facts, "n": sum(map(len, self.samples)), "n_missing": sum(self.missing)}])
+
+
+class Paired(NamedTuple):
+    """Scenarios by systems: ``values[i, j]`` is scenario i under system j, NaN where missing."""
+
+    systems: list[Any]
+    scenarios: list[Any]
+    values: Floats
+
+    def complete(self, least: int = 2) -> Floats:
+        """The scenarios that every system has; raises InputError if there are fewer than ``least``."""
+        kept = self.values[~np.isnan(self.values).any(axis=1)]
+        if len(kept) < least:
+            lacking = np.isnan(self.values).sum(axis=0)
+            worst = self.systems[int(lacking.argmax())]
+            raise InputError(
+                f"{len(kept)} of {len(self.values)} scenarios are complete for all "
+                f"{len(self.systems)} systems, at least {least} are needed; {worst!r} lacks most "
+                f"({int(lacking.max())}): leave it out or run its missing scenarios"
+            )
+        return np.asarray(kept)
+
+    def row(self, x: Floats, **facts: Any) -> pd.DataFrame:
+        """One row of a test of the complete scenarios ``x``, which it counts with the incomplete ones."""
+        return table([{**facts, "n": len(x), "n_missing": len(self.values) - len(x)}])
+
+
+class Difference(NamedTuple):
+    """``a - b`` over the scenarios that both have, and the number of scenarios left out."""
+
+    a: Any
+    b: Any
+    values: Floats
+    missing: int
+
+    def row(self, **facts: Any) -> dict[str, Any]:
+        """A row about the pair, with the scenarios that it shares and those left out."""
+        return {"a": self.a, "b": self.b, **facts, "n": len(self.values), "n_missing": self.missing}
+
+
+@dataclass(frozen=True)
+class Design:
+    """The columns of a comparison, the pairs that are compared, and how intervals are made.
+
+    ``system`` is compared, ``scenario`` is resampled (all systems meet the same ones) and ``value`` is the
+    number. ``pairs`` are (a, b), read "a against b"; None for all. ``confidence`` is that of intervals,
+    ``resamples`` and ``seed`` those of the bootstrap.
+    """
+
+    system: str = "system"
+    scenario: str = "scenario"
+    value: str = "value"
+    pairs: Pairs | None = None
+    confidence: float = 0.95
+    resamples: int = 2000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_level("confidence", self.confidence)
+        if self.resamples < 1:
+            raise InputError(f"resamples={self.resamples}: at least 1 is needed, 2000 is usual")
+
+    def changed(self, **fields: Any) -> "Design":
+        """A copy with other fields."""
+        return replace(self, **fields)
+
+    def groups(self, frame: pd.DataFrame, least: int = 2, each: int = 2) -> Groups:
+        """The values of every system, missing ones left out and counted.
+
+        Raises InputError for fewer than ``least`` systems or a system with fewer than ``each`` values.
+        """
+        check_columns(frame, self.system, self.value)
+        labels, column = frame[self.system], numbers(frame, self.value)
+        names = levels(labels)
+        if len(names) < least:
+            raise InputError(f"{len(names)} systems in {self.system!r}: {names}; at least {least} are needed")
+        samples, missing = [], []
+        for name in names:
+            mine = column[(labels == name).to_numpy()]
+            kept = mine[~np.isnan(mine)]
+            if len(kept) < each:
+                raise InputError(
+                    f"system {name!r} has {len(kept)} values of {self.value!r} ({len(mine) - len(kept)} "
+                    f"missing); at least {each} are needed: leave this system out or add sessions"
+                )
+            samples.append(kept)
+            missing.append(len(mine) - len(kept))
+        return Groups(names, samples, missing)
+
+    def paired(self, frame: pd.DataFrame) -> Paired:
+        """Scenarios by systems, one value in each cell.
+
+        Raises InputError for fewer than two systems, or for two rows of one system and scenario.
+        """
+        system, scenario = self.system, self.scenario
+        check_columns(frame, system, scenario, self.value)
+        systems, scenarios = levels(frame[system]), levels(frame[scenario])
+        if len(systems) < 2:
+            raise InputError(f"{len(systems)} systems in {system!r}: {systems}; at least 2 are needed")
+        row = pd.Index(scenarios).get_indexer(frame[scenario])
+        column = pd.Index(systems).get_indexer(frame[system])
+        cell = row * len(systems) + column
+        if len(np.unique(cell)) < len(cell):
+            twice = int(np.flatnonzero(np.bincount(cell) > 1)[0])
+            who, where = systems[twice % len(systems)], scenarios[twice // len(systems)]
+            raise InputError(
+                f"more than one row for {system}={who!r}, {scenario}={where!r}; paired statistics need "
+                f"one value each: average first with frame.groupby([{system!r}, {scenario!r}])"
+            )
+        values = np.full((len(scenarios), len(systems)), np.nan)
+        values[row, column] = numbers(frame, self.value)
+        return Paired(systems, scenarios, values)
+
+    def differences(self, frame: pd.DataFrame, least: int = 2) -> Iterator[Difference]:
+        """``a - b`` for every pair, over the scenarios that both systems have.
+
+        Raises InputError when a pair shares fewer than ``least`` scenarios.
+        """
+        paired = self.paired(frame)
+        for i, j in check_pairs(paired.systems, self.pairs):
+            a, b = paired.systems[i], paired.systems[j]
+            gaps = paired.values[:, i] - paired.values[:, j]
+            kept = gaps[~np.isnan(gaps)]
+            if len(kept) < least:
+                raise InputError(
+                    f"{a!r} and {b!r} share {len(kept)} scenarios, at least {least} are needed; "
+                    "run the missing ones or leave the pair out"
+                )
+            yield Difference(a, b, kept, len(gaps) - len(kept))
+
+
+def check_columns(frame: pd.DataFrame, *columns: str) -> None:
+    """Raise InputError naming the columns that the frame lacks and those it has."""
+    absent = [column for column in columns if column not in frame.columns]
+    if absent:
+        raise InputError(
+            f"no column {', '.join(map(repr, absent))}; the frame has "
+            f"{', '.join(map(repr, frame.columns))}; name the right one by its argument"
+        )
+
+
+def check_level(name: str, level: float) -> float:
+    """The level itself; raises InputError unless it lies strictly between 0 and 1."""
+    if not 0 < level < 1:
+        raise InputError(f"{name}={level!r}: expected a number between 0 and 1, such as 0.95")
+    return level
+
+
+def numbers(frame: pd.DataFrame, column: str) -> Floats:
+    """A column as floats with NaN for what is missing; raises InputError for text or infinity."""
+    try:
+        values = pd.to_numeric(frame[column]).to_numpy(dtype=float, na_value=np.nan)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"column {column!r} holds no numbers ({error}); convert it first") from None
+    if np.isinf(values).any():
+        raise InputError(f"column {column!r} holds an infinite value; make it missing (NaN) or finite")
+    return np.asarray(values, dtype=float)
+
+
+def levels(labels: pd.Series) -> list[Any]:
+    """The labels that occur, in category order if categorical, else sorted (as text if mixed)."""
+    if labels.isna().any():
+        raise InputError(
+            f"column {labels.name!r} has {int(labels.isna().sum())} missing labels; "
+            "every row needs one: fill or drop those rows"
+        )
+    present = labels.unique().tolist()
+    if isinstance(labels.dtype, pd.CategoricalDtype):
+        return [level for level in labels.cat.categories if level in set(present)]
+    try:
+        return sorted(present)
+    except TypeError:
+        return sorted(present, key=str)
+
+
+def check_pairs(systems: list[Any], pairs: Pairs | None) -> list[tuple[int, int]]:
+    """Column numbers of the pairs, all pairs for None; raises InputError for an unknown system."""
+    if pairs is None:
+        return list(combinations(range(len(systems)), 2))
+    for pair in pairs:
+        unknown = [name for name in pair if name not in systems]
+        if len(pair) != 2 or unknown or pair[0] == pair[1]:
+            raise InputError(f"pair {tuple(pair)!r}: expected two different systems of {systems}")
+    return [(systems.index(a), systems.index(b)) for a, b in pairs]
+
+
+def rankable(values: Floats) -> Floats:
+    """Values scaled to at most 1 and rounded to 12 decimals: 0.3 - 0.1 ties with 0.2."""
+    scale = float(np.max(np.abs(values), initial=0.0))
+    return values if scale == 0 else np.round(values / scale, 12)
+
+
+def table(rows: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """Rows as a frame with a fresh index."""
+    return pd.DataFrame(list(rows))
+
+
+USUAL = Design()
