@@ -15,7 +15,7 @@ from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import one_text
 from crs_lib.catalog.fields import ALL_FIELDS, FIELDS, OPTIONAL_FIELDS, PLOT, YEAR_FIELD, Field
-from crs_lib.core import outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 
 SAMPLE = "sample"
@@ -23,7 +23,7 @@ THESIS, THESIS_OR_SAMPLE = "thesis", "thesis-or-sample"
 PLUS = "+"  # between a catalogue and the optional fields that are asked for: sample+plot
 
 
-@outside.reader("a catalogue")
+@safety.reader("a catalogue")
 def load(source: str | Path = SAMPLE) -> Catalog:
     """Load a catalogue: ``sample`` (ours), ``thesis`` (where it is here), a JSON file, or a Parquet file.
 
@@ -72,7 +72,7 @@ def resolved(source: str | Path) -> str | Path:
     )
 
 
-@outside.reader("a catalogue")
+@safety.reader("a catalogue")
 def raw(source: str | Path) -> bytes:
     """The bytes of a catalogue in the OpenDialKG form; empty for the sample and for any other form."""
     source = resolved(parted(source)[0])
@@ -80,7 +80,7 @@ def raw(source: str | Path) -> bytes:
     if str(source) == SAMPLE or path.suffix != ".json" or not path.is_file():
         return b""
     content = path.read_bytes()
-    data = outside.loads(content, path.name)
+    data = safety.loads(content, path.name)
     return b"" if not isinstance(data, dict) or keyed_by_id(data) else content
 
 
@@ -91,7 +91,7 @@ def _path(source: str | Path) -> Path:
 
 def _from_json(path: Path, name: str, rows: Mapping[str, Field]) -> Catalog:
     try:
-        data = outside.loads(outside.read_text(path), path.name, pairs=_object)
+        data = safety.loads(safety.read_text(path), path.name, pairs=_object)
     except InputError as error:
         raise InputError(f"{error}; expected an object title -> record") from error
     if not isinstance(data, dict) or not data:

@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.settings import Setting, fields_of
@@ -207,7 +207,7 @@ def typed(kind: type[Any], name: str, value: Any) -> Any:
         return [_number(part.strip(), setting.items) for part in value.split(",") if part.strip()]
     if Mapping in setting.kinds:
         with suppress(InputError):
-            return outside.loads(value or "{}", name)
+            return safety.loads(value or "{}", name)
     return _number(value, setting.kinds)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.cli.app import arg, command, read, settings
-from crs_lib.core import hashes, paths, tables
+from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 
@@ -213,7 +213,7 @@ def score(arguments: Namespace) -> None:
     from crs_lib.evaluate.choose import ScoringConfig
 
     out = paths.given(arguments.out) if arguments.out else paths.run_folder("movies", "scores")
-    inputs = {"logs": hashes.of_files(files(arguments.logs))}
+    inputs = {"logs": tables.of_files(files(arguments.logs))}
     config = read(arguments, ScoringConfig, inputs=inputs)
     frame = score_logs(arguments.logs, config, out, workers=arguments.workers)
     wide = frame.pivot_table(index="model", columns="metric", values="mean", dropna=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from crs_lib import llm, notebooks
 from crs_lib.cli.app import arg, command, read, settings, typed, values
-from crs_lib.core import hashes, outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
 
@@ -58,10 +58,10 @@ def given_values(notebook: str | Path, pairs: list[list[str]], file: str | None)
     return values
 
 
-@outside.reader("parameters")
+@safety.reader("parameters")
 def _yaml(file: str) -> dict[str, Any]:
     try:
-        values = outside.read_yaml(paths.given(file))
+        values = safety.read_yaml(paths.given(file))
     except InputError as error:
         raise InputError(f"could not read parameters from {file!r}: {error}") from error
     if not isinstance(values, dict) or not all(isinstance(name, str) for name in values):
@@ -268,7 +268,7 @@ def _preflight(work: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
             continue
         for need in found:
             key = [need.role, need.spec, dict(need.options), need.prompt, dict(need.settings)]
-            asked.setdefault(hashes.fingerprint(key), need)
+            asked.setdefault(tables.fingerprint(key), need)
     refuse(absent)
     preflight(asked.values())
 

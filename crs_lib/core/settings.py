@@ -193,8 +193,6 @@ class Setting:
 
 def fields_of(settings: type[Settings]) -> tuple[Setting, ...]:
     """The fields of a settings class, in order."""
-    if hasattr(settings, "_old_fields"):  # until the last Config is Settings
-        return settings._old_fields()  # type: ignore[no-any-return]
     return tuple(
         Setting(
             name,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
 
 T = TypeVar("T")
@@ -88,18 +88,18 @@ def lines(path: Path) -> Iterator[bytes]:
 
 def _opened(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
-        return outside.unpacked(cast(IO[bytes], gzip.open(path, "rb")), path)
+        return safety.unpacked(cast(IO[bytes], gzip.open(path, "rb")), path)
     if path.suffix == ".zst":
         try:
             import zstandard
         except ImportError as error:
             raise InputError('files that end in .zst need zstandard: pip install "crs-lib[data]"') from error
-        return outside.unpacked(cast(IO[bytes], zstandard.open(path, "rb")), path)
+        return safety.unpacked(cast(IO[bytes], zstandard.open(path, "rb")), path)
     return path.open("rb")
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    record = outside.loads(line, "the line")
+    record = safety.loads(line, "the line")
     if not isinstance(record, dict):
         raise ValueError("not an object")
     return record

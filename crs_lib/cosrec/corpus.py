@@ -8,7 +8,7 @@ from typing import Annotated, Any, NotRequired, TypeVar
 from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from crs_lib.core import hashes, outside, paths
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError, one_line
 from crs_lib.cosrec.records import (
     AnnotatedTurn,
@@ -99,7 +99,7 @@ def load_all(source: str) -> dict[str, Partition]:
 def digests(source: str) -> dict[str, str]:
     """SHA-256 of every file of a corpus, as inputs of a stage."""
     files = [base / name for base in _present(source) for name in (*_FORMS, _QRELS)]
-    return {f"{path.parent.name}/{path.name}": hashes.sha256(path) for path in files if path.is_file()}
+    return {f"{path.parent.name}/{path.name}": tables.sha256(path) for path in files if path.is_file()}
 
 
 def load(folder: Path, name: str) -> Partition:
@@ -142,7 +142,7 @@ def read_partition(base: Path) -> Partition:
         },
         _judgments(read_qrels(files[_QRELS])) if _QRELS in files else {},
         tuple(name for name in (*_FORMS, _QRELS) if name not in files),
-        {name: hashes.sha256(path) for name, path in files.items()},
+        {name: tables.sha256(path) for name, path in files.items()},
     )
 
 
@@ -168,7 +168,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str, Any]]:
             if line.isspace():
                 continue
             try:
-                record = outside.loads(line.decode("utf-8-sig"), where, unique=True)
+                record = safety.loads(line.decode("utf-8-sig"), where, unique=True)
             except UnicodeDecodeError as error:
                 raise InputError(f"{where}: not UTF-8 text ({error.reason})") from error
             if not isinstance(record, dict) or len(record) != 1:

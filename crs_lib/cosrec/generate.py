@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import pandas as pd
 
 from crs_lib import runs
-from crs_lib.core import outside, prompts, tables
+from crs_lib.core import prompts, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed, stream
 from crs_lib.core.text import shorten
@@ -259,7 +259,7 @@ def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
             Writer, (config, str(folder)), llm=config.reached(), workers=config.workers,
             scheduler=config.scheduler, chunk=1, logged=bool(config.models()), progress=progress,
         )  # fmt: skip
-        records = [outside.loads(body, "a body of the ledger") for body in ledger.bodies(keys)]
+        records = [safety.loads(body, "a body of the ledger") for body in ledger.bodies(keys)]
         _export(work, records)
     return work.folder
 

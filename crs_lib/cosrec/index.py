@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import hashes, paths
+from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import words
 from crs_lib.cosrec import collections
@@ -180,7 +180,7 @@ def digests(folder: Path, index: str = "") -> dict[str, str]:
     if index:
         return dict(StockOnDisk(paths.given(index)).facts["inputs"])
     found = [collections.file_of(folder, name) for name in ("products", "passages")]
-    return {path.name: hashes.sha256(path) for path in found if path.is_file()}
+    return {path.name: tables.sha256(path) for path in found if path.is_file()}
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ def write_index(
     """
     ENCODERS.get(encoder)
     BM25(k1, b)
-    inputs = {path.name: hashes.sha256(path) for path in (products, passages) if path}
+    inputs = {path.name: tables.sha256(path) for path in (products, passages) if path}
     facts: dict[str, Any] = {"encoder": encoder, "k1": k1, "b": b, "inputs": inputs}
     with new_folder(out, _KIND, facts) as aside:
         note("reading products")

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 import pandas as pd
 
-from crs_lib.core import hashes, outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.progress import bar
 from crs_lib.data import registry
@@ -194,7 +194,7 @@ def _packed(package: str, wanted: list[File], aside: Path, timeout: float) -> li
     except (KeyError, tarfile.TarError, EOFError) as error:
         raise RunError(f"the package {package} lacks a file ({error}); nothing was kept") from error
     for file, path in made:
-        if hashes.sha256(path) != file.sha256:
+        if tables.sha256(path) != file.sha256:
             raise RunError(
                 f"{file.source} of the package has another checksum than {file.sha256}; nothing was kept"
             )
@@ -260,7 +260,7 @@ def _record(dataset: Dataset) -> dict[str, Any]:
     """The record of the first download at the registry's commit; empty where nothing was."""
     path = dataset.record_path()
     try:
-        found = outside.read_object(path) if path.is_file() else {}
+        found = safety.read_object(path) if path.is_file() else {}
     except InputError as error:
         raise RunError(f"{paths.shown(path)} is damaged ({error}); remove it and fetch again") from error
     return found if found.get("commit") == dataset.origin.commit else {}
@@ -270,7 +270,7 @@ def _compared(dataset: Dataset, made: dict[str, Path]) -> dict[str, Any]:
     """The record with the sums of these files in it; RunError where it holds another sum of one of them."""
     before = _record(dataset)
     known = before.get("files", {})
-    sums = {name: hashes.sha256(path) for name, path in made.items()}
+    sums = {name: tables.sha256(path) for name, path in made.items()}
     if changed := [name for name, sha256 in sums.items() if known.get(name, sha256) != sha256]:
         raise RunError(
             f"data set {dataset.name!r} is not what was recorded on its first download ({changed[0]} has the "
@@ -321,7 +321,7 @@ def _checked(dataset: Dataset, place: str, root: Path, sums: dict[str, str], wit
     return [
         Check(dataset.name, place, name, OK if found == sha256 else DIFFERS if found else without)
         for name, sha256 in sums.items()
-        for found in [hashes.sha256(root / name) if (root / name).is_file() else ""]
+        for found in [tables.sha256(root / name) if (root / name).is_file() else ""]
     ]
 
 

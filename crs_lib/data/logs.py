@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -64,7 +64,7 @@ def files(path: str | Path) -> list[Path]:
     return sorted(found, key=lambda p: (_natural(p.name), p.name))
 
 
-@outside.reader("a log")
+@safety.reader("a log")
 def read(path: str | Path) -> Iterator[Dialogue]:
     """Every dialogue of a file or folder, in a fixed order, one at a time: memory does not grow with them.
 
@@ -83,7 +83,7 @@ class Broken(NamedTuple):
     reason: str
 
 
-@outside.reader("a log")
+@safety.reader("a log")
 def readable(
     path: str | Path, broken: Callable[[Broken], object], *, system: str = "unnamed"
 ) -> Iterator[Dialogue]:
@@ -110,7 +110,7 @@ def _dialogues(
             try:
                 if isinstance(record, InputError):
                     raise record
-                with outside.Faults("a conversation", where):
+                with safety.Faults("a conversation", where):
                     dialogue = dialogue_of(record, origin)
                 key = session_key(dialogue)
                 if broken:
@@ -160,9 +160,9 @@ def _natural(name: str) -> list[Any]:
 def _records(path: Path) -> Iterator[tuple[str, object]]:
     """Each parsed record of a file with what an error calls its place; an InputError for one that is none."""
     try:
-        with outside.open_text(path) as file:
+        with safety.open_text(path) as file:
             if ".jsonl" in _kind(path):
-                for number, line in outside.lines(file, path.name):
+                for number, line in safety.lines(file, path.name):
                     where = f"{path.name}, line {number}"
                     yield where, _parse(line, where)
             else:
@@ -182,7 +182,7 @@ def _records(path: Path) -> Iterator[tuple[str, object]]:
 def _parse(text: str, where: str) -> object:
     """The parsed text, or the InputError that says why it is none."""
     try:
-        return outside.loads(text, where, unique=True)
+        return safety.loads(text, where, unique=True)
     except InputError as error:
         return error
 

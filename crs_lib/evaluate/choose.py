@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import hashes, paths
+from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, Settings
 from crs_lib.core.text import listing
@@ -242,7 +242,7 @@ def _legacy(config: ScoringConfig, llm: "str | LLM") -> PreparedScorer:
     inputs = _inputs(config)
     if named.startswith("lda"):
         folder = Path(config.topic_model or topics.default_model())
-        inputs["topic model"] = hashes.sha256(folder / "exp_elog_beta.npy")
+        inputs["topic model"] = tables.sha256(folder / "exp_elog_beta.npy")
     kind = ReplayedScorer if isinstance(namer, ReplayedLda) else LegacyScorer
     return PreparedScorer(kind(space, namer, rule), config.origin(named, embedder, inputs), METRICS)
 
@@ -275,7 +275,7 @@ def _inputs(config: ScoringConfig, catalog: Catalog | None = None) -> dict[str, 
     elif sources.parted(config.catalog)[0] == sources.SAMPLE:
         found["catalog"] = sources.content_hash(sources.load(sources.SAMPLE))
     else:
-        found["catalog"] = hashes.sha256(paths.given(sources.parted(config.catalog)[0]))
+        found["catalog"] = tables.sha256(paths.given(sources.parted(config.catalog)[0]))
     if named := _vocabulary(config):
-        found["vocabulary"] = hashes.sha256(paths.given(named))
+        found["vocabulary"] = tables.sha256(paths.given(named))
     return found

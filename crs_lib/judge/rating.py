@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import pandas as pd
 from pydantic import BaseModel, Field, create_model
 
-from crs_lib.core import outside, paths, rng
+from crs_lib.core import paths, rng, safety
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -78,7 +78,7 @@ def check_score(value: Any, construct: str) -> _CheckedScore:
 def read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
     """The score of each construct in a judge's reply; ``unreadable`` where it is not the JSON asked for."""
     try:
-        record = outside.loads(text, "the reply")
+        record = safety.loads(text, "the reply")
     except InputError:
         record = None
     found = {}
@@ -228,7 +228,7 @@ def validate(records: Iterable[Mapping[str, Any]], judge: str = "given") -> pd.D
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
 
 
-@outside.reader("judge scores")
+@safety.reader("judge scores")
 def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "thesis") -> pd.DataFrame:
     """Every score of judge CSV files, checked against the scale: a row for session and construct.
 

@@ -11,10 +11,10 @@ from crs_lib import data as logs
 from crs_lib import llm as models
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
-from crs_lib.core import outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import RunError
-from crs_lib.core.hashes import fingerprint
+from crs_lib.core.tables import fingerprint
 from crs_lib.judge import rating
 from crs_lib.judge.config import JudgeConfig
 from crs_lib.judge.rating import COLUMNS, read_scores
@@ -132,13 +132,13 @@ class _DialogueLine(NamedTuple):
     session_id: str
 
 
-@outside.reader("the dialogues of a run")
+@safety.reader("the dialogues of a run")
 def dialogue_lines(path: Path) -> Iterator[_DialogueLine]:
     """The place of every dialogue of a file, in order."""
     with path.open("rb") as file:
         offset = 0
         for line in file:
-            record = outside.loads(line, path.name)
+            record = safety.loads(line, path.name)
             yield _DialogueLine(offset, str(record["model_name"]), str(record["session_id"]))
             offset += len(line)
 
@@ -204,7 +204,7 @@ def combined(
         judges.setdefault((canary, line), []).append(spec)
     for canary, line in sorted(judges, key=lambda one: (bool(one[0]), one[1], one[0])):
         mine = [keys[Judgement(line, spec, canary)] for spec in judges[canary, line]]
-        parts = [outside.loads(body, "a judgement in the ledger") for body in ledger.bodies(mine)]
+        parts = [safety.loads(body, "a judgement in the ledger") for body in ledger.bodies(mine)]
         scores = [row for part in parts for row in part["scores"]]
         yield {
             "model": judging.lines[line].model, "session_id": judging.lines[line].session_id,
@@ -228,7 +228,7 @@ class _Exhibits:
         """The dialogue, spoilt if asked; None where it cannot be spoilt in this way."""
         with self.path.open("rb") as file:
             file.seek(self.lines[line].offset)
-            found = Dialogue.from_json(outside.loads(file.readline(), self.path.name), source=self.path.name)
+            found = Dialogue.from_json(safety.loads(file.readline(), self.path.name), source=self.path.name)
         return spoil(found, canary, self.titles, self.config.asked.seed) if canary else found
 
     def of_judge(self, spec: str) -> Iterator[Judgement]:

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from crs_lib.core.errors import InputError, RunError, printable
-from crs_lib.core.hashes import fingerprint
 from crs_lib.core.registry import Registry
+from crs_lib.core.tables import fingerprint
 
 Remedy = Literal["no", "wait", "other seed", "more room"]
 # How a call fails: the word in logs and counts, and what the next attempt does about it.

@@ -11,11 +11,10 @@ from typing import Any
 import pandas as pd
 from pydantic import TypeAdapter
 
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
-from crs_lib.core.hashes import fingerprint
 from crs_lib.core.store import Store
-from crs_lib.core.tables import read_jsonl, write_aside, write_jsonl
+from crs_lib.core.tables import fingerprint, read_jsonl, write_aside, write_jsonl
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Reply, Request
 
@@ -135,7 +134,7 @@ class Recorder:
     def rows(self) -> Iterator[dict[str, Any]]:
         """All rows by place (session, turn, …), those of one place in the order in which they ended."""
         for (text,) in self._store.stream("SELECT row FROM calls ORDER BY place, id"):
-            yield outside.loads(text, f"a row of {paths.shown(self.path)}")
+            yield safety.loads(text, f"a row of {paths.shown(self.path)}")
 
     def drain(self) -> list[tuple[str, str]]:
         """All rows as they are stored, and they are gone from this file: to be put into another."""
@@ -196,7 +195,7 @@ def keep(sources: Iterable[Path], target: Path) -> int:
     return len(rows)
 
 
-@outside.reader("a call log")
+@safety.reader("a call log")
 def usage(source: Path | Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Calls, cache hits, failures, tokens, seconds and tokens a second, a row for each role and model.
 

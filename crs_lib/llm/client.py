@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import address_seed
 from crs_lib.llm import calls
@@ -291,7 +291,7 @@ def _usable(kept: Reply, request: Request) -> bool:
     """Whether a stored reply keeps what is asked of a new one."""
     try:
         same = kept.text if kept.calls else checked(kept.text, kept.stop, request.schema)
-        return outside.valid(kept.text) == kept.text == same
+        return safety.valid(kept.text) == kept.text == same
     except LLMError:
         return False
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
@@ -141,9 +141,9 @@ def read(answer: object, who: str) -> _Completion:
 
 def _call(told: _ToolCall) -> ToolCall:
     """A tool call of an answer; its arguments come as a JSON text, which may be broken."""
-    name, call_id, written = outside.valid(told.function.name), told.id or "", told.function.arguments or {}
+    name, call_id, written = safety.valid(told.function.name), told.id or "", told.function.arguments or {}
     try:
-        arguments = outside.loads(written if isinstance(written, str) else json.dumps(written or {}), name)
+        arguments = safety.loads(written if isinstance(written, str) else json.dumps(written or {}), name)
     except InputError as error:
         return ToolCall(name, {}, call_id, f"the arguments are not JSON ({error})")
     if not isinstance(arguments, dict):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import hashes, outside, paths
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.llm import completion
@@ -66,7 +66,7 @@ class Local(WithoutServer):
     def digest(self) -> str:
         """Hex SHA-256 of the model file."""
         with _LOADED:
-            self._digest = self._digest or hashes.sha256(self.path)
+            self._digest = self._digest or tables.sha256(self.path)
             return self._digest
 
     def complete(self, request: Request, endpoint: str = "") -> Reply:
@@ -78,7 +78,7 @@ class Local(WithoutServer):
         with _LOADED:
             answer = _loaded(self.path, self.threads, self.context).handle_chat_completions(body)
         if isinstance(answer, str):
-            answer = outside.loads(answer, "the engine's answer")
+            answer = safety.loads(answer, "the engine's answer")
         found = completion.read(_checked(answer), "the engine")
         choice, used = found.choices[0], found.usage or completion.Usage()
         return answered(

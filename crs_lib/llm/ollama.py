@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.core.text import shorten
@@ -188,10 +188,10 @@ class Ollama(http.Servers[Any]):
 def _call(told: Any) -> ToolCall:
     """A tool call, its texts valid; LLMError for what cannot be held."""
     try:
-        given = outside.loads(json.dumps(dict(told.function.arguments)), "the arguments of a call")
+        given = safety.loads(json.dumps(dict(told.function.arguments)), "the arguments of a call")
     except InputError as error:
         raise LLMError("garbled", str(error)) from error
-    return ToolCall(outside.valid(str(told.function.name)), dict(given))
+    return ToolCall(safety.valid(str(told.function.name)), dict(given))
 
 
 def _first_token(answer: Any) -> dict[str, float]:

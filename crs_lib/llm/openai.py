@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm import completion, http
@@ -109,12 +109,12 @@ class OpenAI(http.Servers[httpx.Client]):
         if answer.status_code != 200:
             raise self._failed(answer, address)
         try:
-            found = outside.loads(answer.content, f"the answer of {shown(address)}")
+            found = safety.loads(answer.content, f"the answer of {shown(address)}")
         except InputError as error:
             raise LLMError("garbled", str(error)) from error
         if not isinstance(found, dict):
             raise LLMError(
-                "garbled", f"{shown(address)} answered with {outside.kind_of(found)}, expected an object"
+                "garbled", f"{shown(address)} answered with {safety.kind_of(found)}, expected an object"
             )
         return found
 

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import RunError
 from crs_lib.core.tables import read_jsonl
 from crs_lib.llm import calls
@@ -60,7 +60,7 @@ class Replay(WithoutServer):
         return next(iter(found.values()))
 
 
-@outside.reader("a call log")
+@safety.reader("a call log")
 def _replies(rows: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Reply]]:
     """Reply texts by request; equal texts of several models are one reply."""
     found: dict[str, dict[str, Reply]] = defaultdict(dict)

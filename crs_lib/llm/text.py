@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from crs_lib.core import lean, outside, safety
+from crs_lib.core import lean, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Reply, Request, ToolCall
@@ -33,7 +33,7 @@ def split_thinking(text: str, thinking: str = "") -> Parts:
     and so is all before a closing tag whose opening stood in the chat template. Tags inside JSON or
     further down in a text are left alone. Both are made valid Unicode.
     """
-    text, thinking = outside.valid(text), outside.valid(thinking)
+    text, thinking = safety.valid(text), safety.valid(thinking)
     found = [thinking] if thinking else []
     while match := _THINK.match(text):
         found.append(match[2].strip())
@@ -66,7 +66,7 @@ def checked(text: str, stop: str, schema: Mapping[str, Any] | None) -> str:
     fenced = _FENCE.match(text)
     body = fenced[1] if fenced else text
     try:
-        value = outside.loads(body, "the reply")
+        value = safety.loads(body, "the reply")
     except InputError as error:
         reason = str(error).removeprefix("the reply: ").removeprefix("not JSON ")
         reason = reason.removeprefix("that can be held ").strip("()")

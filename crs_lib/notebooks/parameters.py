@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 
@@ -88,7 +88,7 @@ class Parameter:
             item = Parameter(self.name, self.inner or "str", self.default, "")
             return self.checked([item.from_text(part.strip()) for part in text.split(",") if part.strip()])
         try:
-            value = outside.loads(text.lower() if self.kind == "bool" else text, self.name)
+            value = safety.loads(text.lower() if self.kind == "bool" else text, self.name)
         except InputError:
             value = text
         return self.checked(value)

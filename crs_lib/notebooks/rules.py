@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import lean, outside
+from crs_lib.core import lean, safety
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
 
@@ -33,15 +33,15 @@ _VOLATILE = {
 }
 
 
-@outside.reader("a notebook")
+@safety.reader("a notebook")
 def load(path: Path) -> Any:
     """The notebook as nbformat reads it (format 4); InputError where the file is none."""
     with lean.without_iris():
         import nbformat
 
-    text = outside.read_text(path)
+    text = safety.read_text(path)
     try:
-        record = outside.loads(text, path.name)
+        record = safety.loads(text, path.name)
         usable = record["nbformat"] == 4 and all(
             isinstance(cell["source"], str | list) for cell in record["cells"]
         )

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from crs_lib.core import outside, paths, safety
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.notebooks import parameters as notebook_parameters
@@ -63,7 +63,7 @@ class PlannedNotebook(NamedTuple):
     kept: bool
 
 
-@outside.reader("a sweep")
+@safety.reader("a sweep")
 def read(file: str | Path) -> Sweep:
     """Read and check a sweep, given as a path or as the name of a file in ``notebooks/sweeps``.
 
@@ -102,7 +102,7 @@ def _find(file: str | Path) -> Path:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    record = outside.read_yaml(path)
+    record = safety.read_yaml(path)
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(_KEYS)}")
     for key in record:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import outside, tables
+from crs_lib.core import safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.realtalk import corpus
 from crs_lib.realtalk.corpus import Chat
@@ -36,14 +36,14 @@ class Arc:
         return {"name": self.name, "chat": self.chat, "question": self.question, "phases": phases}
 
 
-@outside.reader("ARC cases")
+@safety.reader("ARC cases")
 def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
     """The cases of a file; raises InputError listing everything that is wrong with it.
 
     A ``.jsonl`` file has one case a line, and what is wrong is named by line; any other file is one object
     ``{"format": "crs-arc-1", "cases": [...]}``. See :func:`check` for a case.
     """
-    text = outside.read_text(path)
+    text = safety.read_text(path)
     problems: list[str] = []
     cases = list(_lines(text, problems)) if path.suffix == ".jsonl" else _whole(text, path.name)
     for where, case in cases:
@@ -55,7 +55,7 @@ def read(path: Path, chats: Sequence[Chat]) -> list[Arc]:
 
 def _whole(text: str, name: str) -> list[tuple[str, Any]]:
     try:
-        record = outside.loads(text, name)
+        record = safety.loads(text, name)
     except InputError as error:
         raise InputError(f"{name} cannot be read as ARC cases ({error})") from error
     given = record.get("cases") if isinstance(record, dict) else None
@@ -68,7 +68,7 @@ def _lines(text: str, problems: list[str]) -> Iterator[tuple[str, Any]]:
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             try:
-                yield f"line {number}", outside.loads(line, f"line {number}")
+                yield f"line {number}", safety.loads(line, f"line {number}")
             except InputError as error:
                 problems.append(str(error).replace(": not JSON", " is no JSON"))
 

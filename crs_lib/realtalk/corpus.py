@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field
 
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.data.quirks import Quirk
 
@@ -108,7 +108,7 @@ class Chat:
         return [self.messages[i].id for i in positions]
 
 
-@outside.reader("a chat")
+@safety.reader("a chat")
 def read_chat(path: Path) -> Chat:
     """One chat of either schema; recognised by LoCoMo's ``conversation`` key.
 
@@ -118,7 +118,7 @@ def read_chat(path: Path) -> Chat:
     (a cut emoji) by U+FFFD.
     """
     try:
-        record = outside.loads(outside.read_text(path), path.name, mend=False)
+        record = safety.loads(safety.read_text(path), path.name, mend=False)
     except InputError as error:
         raise InputError(
             f"{path.name} cannot be read as a chat ({error}); expected one JSON object"

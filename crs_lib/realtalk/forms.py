@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crs_lib.core import outside, prompts
+from crs_lib.core import prompts, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.realtalk import answers, channels, plan
@@ -202,7 +202,7 @@ class LLMForm:
                 _LOG.warning("no language model (%s); the rules go on without it", error)
             raise _UnusableReplyError(f"the {role} got no reply ({error})") from error
         try:
-            found = outside.loads(reply.text, "the reply")
+            found = safety.loads(reply.text, "the reply")
         except InputError:
             found = None
         if not isinstance(found, dict):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib import data as datasets
-from crs_lib.core import outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.rng import one_thread
 from crs_lib.realtalk import channels, corpus, dates, features, levels, plan, wording
@@ -210,7 +210,7 @@ def learn(groups: Sequence[TrainingQuestion], origin: str, folder: Path | None =
 
 def _read(path: Path, origin: str) -> Learned:
     """A ranker from its file; read even when just made, so that the first run is the second's equal."""
-    record = outside.read_object(path)
+    record = safety.read_object(path)
     return Learned(_linear_of(record["linear"]), record["models"], origin)
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from crs_lib import runs
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.hashes import fingerprint
+from crs_lib.core.tables import fingerprint
 from crs_lib.metrics.evidence import BUCKETS
 from crs_lib.realtalk import arcs, corpus, describe, index, query, scoring
 from crs_lib.realtalk.config import SAMPLE, STUDY, RealTalkConfig

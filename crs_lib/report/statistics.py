@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib import figures, metrics
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.figures import layout
 from crs_lib.figures.base import NoDataError, recovered_by
@@ -63,7 +63,7 @@ def plan_for(
     if not path.is_file():
         known = ", ".join(sorted(p.stem for p in path.parent.glob("*.yaml")))
         raise InputError(f"no analysis plan {name!r}; give one of {known}, or add {path.name}")
-    plan = read_plan(outside.read_yaml(path))
+    plan = read_plan(safety.read_yaml(path))
     plan = _with_outcomes(plan, convention, scores)
     usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
     if usable or len(systems) < 2:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from crs_lib import data as datasets
 from crs_lib import evaluate, judge, runs, simulate, stats
-from crs_lib.core import hashes, paths, tables
+from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 from crs_lib.figures import layout
 from crs_lib.figures.latex import headline_table
@@ -360,7 +360,7 @@ def published(run: str, convention: str, systems: set[str]) -> Mapping[str, Mapp
     if not (place and log and imported and raw.is_file()):
         return {}
     own = {file.sha256 for file in datasets.get("opendialkg-movies").files}
-    if hashes.sha256(raw) not in own:
+    if tables.sha256(raw) not in own:
         return {}
     content: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
     found: dict[str, Any] = content.get(log, {}).get("models", {})

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import words
 from crs_lib.retrieval.fusion import RETRIEVERS
@@ -181,7 +181,7 @@ class BM25:
         """
         facts, arrays = load_arrays(folder, _FORMAT, _ARRAYS, mapped=mapped)
         index = cls(facts["k1"], facts["b"])
-        terms = outside.read_json(folder / "terms.json")
+        terms = safety.read_json(folder / "terms.json")
         index.vocabulary = {term: i for i, term in enumerate(terms)}
         index.starts, index.documents, index.weights = (arrays[name] for name in _ARRAYS)
         index.size = int(facts["size"])
@@ -228,5 +228,5 @@ class Lexical:
         made = cls()
         made.index = BM25.load(folder)
         made.ids = StoredIds(folder, len(made.index))
-        made.max_words = outside.read_json(folder / "query.json")
+        made.max_words = safety.read_json(folder / "query.json")
         return made

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.store import DamageError, Store
 
@@ -70,19 +70,19 @@ def save_folder(
 
 def _kind(folder: Path) -> object:
     try:
-        return outside.read_object(folder / _HEADER).get("kind")
+        return safety.read_object(folder / _HEADER).get("kind")
     except InputError:
         return None
 
 
-@outside.reader("an index")
+@safety.reader("an index")
 def load_arrays(
     folder: Path, kind: str, names: Sequence[str], *, mapped: bool
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Header and arrays of an index folder; RunError where it is missing, damaged or of another kind."""
     if _kind(folder) != kind:
         raise RunError(f"no index of kind {kind!r} in {folder.name!r}; build and save it first")
-    return outside.read_object(folder / _HEADER), {name: _array(folder, name, mapped) for name in names}
+    return safety.read_object(folder / _HEADER), {name: _array(folder, name, mapped) for name in names}
 
 
 def _array(folder: Path, name: str, mapped: bool) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from itertools import count, islice
 from typing import Any, TypeVar
 
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.hashes import fingerprint
+from crs_lib.core.tables import fingerprint
 from crs_lib.runs.ledger import Done, Key
 
 LOCAL = "local"

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.hashes import sha256
 from crs_lib.core.store import locked
+from crs_lib.core.tables import sha256
 from crs_lib.runs.ledger import Ledger
 
 _PACKAGES = (
@@ -81,14 +81,14 @@ _ENTRY: Mapping[str, type] = {
 def manifest_at(path: Path) -> dict[str, Any]:
     """The manifest in a file, its stages with the parts that later ones read; RunError for a damaged one."""
     try:
-        record = outside.read_object(path)
+        record = safety.read_object(path)
         stages = record.get("stages", {})
         if not isinstance(stages, dict) or not all(isinstance(entry, dict) for entry in stages.values()):
             raise InputError("'stages' must be an object of objects")
         for name, entry in stages.items():
             for part, kind in _ENTRY.items():
                 if not isinstance(entry.setdefault(part, kind()), kind):
-                    raise InputError(f"{part!r} of stage {name!r} is {outside.kind_of(entry[part])}")
+                    raise InputError(f"{part!r} of stage {name!r} is {safety.kind_of(entry[part])}")
             digests = [*entry["inputs"].items(), *entry["outputs"].items()]
             if not all(isinstance(digest, str) for _, digest in digests):
                 raise InputError(f"a digest of stage {name!r} is no text")

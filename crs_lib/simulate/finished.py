@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from crs_lib import runs
-from crs_lib.core import outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.simulate.config import STUDY
 
@@ -19,7 +19,7 @@ def run_folder(run: str) -> Path:
     return paths.run_folder(STUDY, run)
 
 
-@outside.reader("the failed sessions of a run")
+@safety.reader("the failed sessions of a run")
 def failed_sessions(run: str) -> list[dict[str, str]]:
     """The sessions that a finished run is without: model, session_id and error of each; often none."""
     made = runs.finished(STUDY, run, "simulate", "03_simulate")
@@ -35,7 +35,7 @@ def dialogues(run: str) -> list[Dialogue]:
     return list(iter_dialogues(run))
 
 
-@outside.reader("the dialogues of a run")
+@safety.reader("the dialogues of a run")
 def iter_dialogues(run: str) -> Iterator[Dialogue]:
     """The finished dialogues of a run one by one, memory flat."""
     path = runs.output(STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")

@@ -13,7 +13,7 @@ from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import hashes, paths, tables
+from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
@@ -138,7 +138,7 @@ def import_logs(config: ImportConfig) -> Imported:
     files = logs.files(config.logs)
     catalog = prepare(config.run, config.catalog)
     counts = _Counts(catalog)
-    inputs = {"catalog": sources.content_hash(catalog), "logs": hashes.of_files(files)}
+    inputs = {"catalog": sources.content_hash(catalog), "logs": tables.of_files(files)}
     settings: dict[str, Any] = {"imported": True, "system": config.system, "strict": config.strict}
     settings |= {"order": config.order} if config.order else {}
     found = _in_order(config, _refuse if config.strict else counts.broken.append)

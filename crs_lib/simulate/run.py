@@ -8,7 +8,7 @@ import pandas as pd
 from crs_lib import runs
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
-from crs_lib.core import outside, tables
+from crs_lib.core import safety, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs import jobs
@@ -102,7 +102,7 @@ def _dialogues(key: Key, body: str) -> str:
     """The body of a session; RunError where a line of it is no dialogue, whatever its hash says."""
     try:
         for line in filter(None, body.split("\n")):
-            Dialogue.from_json(outside.loads(line, "the body"), source="the ledger")
+            Dialogue.from_json(safety.loads(line, "the body"), source="the ledger")
     except (InputError, AttributeError, TypeError) as error:
         raise RunError(
             f"session {key.session} of {key.system!r} in the ledger is no dialogue ({error}); move the "

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
 from crs_lib.stats.groups import METHODS
@@ -43,7 +43,7 @@ class Plan(NamedTuple):
         return (self.primary_outcome, *self.secondary_outcomes)
 
 
-@outside.reader("a plan of the analysis")
+@safety.reader("a plan of the analysis")
 def read_plan(plan: Mapping[str, Any] | Plan) -> Plan:
     """The plan with its defaults filled in and every entry checked.
 

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from crs_lib.core import hashes, paths
+from crs_lib.core import paths, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm import http
@@ -161,7 +161,7 @@ class Instance(Channel):
 
 
 def _digest(path: str | None) -> str:
-    return hashes.sha256(Path(path)) if path and Path(path).is_file() else "no file"
+    return tables.sha256(Path(path)) if path and Path(path).is_file() else "no file"
 
 
 def _located(error: BaseException) -> str:
@@ -231,7 +231,7 @@ class Process(Channel):
         found = shutil.which(words[0])
         script = bool(found) and Path(str(found)).read_bytes()[:2] == b"#!"
         named = [str(found)] if script else [word for word in words[1:] if Path(word).is_file()]
-        return hashes.fingerprint([words, *(hashes.sha256(Path(name)) for name in named[:1])])
+        return tables.fingerprint([words, *(tables.sha256(Path(name)) for name in named[:1])])
 
     def ask(self, request: Mapping[str, Any]) -> object:
         """Write the request as a line and read the line that answers it."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.dialogue import USER
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import did_you_mean
@@ -64,7 +64,7 @@ def check_length(answer: Sized) -> None:
 def parse(text: str) -> object:
     """The JSON value of an answer; LLMError where the text is none."""
     try:
-        found: object = outside.loads(text, "the answer")
+        found: object = safety.loads(text, "the answer")
         return found
     except InputError as error:
         fault = f'the answer is not JSON: {_quoted(text)}; expected one object like {{"reply": "…"}}'
@@ -92,7 +92,7 @@ def read(answer: object) -> Answer:
         given = _quoted(answer["version"])
         raise LLMError("wrong answer", f"'version' is {given}, expected {VERSION} or no such field")
     return Answer(
-        outside.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
+        safety.valid(answer["reply"]), _recommended(answer.get("recommended")), _state(answer.get("state"))
     )
 
 
@@ -104,7 +104,7 @@ def _recommended(given: object) -> tuple[str, ...] | None:
     for place, one in enumerate(given):
         if not isinstance(one, str):
             raise _wrong(f"'recommended[{place}]'", one, "a film id or a title, as a text")
-    return tuple(outside.valid(one) for one in given)
+    return tuple(safety.valid(one) for one in given)
 
 
 def _state(given: object) -> Mapping[str, str | list[str]] | None:
@@ -120,8 +120,8 @@ def _state(given: object) -> Mapping[str, str | list[str]] | None:
         for one in several:
             if isinstance(one, bool) or not isinstance(one, str | int):
                 raise _wrong(f"'state.{name}'", one, "a text, a whole number, null, or a list of these")
-        texts = [outside.valid(str(one)) for one in several]
-        state[outside.valid(str(name))] = texts if isinstance(value, list | tuple) else texts[0]
+        texts = [safety.valid(str(one)) for one in several]
+        state[safety.valid(str(name))] = texts if isinstance(value, list | tuple) else texts[0]
     return state
 
 

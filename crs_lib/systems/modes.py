@@ -13,7 +13,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.titles import Foreign
-from crs_lib.core import outside, prompts, rng
+from crs_lib.core import prompts, rng, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import Message, Reply, Request, room, tokens_at_most, tokens_of
@@ -120,7 +120,7 @@ def read_reply(
     title of the catalogue does, but for films that the user's latest words name and that were not offered:
     those are answers to a question. Titles that the catalogue lacks are foreign.
     """
-    record: Any = outside.loads(answer, "the reply") if structured else {"reply": answer}
+    record: Any = safety.loads(answer, "the reply") if structured else {"reply": answer}
     text = str(record["reply"]).strip()
     mentions = grounder.titles(text, prefer=offer.items)
     named = tuple(dict.fromkeys(mention.item for mention in mentions))

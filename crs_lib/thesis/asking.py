@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import outside, prompts
+from crs_lib.core import prompts, safety
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.hashes import fingerprint
+from crs_lib.core.tables import fingerprint
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request
 from crs_lib.llm.client import CACHE, LOG
 from crs_lib.llm.preflight import Need
@@ -85,7 +85,7 @@ class Asker:
             requests = [_request(prompt, text, schema, values) for text in part]
             for text, answer in zip(part, self._llm.gather(requests), strict=True):
                 if not isinstance(answer, LLMError):
-                    found[text] = outside.loads(answer.text, "the reply")
+                    found[text] = safety.loads(answer.text, "the reply")
                 elif answer.unusable or answer.kind == "prompt too long":
                     self._unusable[text] = answer
                 else:

@@ -16,7 +16,7 @@ import numpy as np
 from crs_lib.catalog import sources
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.cleaning import one_text
-from crs_lib.core import outside, paths
+from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError
 from crs_lib.thesis.extractors import ConceptSpace
 
@@ -73,7 +73,7 @@ class ThesisCatalog:
                         self.index[name].setdefault(key, []).append(number)
 
     @classmethod
-    @outside.reader("a catalogue")
+    @safety.reader("a catalogue")
     def load(cls, path: str | Path) -> "ThesisCatalog":
         """Read a JSON file ``title -> record``, "sample" for the embedded one, or a run's Parquet file.
 
@@ -85,7 +85,7 @@ class ThesisCatalog:
             return cls.of(sources.load(path))
         place = paths.samples() / "movies.json" if str(path) == sources.SAMPLE else paths.given(path)
         try:
-            data = outside.read_json(place)
+            data = safety.read_json(place)
         except InputError as error:
             raise InputError(
                 f"{place.name} cannot be read as a catalogue ({error}); give a JSON file title -> record, "

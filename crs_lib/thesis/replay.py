@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crs_lib import data as datasets
-from crs_lib.core import hashes, outside, paths
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.dialogue import SYSTEM, USER, Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.metrics.records import Scores
@@ -69,7 +69,7 @@ class NounLemmas:
         self._nouns, self._irregular = nouns, irregular
 
     @classmethod
-    @outside.reader("WordNet")
+    @safety.reader("WordNet")
     def load(cls, place: str | Path) -> "NounLemmas":
         """Read ``index.noun`` and ``noun.exc`` of a folder."""
         nouns, plurals = ((Path(place) / name).read_text(encoding="utf-8").splitlines() for name in _FILES)
@@ -112,7 +112,7 @@ class ReplayedLda:
         place = Path(model or default_model())
         self._model = TopicModel.load(place)
         theirs = {file.path.rpartition("/")[2]: file.sha256 for file in datasets.get("thesis-lda").files}
-        if hashes.sha256(place / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
+        if tables.sha256(place / "exp_elog_beta.npy") != theirs["exp_elog_beta.npy"]:
             raise InputError(
                 f"{NAME} replays the thesis's own topic model, and {str(place)!r} holds another; "
                 "set CRS_MIRROR to a folder with thesis/lda, or take topics lda"

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crs_lib import data as datasets
-from crs_lib.core import hashes, outside, paths, rng, tables
+from crs_lib.core import paths, rng, safety, tables
 from crs_lib.core.errors import InputError
 from crs_lib.core.registry import Registry
 
@@ -188,7 +188,7 @@ class TopicModel:
         self._numbers = _Numbers(self.number)
 
     @classmethod
-    @outside.reader("a topic model")
+    @safety.reader("a topic model")
     def load(cls, folder: str | Path) -> "TopicModel":
         """Read a model's folder; InputError names what is missing and the command that makes a model."""
         place = paths.given(folder)
@@ -382,7 +382,7 @@ def vocabulary_of(catalog: str | Path) -> Path | None:
     if path is None or not path.is_file() or place.suffix != ".json" or not place.is_file():
         return None
     known = {file.sha256 for file in datasets.get("opendialkg-movies").files}
-    return path if hashes.sha256(place) in known else None
+    return path if tables.sha256(place) in known else None
 
 
 @TOPICS.register("lda", filtered=False)

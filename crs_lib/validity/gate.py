@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from crs_lib import evaluate, runs, simulate, stats
 from crs_lib.catalog import sources
-from crs_lib.core import outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.hashes import sha256
 from crs_lib.core.settings import Field, RunName, Seed, Settings
+from crs_lib.core.tables import sha256
 from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
@@ -323,7 +323,7 @@ class Protocol:
     def read(cls, path: Path | None = None) -> "Protocol":
         """A file's, by default the package's own; InputError for an unknown metric, system or relation."""
         place = path or paths.notebooks() / "plans" / FILE
-        found = cls(place, outside.read_yaml(place))
+        found = cls(place, safety.read_yaml(place))
         systems = set(found.content["systems"])
         for one in found.demands:
             base.get(one.metric)

@@ -20,7 +20,7 @@ import pandas as pd
 import scipy
 
 from crs_lib import evaluate, simulate, stats
-from crs_lib.core import outside, paths, rng, tables
+from crs_lib.core import paths, rng, safety, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
@@ -162,7 +162,7 @@ def read_key(run: str) -> Key:
     path = folder(run) / KEY
     if not path.is_file():
         raise RunError(f"run {run!r} has no page; make one with: python -m crs_lib annotate --run {run}")
-    made = outside.read_object(path)
+    made = safety.read_object(path)
     return Key(made["kind"], made["page"], pd.DataFrame(made["questions"]))
 
 
@@ -218,11 +218,11 @@ def read(files: Iterable[str | Path], page: str, items: Iterable[str]) -> pd.Dat
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for name in files:
         path = Path(name).expanduser()
-        for number, line in enumerate(outside.read_text(path).splitlines(), start=1):
+        for number, line in enumerate(safety.read_text(path).splitlines(), start=1):
             if not line.strip():
                 continue
             where = f"{path.name}, line {number}"
-            row = _label(outside.loads(line, where), where)
+            row = _label(safety.loads(line, where), where)
             if row["page"] != page:
                 raise InputError(
                     f"{where}: the label belongs to page {row['page']!r}, this run's is {page!r}; import it "

@@ -17,10 +17,10 @@ import pytest
 import yaml
 
 import crs_lib
-from crs_lib.core import outside, paths, tables
+from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.hashes import sha256
-from crs_lib.core.outside import READERS
+from crs_lib.core.safety import READERS
+from crs_lib.core.tables import sha256
 
 CASES = int(os.environ.get("CRS_FUZZ", "200"))
 SEED = int(os.environ.get("CRS_FUZZ_SEED", "1"))
@@ -162,7 +162,7 @@ SAMPLES = [
     ("simulate.finished.iter_dialogues", "dialogues.jsonl", [TALK], lines, of_run),
     ("simulate.finished.iter_dialogues", "manifest.json", MANIFEST, json.dumps, of_manifest),
     ("simulate.finished.failed_sessions", "failed.csv", "model,session_id,error\nm,00001,gone\n", str, of_run),
-    ("stats.plan.read_plan", "plan.yaml", PLAN, yaml.safe_dump, lambda place, read: read(outside.read_yaml(place))),
+    ("stats.plan.read_plan", "plan.yaml", PLAN, yaml.safe_dump, lambda place, read: read(safety.read_yaml(place))),
     ("thesis.topics.TopicModel.load", "dictionary.tsv", "0\tfilm\t1\n1\tplot\t2\n2\tstar\t1\n", str, topics),
     ("thesis.replay.NounLemmas.load", "index.noun", "dog n 1 0\nmice mouse\n", str, nouns),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from crs_lib import evaluate, figures, runs, simulate, stats
 from crs_lib.core import paths, tables
-from crs_lib.core.hashes import sha256
+from crs_lib.core.tables import sha256
 from crs_lib.figures import style
 from crs_lib.judge import run as judge_records
 from crs_lib.report import annotate, report, trace

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.core import outside, safety
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError, one_line, printable
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates and controls included
@@ -22,9 +22,9 @@ JSON = st.recursive(
 
 @given(ANY)
 def test_every_text_becomes_valid_and_a_valid_one_stays(text):
-    found = outside.valid(text)
+    found = safety.valid(text)
     assert found.encode().decode() == found and "\0" not in found
-    assert outside.valid(found) == found
+    assert safety.valid(found) == found
     if "\0" not in text and not any("\ud800" <= c <= "\udfff" for c in text):
         assert found == text
 
@@ -34,19 +34,19 @@ def test_every_text_becomes_valid_and_a_valid_one_stays(text):
     [("a\ud800b", "a\ufffdb"), ("\ud83d\ude00", "\U0001f600"), ("\0x", "\ufffdx"), ("\udc00", "\ufffd")],
 )
 def test_surrogates_are_joined_or_marked(given, found):
-    assert outside.valid(given) == found
+    assert safety.valid(given) == found
 
 
 @given(JSON)
 def test_json_is_read_as_the_standard_library_reads_it(value):
     text = json.dumps(value)
     expected = json.loads(text.replace("\\u0000", "\\ufffd"))
-    assert repr(outside.loads(text, "here")) == repr(expected)
-    assert repr(outside.loads(text.encode(), "here", unique=True)) == repr(expected)
+    assert repr(safety.loads(text, "here")) == repr(expected)
+    assert repr(safety.loads(text.encode(), "here", unique=True)) == repr(expected)
 
 
 def test_lone_surrogates_in_json_are_made_valid_keys_too():
-    assert outside.loads('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}', "here") == {
+    assert safety.loads('{"a\\ud800": ["\\udfff", "\\ud83d\\ude00"]}', "here") == {
         "a\ufffd": ["\ufffd", "😀"]
     }
 
@@ -66,26 +66,26 @@ def test_lone_surrogates_in_json_are_made_valid_keys_too():
 )
 def test_json_that_cannot_be_held_is_named(text, says):
     with pytest.raises(InputError, match=says) as caught:
-        outside.loads(text, "films.json, line 3")
+        safety.loads(text, "films.json, line 3")
     assert str(caught.value).startswith("films.json, line 3: ") and "\n" not in str(caught.value)
 
 
 def test_the_largest_numbers_are_read():
-    assert outside.loads(f"[{2**63 - 1}, {-(2**63)}]", "here") == [2**63 - 1, -(2**63)]
+    assert safety.loads(f"[{2**63 - 1}, {-(2**63)}]", "here") == [2**63 - 1, -(2**63)]
 
 
 def test_a_key_that_stands_twice_is_refused_where_asked():
-    assert outside.loads('{"a": 1, "a": 2}', "here") == {"a": 2}
+    assert safety.loads('{"a": 1, "a": 2}', "here") == {"a": 2}
     with pytest.raises(InputError, match="the key 'a' stands twice"):
-        outside.loads('[{"a": 1, "b": 0, "a": 2}]', "here", unique=True)
+        safety.loads('[{"a": 1, "b": 0, "a": 2}]', "here", unique=True)
 
 
 def test_a_limit_is_stated_and_a_variable_raises_it(monkeypatch):
     monkeypatch.setenv("CRS_MOST_JSON_BYTES", "10")
     with pytest.raises(InputError, match=r"here: it has 12, the limit is 10 bytes .* CRS_MOST_JSON_BYTES=12"):
-        outside.loads('"0123456789"', "here")
+        safety.loads('"0123456789"', "here")
     monkeypatch.setenv("CRS_MOST_JSON_BYTES", "12")
-    assert outside.loads('"0123456789"', "here") == "0123456789"
+    assert safety.loads('"0123456789"', "here") == "0123456789"
     for wrong in ("0", "-1", "many", "²", "1" * 30):
         monkeypatch.setenv("CRS_MOST_JSON_BYTES", wrong)
         with pytest.raises(InputError, match="CRS_MOST_JSON_BYTES is"):
@@ -97,22 +97,22 @@ def test_a_compressed_file_may_not_unpack_without_end(tmp_path, monkeypatch):
     small, bomb = tmp_path / "small.jsonl.gz", tmp_path / "bomb.jsonl.gz"
     small.write_bytes(gzip.compress(b"1\n\n2\n"))
     bomb.write_bytes(gzip.compress(b"0" * 10_000_000))
-    with outside.open_text(small) as file:
-        assert list(outside.lines(file, "small")) == [(1, "1\n"), (3, "2\n")]
+    with safety.open_text(small) as file:
+        assert list(safety.lines(file, "small")) == [(1, "1\n"), (3, "2\n")]
     with (
         pytest.raises(InputError, match=r"bomb.jsonl.gz: it unpacks to more than .* CRS_MOST_UNPACKED_RATIO"),
-        outside.open_text(bomb) as file,
+        safety.open_text(bomb) as file,
     ):
         file.read()
     monkeypatch.setenv("CRS_MOST_UNPACKED_RATIO", "2000")
-    with outside.open_text(bomb) as file:
+    with safety.open_text(bomb) as file:
         assert len(file.read()) == 10_000_000
 
 
 def test_a_line_without_end_is_refused(monkeypatch):
     monkeypatch.setenv("CRS_MOST_JSON_BYTES", "5")
     with pytest.raises(InputError, match="x, line 2: it has more than"):
-        list(outside.lines(io.StringIO("1234\n1234567\n"), "x"))
+        list(safety.lines(io.StringIO("1234\n1234567\n"), "x"))
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):
@@ -123,10 +123,10 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         (tmp_path / "latin.json", "UTF-8"),
     ]:
         with pytest.raises(InputError, match=f"^{path.name}: .*{says}"):
-            outside.read_json(path)
+            safety.read_json(path)
     (tmp_path / "list.json").write_text("[1]")
     with pytest.raises(InputError, match=r"list.json: holds a list, expected an object"):
-        outside.read_object(tmp_path / "list.json")
+        safety.read_object(tmp_path / "list.json")
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_a_reader_lets_out_one_sentence(error, tmp_path):
         yield 1
         raise error
 
-    for function in (read, lambda path: list(outside.reader("a list")(stream)(path))):
+    for function in (read, lambda path: list(safety.reader("a list")(stream)(path))):
         with pytest.raises(InputError, match=r"^films.json cannot be read as a ") as caught:
-            outside.reader("a catalogue")(function)(tmp_path / "films.json")
+            safety.reader("a catalogue")(function)(tmp_path / "films.json")
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 1_000
-    for name in [name for name in outside.READERS if name.startswith(__name__)]:
-        del outside.READERS[name]
+    for name in [name for name in safety.READERS if name.startswith(__name__)]:
+        del safety.READERS[name]
 
 
 def test_a_reader_keeps_the_words_of_our_own_errors_on_one_line():
@@ -154,11 +154,11 @@ def test_a_reader_keeps_the_words_of_our_own_errors_on_one_line():
         raise what
 
     with pytest.raises(RunError, match=r"^one\\ntwo$"):
-        outside.reader("a list")(read)(RunError("one\ntwo"))
+        safety.reader("a list")(read)(RunError("one\ntwo"))
     with pytest.raises(RuntimeError, match="defect"):
-        outside.reader("a list")(read)(RuntimeError("defect"))
-    for name in [name for name in outside.READERS if name.startswith(__name__)]:
-        del outside.READERS[name]
+        safety.reader("a list")(read)(RuntimeError("defect"))
+    for name in [name for name in safety.READERS if name.startswith(__name__)]:
+        del safety.READERS[name]
 
 
 def test_what_steers_a_terminal_is_shown_as_an_escape():

@@ -182,7 +182,7 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 for name in ("numpy", "pandas", "scipy.stats", "sklearn", "statsmodels.api", "seaborn", "pyarrow.parquet",
-             "lazy_loader", "pydantic", "httpx", "ollama", "tenacity", "tqdm", "yaml", "nbformat", "papermill"):
+             "lazy_loader", "pydantic", "httpx", "ollama", "tqdm", "yaml", "nbformat", "papermill"):
     importlib.import_module(name)
 import numpy as np
 

@@ -7,7 +7,7 @@ import pytest
 
 from crs_lib import judge as judging
 from crs_lib import runs, simulate
-from crs_lib.core import hashes
+from crs_lib.core import tables
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.judge import prompt as judge_prompt
 from crs_lib.llm.base import tokens_of
@@ -345,7 +345,7 @@ def test_scores_of_dialogues_that_are_gone_do_not_outlive_a_failure(run, server)
     with (folder / "dialogues.jsonl").open("a") as file:
         file.write((folder / "dialogues.jsonl").read_text().splitlines()[0] + "\n")
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["stages"]["simulate"]["outputs"]["dialogues.jsonl"] = hashes.sha256(folder / "dialogues.jsonl")
+    manifest["stages"]["simulate"]["outputs"]["dialogues.jsonl"] = tables.sha256(folder / "dialogues.jsonl")
     (folder / "manifest.json").write_text(json.dumps(manifest))
     server.faults["k:1"] = Faults(plan=["400"] * 21)
     with pytest.raises(RunError, match="7 of 7 sessions failed"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crs_lib.core import hashes
+from crs_lib.core import tables
 from crs_lib.core.errors import InputError
 from crs_lib.llm import LLM, Recorder, Request, local
 from tests.helpers.scripted import failing
@@ -43,7 +43,7 @@ def test_a_schema_is_kept_and_the_call_is_recorded(model: Path, tmp_path: Path) 
     with LLM(f"local:{model}", recorder=recorder, context=1024) as llm:
         reply = llm.complete(ask(schema=SCHEMA))
     assert json.loads(reply.text)["pick"] in ("red", "blue")
-    assert reply.tokens_in and reply.tokens_out and reply.digest == hashes.sha256(model)
+    assert reply.tokens_in and reply.tokens_out and reply.digest == tables.sha256(model)
     (row,) = recorder.rows()
     assert row["model"] == f"local:{model}" and row["digest"] == reply.digest
     recorder.close()

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from crs_lib import runs
-from crs_lib.core import hashes, paths, tables
+from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
 
 
@@ -36,7 +36,7 @@ def test_a_finished_stage_says_what_it_made_and_of_what(results):
         {"sessions": 1},
     )
     assert found["inputs"] == {"catalog": "ab" * 32}
-    assert found["outputs"] == {"out.jsonl": hashes.sha256(results / "movies" / "r1" / "out.jsonl")}
+    assert found["outputs"] == {"out.jsonl": tables.sha256(results / "movies" / "r1" / "out.jsonl")}
     assert runs.finished("movies", "r1", "simulate", "03_simulate") == found
     manifest = runs.read_manifest("movies", "r1")
     assert (manifest["study"], manifest["run"]) == ("movies", "r1")
@@ -46,7 +46,7 @@ def test_a_finished_stage_says_what_it_made_and_of_what(results):
 def test_sha256_is_the_published_one(tmp_path):
     path = tmp_path / "abc"
     path.write_bytes(b"abc")  # the example of FIPS 180-2, appendix B.1
-    assert hashes.sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert tables.sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
 
 
 def test_stages_of_a_run_share_one_manifest():

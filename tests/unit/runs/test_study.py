@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from crs_lib import runs
-from crs_lib.core import hashes, tables
+from crs_lib.core import tables
 from crs_lib.core.errors import InputError, NoDataError, RunError
 from crs_lib.runs import StageSpec, Study
 
@@ -78,7 +78,7 @@ def test_a_later_stage_reads_the_file_that_it_names_as_input(results):
     STUDY.run("corpus", Settings())
     STUDY.run("count", Settings(), variant="by hand")
     entry = STUDY.finished("r1", "count", variant="by hand")
-    assert entry["inputs"] == {"words.parquet": hashes.sha256(results / "words.parquet")}
+    assert entry["inputs"] == {"words.parquet": tables.sha256(results / "words.parquet")}
     assert entry["parameters"] == {"words": 2}
     assert STUDY.read("r1", "total", variant="by hand")["n"].to_list() == [1]
     assert STUDY.path("r1", "total.csv", variant="by hand") == results / "scores" / "total.csv"

@@ -10,7 +10,7 @@ import pytest
 from crs_lib import runs, simulate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.core import hashes
+from crs_lib.core import tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.runs import dask, jobs
@@ -75,7 +75,7 @@ def test_a_batch_is_every_system_with_every_user_in_a_fixed_order(results, films
     entry = runs.finished("movies", "r", "simulate", "03_simulate")
     assert entry["counts"] == {"sessions": 4, "systems": 2, "done": 4}
     assert entry["inputs"] == {"catalog": sources.content_hash(sources.load(films))}
-    assert entry["outputs"]["dialogues.jsonl"] == hashes.sha256(folder / "dialogues.jsonl")
+    assert entry["outputs"]["dialogues.jsonl"] == tables.sha256(folder / "dialogues.jsonl")
 
 
 def test_a_dialogue_has_the_thesis_s_form(results, world, do):
