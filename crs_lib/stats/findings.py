@@ -81,10 +81,10 @@ class Estimate(NamedTuple):
         return cls(float(row[value]), float(row["low"]), float(row["high"]), int(n))
 
     def verdict(self, smallest: float = 0.0) -> str:
-        """The interval of a difference in words: higher or lower, equivalent, or not told apart."""
+        """The interval of a difference in words: higher or lower, equivalent, or not shown to differ."""
         if self.excludes_zero:
             return "higher than" if self.value > 0 else "lower than"
-        return "equivalent to" if smallest and self.within(smallest) else "not told apart from"
+        return "equivalent to" if smallest and self.within(smallest) else "not shown to differ from"
 
     def within(self, margin: float) -> bool:
         """Whether the whole interval lies within ±margin; False without an interval."""
@@ -366,7 +366,7 @@ def finding_rank(
 
     ``{first}``, ``{second}`` and ``{last}`` are names, ``{top}``, ``{next}`` and ``{bottom}`` their means
     (shares: ``{top:%}``); ``{order}`` lists all, with ">" where neighbours are told apart and "≈" where not;
-    ``{tied}`` names those not told apart from the first ("none"), ``{gap}`` is the lead over the second and
+    ``{tied}`` names those not shown to differ from the first ("none"), ``{gap}`` is the lead over the second and
     ``{behind}`` says it ("is 0.07 [0.02, 0.24] behind"); ``{systems}`` counts them, ``{n}`` the units.
     "No finding" for fewer than two systems with a value, or where all means are equal.
     """

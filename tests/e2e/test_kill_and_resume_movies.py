@@ -108,7 +108,7 @@ def test_killed_and_started_again_it_ends_with_the_same_bytes(results, expected,
 
 def attempts(folder):
     with Ledger(folder / "ledger.sqlite") as ledger:
-        rows = ledger._query("SELECT system, session, attempt FROM sessions")
+        rows = ledger.do("SELECT system, session, attempt FROM sessions")
     return {(system, session): attempt for system, session, attempt in rows}
 
 
@@ -117,7 +117,7 @@ def test_a_full_disk_in_mid_batch_says_so_and_the_batch_goes_on_later(results, e
     process = start("full", limit=400_000)
     message = process.communicate(timeout=300)[1]
     assert process.returncode == 1
-    assert "RunError: could not" in message
+    assert "RunError: the ledger" in message and "Free some space" in message
     assert not (folder / "dialogues.jsonl").exists()
     kept = stored(folder)
     assert 0 < kept < TOTAL

@@ -117,11 +117,14 @@ def journeys():
 
 
 def listing(found):
-    """The journeys as docs/context.md shows them."""
-    return "\n".join(f"- {what}: {len(files)} files: {', '.join(f'`{name}`' for name in sorted(files))}." for what, files in found.items())  # fmt: skip
+    """The journeys as docs/context.md counts them."""
+    return "\n".join(f"- {what}: {len(files)} files" for what, files in found.items())
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"CRS_RESULTS": folder, "CRS_PROGRESS": "off"}
-        print(listing(journeys()))
+        found = journeys()
+        for what, files in found.items():
+            print(f"{what}: {', '.join(sorted(files))}")
+        print(listing(found))

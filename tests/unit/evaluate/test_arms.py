@@ -1,7 +1,5 @@
 """Fresh users and placebo windows: the same state reached without a history, and what a history then costs."""
 
-from dataclasses import replace
-
 import pytest
 
 from crs_lib import evaluate, simulate
@@ -119,7 +117,7 @@ def test_scores_older_than_an_arm_are_refused(config):
     alone = SimulateConfig(run="later", systems=("oracle",), n_sessions=2, n_turns=8)
     simulate.simulate(alone, progress=False)
     evaluate.evaluate(evaluate.EvaluateConfig(run="later"))
-    simulate.simulate(replace(alone, arms=THREE), progress=False)
+    simulate.simulate(alone.changed(arms=THREE), progress=False)
     with pytest.raises(RunError, match="the scores of run 'later' are older than its dialogues; score again"):
         evaluate.read("later", "results")
     evaluate.evaluate(evaluate.EvaluateConfig(run="later"))
@@ -129,7 +127,7 @@ def test_scores_older_than_an_arm_are_refused(config):
 def test_runs_of_other_settings_are_no_arms(config):
     own = SimulateConfig(run="own", systems=("oracle",), n_sessions=2, n_turns=8)
     simulate.simulate(own, progress=False)
-    simulate.simulate(replace(own, run="own-none", n_sessions=1, arms=("none",)), progress=False)
+    simulate.simulate(own.changed(run="own-none", n_sessions=1, arms=("none",)), progress=False)
     with pytest.raises(RunError, match="'own' and 'own-none' were made with different settings"):
         arms.runs_of("own")
 

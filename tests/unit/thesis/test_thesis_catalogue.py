@@ -86,7 +86,7 @@ def test_no_match_in_the_thesis_logs_lies_inside_a_word(world, said):
 
 
 def test_batches_and_single_texts_agree_on_the_thesis_logs(world, said):
-    found = world.grounder.ground(said).sets()
+    found = world.grounder.ground(said)
     assert found == [world.grounder.concepts(text) for text in said]
 
 

@@ -44,7 +44,7 @@ def test_exploitability_is_the_rise_above_silence_and_chance_without_use():
 
 @pytest.mark.slow
 def test_a_short_search_finds_the_parrot_and_spares_the_gain():
-    found = redteam.exploitability(redteam.search(redteam.RedteamConfig(budget=12, n_sessions=2, n_turns=10)))
+    found = redteam.exploitability(redteam.search(redteam.GateConfig(budget=12, n_sessions=2, n_turns=10)))
     rise = found.set_index("metric")["exploitability"]
     assert rise["topic_adaptation_score"] > 0.5
     assert rise["normalised_gain"] < 0.05
