@@ -366,7 +366,7 @@ def finding_rank(
 
     ``{first}``, ``{second}`` and ``{last}`` are names, ``{top}``, ``{next}`` and ``{bottom}`` their means
     (shares: ``{top:%}``); ``{order}`` lists all, with ">" where neighbours are told apart and "≈" where not;
-    ``{tied}`` names those not shown to differ from the first ("none"), ``{gap}`` is the lead over the second and
+    ``{tied}`` names those not shown to differ from the first ("none"), ``{gap}`` is the lead over the second,
     ``{behind}`` says it ("is 0.07 [0.02, 0.24] behind"); ``{systems}`` counts them, ``{n}`` the units.
     "No finding" for fewer than two systems with a value, or where all means are equal.
     """

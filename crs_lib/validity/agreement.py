@@ -254,7 +254,7 @@ def _rows(
 
 
 class _Before:
-    """The earlier turns of a conversation: whether films were asked for, constraints elicited, and the replies."""
+    """The earlier turns of a conversation: whether films were asked for, constraints elicited, replies."""
 
     def __init__(self, elicited: bool) -> None:
         self.elicited = elicited
