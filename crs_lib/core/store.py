@@ -36,7 +36,7 @@ class Store:
     def __init__(self, path: Path, schema: str, what: str, *, guarded: bool = False) -> None:
         self.path = Path(path)
         self._schema, self._what, self._guarded = schema, what, guarded
-        self._lock = threading.RLock()
+        self._locks = (os.getpid(), threading.RLock())
         self._db: sqlite3.Connection | None = None
         self._pid = 0
         self._opened: tuple[int, int] | None = None
@@ -78,6 +78,13 @@ class Store:
         """The rows that a query gives, one at a time, over a connection of its own."""
         with self._told(), closing(self._open()) as db:
             yield from db.execute(statement, values)
+
+    @property
+    def _lock(self) -> threading.RLock:
+        """The lock of this process: a fork may copy the parent's while a thread holds it."""
+        if self._locks[0] != os.getpid():
+            self._locks = (os.getpid(), threading.RLock())
+        return self._locks[1]
 
     def _connection(self) -> sqlite3.Connection:
         if self._db is None or self._pid != os.getpid():
