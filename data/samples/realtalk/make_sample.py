@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import sample_stories as told
 
-from crs_lib.core import outside
+from crs_lib.core import safety
 from crs_lib.core.rng import stream
 from crs_lib.core.tables import write_json
 from crs_lib.realtalk.arcs import FORMAT
@@ -198,7 +198,7 @@ def main() -> None:
     out = parser.parse_args().out
     kept = [
         c
-        for c in outside.read_object(Path(__file__).with_name("arcs.json"))["cases"]
+        for c in safety.read_object(Path(__file__).with_name("arcs.json"))["cases"]
         if c["chat"].startswith("Chat_0_")
     ]
     for number, one, two, start in CHATS:
