@@ -30,7 +30,7 @@ def never(*_):
             pass
 
 notebooks.refresh = never
-main(["refresh"])
+main(["run", "--refresh"])
 """
 
 
