@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from crs_lib.cosrec.catalogue import Settings, build
+from crs_lib.cosrec.catalogue import Options, build
 from tests.helpers import amazon_fixture
 
 
@@ -132,9 +132,9 @@ def compare(products: int, reviews: int, rounds: int) -> None:
         folder = Path(name)
         metas, texts = amazon_fixture.write_category(folder / "in", "Home", products, reviews)
         ways = {
-            "ours": lambda: build(folder / "in", folder / "in", folder / "ours.jsonl", Settings()),
+            "ours": lambda: build(folder / "in", folder / "in", folder / "ours.jsonl", Options()),
             "ours, legacy": lambda: build(
-                folder / "in", folder / "in", folder / "legacy.jsonl", Settings(legacy=True)
+                folder / "in", folder / "in", folder / "legacy.jsonl", Options(legacy=True)
             ),
             "plain loop": lambda: plain_loop(metas, texts, folder / "plain.jsonl"),
         }

@@ -27,10 +27,10 @@ from crs_lib.core import paths
 )
 def catalogue(arguments: Namespace) -> None:
     """Build products from metadata and reviews."""
-    from crs_lib.cosrec.catalogue import Settings, build
+    from crs_lib.cosrec.catalogue import Options, build
 
     given = {k: v for k, v in vars(arguments).items() if k not in ("metas", "reviews", "out")}
-    manifest = build(arguments.metas, arguments.reviews, arguments.out, Settings(**given))
+    manifest = build(arguments.metas, arguments.reviews, arguments.out, Options(**given))
     print("\n".join(_counts(manifest)))
     beside = f"{arguments.out.name}.manifest.json and {arguments.out.name}.quarantine.jsonl"
     print(f"written: {paths.shown(arguments.out)}; beside it {beside}")

@@ -32,7 +32,7 @@ Facts = dict[str, dict[str, dict[str, Any]]]  # of each finished table: kind, ca
 
 
 @dataclass(frozen=True)
-class Settings:
+class Options:
     """Settings of a catalogue; only the first five decide which products and reviews it holds."""
 
     legacy: bool = False
@@ -99,7 +99,7 @@ def _by_category(folder: Path, prefix: str) -> dict[str, Path]:
     return out
 
 
-def build(metas: Path, reviews: Path, out: Path, settings: Settings) -> dict[str, Any]:
+def build(metas: Path, reviews: Path, out: Path, settings: Options) -> dict[str, Any]:
     """Make the catalogue ``out``; returns the manifest, which is also written to ``<out>.manifest.json``.
 
     Working files stand in ``<out>.work`` until the catalogue is finished; the same command continues there
@@ -150,7 +150,7 @@ def _stamp(path: str) -> list[Any]:
     return [Path(path).name, facts.st_size, facts.st_mtime_ns]
 
 
-def _check(work: Path, settings: Settings, todo: Sequence[Source]) -> None:
+def _check(work: Path, settings: Options, todo: Sequence[Source]) -> None:
     """Continue only what was begun with these settings; forget categories whose files were replaced."""
     plan = work / "plan.json"
     before = json.loads(plan.read_text(encoding="utf-8")) if plan.exists() else {}
@@ -174,7 +174,7 @@ def _check(work: Path, settings: Settings, todo: Sequence[Source]) -> None:
     tables.write_json(plan, {"form": _FORM, "settings": settings.content, "inputs": stamps})
 
 
-def _read(job: Job, todo: Sequence[Source], settings: Settings) -> Facts:
+def _read(job: Job, todo: Sequence[Source], settings: Options) -> Facts:
     """Make the tables that are not finished, one task a category; RunError, at the end, if any failed."""
     work = Path(job.work)
     size = {(s.name, kind): Path(getattr(s, kind)).stat().st_size for s in todo for kind in KINDS}
@@ -208,7 +208,7 @@ def _parts(todo: Sequence[Source]) -> int:
     return max(1, min(_MOST_PARTS, size // _PART))
 
 
-def _join(job: Job, ranges: Sequence[KeyRange], settings: Settings) -> Counter[str]:
+def _join(job: Job, ranges: Sequence[KeyRange], settings: Options) -> Counter[str]:
     """Join the ranges that are not finished; returns the counts of all."""
     folder = Path(job.work) / "joined"
     waiting = [keys for keys in ranges if marked(folder, keys.name) is None]
@@ -226,7 +226,7 @@ def _join(job: Job, ranges: Sequence[KeyRange], settings: Settings) -> Counter[s
 Call = tuple["partial[Any]", int]  # a task, and the progress that it adds
 
 
-def _do_all(calls: Sequence[Call], settings: Settings, seen: Callable[[int], object]) -> list[str]:
+def _do_all(calls: Sequence[Call], settings: Options, seen: Callable[[int], object]) -> list[str]:
     """Do every task here, in local processes or on a Dask cluster; returns the errors, in the tasks' order.
 
     A failing task does not stop the others. Workers of a cluster must see the same folders.
@@ -242,7 +242,7 @@ def _do_all(calls: Sequence[Call], settings: Settings, seen: Callable[[int], obj
 
 
 def _begun(
-    calls: Sequence[Call], settings: Settings, seen: Callable[[int], object]
+    calls: Sequence[Call], settings: Options, seen: Callable[[int], object]
 ) -> Iterator[tuple[int, Callable[[], object]]]:
     """Each task's number with a function that waits for its end and raises its error."""
     if settings.scheduler:
@@ -280,7 +280,7 @@ def _collect(work: Path, todo: Sequence[Source], out: Path) -> None:
 
 
 def _manifest(
-    settings: Settings, todo: Sequence[Source], ignored: list[str], facts: Facts, joined: Counter[str]
+    settings: Options, todo: Sequence[Source], ignored: list[str], facts: Facts, joined: Counter[str]
 ) -> dict[str, Any]:
     inputs = {
         Path(path).name: {"bytes": Path(path).stat().st_size, "sha256": facts[kind][source.name]["sha256"]}

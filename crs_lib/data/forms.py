@@ -174,7 +174,7 @@ def _expect(given: object, kind: Any, what: str, words: str) -> None:
         raise InputError(f"{what} is {str(given)[:60]!r}, expected {words}")
 
 
-class _Said(NamedTuple):
+class _Line(NamedTuple):
     speaker: str
     text: str
     rest: dict[str, Any]
@@ -223,7 +223,7 @@ def _adapted(record: Mapping[str, Any], form: Form, origin: RecordOrigin) -> Dia
     return Dialogue.from_json({**body, **extra}, source=where.partition(", session")[0])
 
 
-def _said(entry: object, form: Form, where: str) -> _Said:
+def _said(entry: object, form: Form, where: str) -> _Line:
     if not isinstance(entry, Mapping) or not isinstance(entry.get(form.text), str):
         raise InputError(f"{where}: must be an object with an {form.text!r} that is a text")
     speaker = _SPEAKERS.get(str(entry.get(form.speaker, "")).upper())
@@ -233,10 +233,10 @@ def _said(entry: object, form: Form, where: str) -> _Said:
     taken = {"speaker", "text"}
     keys = (form.speaker, form.text)
     rest = {f"original_{k}" if k in taken else k: v for k, v in entry.items() if k not in keys}
-    return _Said(speaker, entry[form.text], rest)
+    return _Line(speaker, entry[form.text], rest)
 
 
-def _turn(said: list[_Said]) -> dict[str, Any]:
+def _turn(said: list[_Line]) -> dict[str, Any]:
     """One turn; the annotations of a merged one are listed under ``merged``, one entry an utterance."""
     head = {"speaker": said[0].speaker, "text": "\n".join(one.text for one in said)}
     if len(said) == 1:

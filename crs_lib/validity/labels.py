@@ -149,7 +149,7 @@ def write_key(run: str, kind: str, questions: Sequence[Question]) -> Path:
     return path
 
 
-class Key(NamedTuple):
+class PageKey(NamedTuple):
     """The key of a run's page: the kind of question, the digest of the page, and a row a question."""
 
     kind: str
@@ -157,16 +157,16 @@ class Key(NamedTuple):
     questions: pd.DataFrame
 
 
-def read_key(run: str) -> Key:
+def read_key(run: str) -> PageKey:
     """The key of a run's page; RunError with the command that makes one."""
     path = folder(run) / KEY
     if not path.is_file():
         raise RunError(f"run {run!r} has no page; make one with: python -m crs_lib annotate --run {run}")
     made = safety.read_object(path)
-    return Key(made["kind"], made["page"], pd.DataFrame(made["questions"]))
+    return PageKey(made["kind"], made["page"], pd.DataFrame(made["questions"]))
 
 
-def _metric_values(run: str, key: Key) -> pd.DataFrame:
+def _metric_values(run: str, key: PageKey) -> pd.DataFrame:
     """One row per question: the mean of every turn metric over the turns that it asks about.
 
     For pairs the value of the right side less that of the left.

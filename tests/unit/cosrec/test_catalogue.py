@@ -14,7 +14,7 @@ import pytest
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.cosrec import catalogue, catalogue_tables
-from crs_lib.cosrec.catalogue import Settings, build
+from crs_lib.cosrec.catalogue import Options, build
 from tests.helpers import amazon_fixture as fixture
 
 
@@ -37,7 +37,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def run(folder: Path, out: str = "out.jsonl", **settings: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    manifest = build(folder / "in", folder / "in", folder / out, Settings(**settings))
+    manifest = build(folder / "in", folder / "in", folder / out, Options(**settings))
     return read(folder / out), manifest
 
 
@@ -111,7 +111,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("large")
     for i, name in enumerate(("Alpha", "Beta")):
         fixture.write_category(folder / "in", name, 120, 2_500, seed=3, first=i * 80, packed=i == 1)
-    build(folder / "in", folder / "in", folder / "whole.jsonl", Settings(parts=1))
+    build(folder / "in", folder / "in", folder / "whole.jsonl", Options(parts=1))
     return folder
 
 
@@ -121,10 +121,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_tables_of_a_category_change_nothing(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool, table: int
 ) -> None:
-    build(large / "in", large / "in", tmp_path / "a.jsonl", Settings(legacy=legacy))
+    build(large / "in", large / "in", tmp_path / "a.jsonl", Options(legacy=legacy))
     monkeypatch.setattr(catalogue_tables, "_TABLE", table)
     monkeypatch.setattr(catalogue_tables, "_ROWS", 64)
-    build(large / "in", large / "in", tmp_path / "b.jsonl", Settings(parts=3, legacy=legacy, keep_work=True))
+    build(large / "in", large / "in", tmp_path / "b.jsonl", Options(parts=3, legacy=legacy, keep_work=True))
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     assert len(list((tmp_path / "b.jsonl.work").glob("reviews/Beta/*.parquet"))) > 1
 
@@ -132,7 +132,7 @@ def test_tables_of_a_category_change_nothing(
 @pytest.mark.parametrize("settings", [{"parts": 2}, {"parts": 13}, {"parts": 5, "workers": 2}], ids=str)
 @pytest.mark.slow
 def test_parts_and_workers_change_nothing(large: Path, settings: dict[str, int]) -> None:
-    manifest = build(large / "in", large / "in", large / "again.jsonl", Settings(**settings))
+    manifest = build(large / "in", large / "in", large / "again.jsonl", Options(**settings))
     assert (large / "again.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
     whole = json.loads((large / "whole.jsonl.manifest.json").read_text())
     assert manifest["totals"] == whole["totals"]
@@ -144,7 +144,7 @@ def test_what_does_not_fit_is_sorted_on_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: bool
 ) -> None:
     fixture.write_category(tmp_path / "in", "Home", 10, 60_000)
-    build(tmp_path / "in", tmp_path / "in", tmp_path / "a.jsonl", Settings(legacy=legacy))
+    build(tmp_path / "in", tmp_path / "in", tmp_path / "a.jsonl", Options(legacy=legacy))
     spilled: list[Path] = []
     values = catalogue_tables._values
 
@@ -154,7 +154,7 @@ def test_what_does_not_fit_is_sorted_on_disk(
 
     monkeypatch.setattr(catalogue_tables, "MEMORY", "24MB")
     monkeypatch.setattr(catalogue_tables, "_values", watched)
-    build(tmp_path / "in", tmp_path / "in", tmp_path / "b.jsonl", Settings(legacy=legacy, keep_work=True))
+    build(tmp_path / "in", tmp_path / "in", tmp_path / "b.jsonl", Options(legacy=legacy, keep_work=True))
     assert (tmp_path / "a.jsonl").read_bytes() == (tmp_path / "b.jsonl").read_bytes()
     assert spilled and not list(tmp_path.rglob("*.spill"))
 
@@ -166,7 +166,7 @@ def test_order_of_lines_changes_nothing(large: Path, tmp_path: Path) -> None:
         (tmp_path / "in" / path.name.removesuffix(".gz")).write_bytes(
             b"".join(text.splitlines(keepends=True)[::-1])
         )
-    build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Settings())
+    build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options())
     assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
 
 
@@ -174,7 +174,7 @@ def test_order_of_lines_changes_nothing(large: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_other_formats_hold_the_same(large: Path, ends: str) -> None:
     for name in ("a", "b"):
-        build(large / "in", large / "in", large / f"{name}{ends}", Settings(parts=1 if name == "a" else 4))
+        build(large / "in", large / "in", large / f"{name}{ends}", Options(parts=1 if name == "a" else 4))
     assert (large / f"a{ends}").read_bytes() == (large / f"b{ends}").read_bytes()
     whole = read(large / "whole.jsonl")
     if ends == ".parquet":
@@ -272,11 +272,11 @@ def test_killed_and_resumed(large: Path, tmp_path: Path) -> None:
 
 
 def test_other_settings_do_not_continue(large: Path, tmp_path: Path) -> None:
-    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(keep_work=True))
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
     with pytest.raises(RunError, match="shortest: 10 there, 12 now"):
-        build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(shortest=12))
+        build(large / "in", large / "in", tmp_path / "out.jsonl", Options(shortest=12))
     # another number of parts is no other result, and may differ
-    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(parts=3, keep_work=True))
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Options(parts=3, keep_work=True))
     assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
 
 
@@ -296,7 +296,7 @@ def test_most_reviews_keeps_the_helpful(tmp_path: Path) -> None:
 
 
 def test_many_keys_are_known_by_digest(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(keep_work=True))
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
     tables = [str(tmp_path / "out.jsonl.work" / "metas" / "Alpha" / "00000.parquet")]
     exact = catalogue_tables.known_keys(tables)
     monkeypatch.setattr(catalogue_tables, "_EXACT", 7)
@@ -315,12 +315,12 @@ def test_inputs_are_checked(tmp_path: Path) -> None:
     (tmp_path / "in" / "Other.jsonl").write_text("")
     assert catalogue.sources(tmp_path / "in", tmp_path / "in")[1] == ["Other"]
     with pytest.raises(InputError, match="must end in"):
-        build(tmp_path / "in", tmp_path / "in", tmp_path / "out.csv", Settings())
+        build(tmp_path / "in", tmp_path / "in", tmp_path / "out.csv", Options())
     (tmp_path / "in" / "Home.jsonl.gz").write_bytes(b"")
     with pytest.raises(InputError, match="stands in"):
         run(tmp_path)
     with pytest.raises(InputError, match="at least"):
-        Settings(workers=0)
+        Options(workers=0)
 
 
 def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
@@ -331,17 +331,17 @@ def test_an_output_over_an_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in" / "Alone.jsonl").write_text("a review file whose metas are missing")
     for out in ("in/Home.jsonl", "in/../in/meta_Home.jsonl", "link.jsonl", "hard.jsonl", "in/Alone.jsonl"):
         with pytest.raises(InputError, match="give another output"):
-            build(tmp_path / "in", tmp_path / "in", tmp_path / out, Settings())
+            build(tmp_path / "in", tmp_path / "in", tmp_path / out, Options())
     assert {name: (tmp_path / "in" / name).read_bytes() for name in before} == before
     assert not list(tmp_path.rglob("*.work"))
     for _ in range(2):  # what an earlier run wrote into the folder is replaced
-        build(tmp_path / "in", tmp_path / "in", tmp_path / "in" / "out.jsonl", Settings())
+        build(tmp_path / "in", tmp_path / "in", tmp_path / "in" / "out.jsonl", Options())
 
 
 def test_a_new_category_joins_the_kept_tables(tmp_path: Path) -> None:
     for name, number in (("Beta", 2), ("Gamma", 3)):
         write(tmp_path / "in", name, [fixture.meta(number)], [fixture.review(number, fixture.asin(number))])
-    build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Settings(legacy=True, keep_work=True))
+    build(tmp_path / "in", tmp_path / "in", tmp_path / "out.jsonl", Options(legacy=True, keep_work=True))
     kept = tmp_path / "out.jsonl.work" / "reviews" / "Gamma.done.json"
     before = kept.stat().st_mtime_ns
     write(tmp_path / "in", "Alpha", [fixture.meta(1)], [fixture.review(1, fixture.asin(1))])
@@ -353,13 +353,13 @@ def test_a_new_category_joins_the_kept_tables(tmp_path: Path) -> None:
 
 
 def test_tables_of_an_older_form_are_made_anew(large: Path, tmp_path: Path) -> None:
-    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings(keep_work=True))
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
     plan = tmp_path / "out.jsonl.work" / "plan.json"
     found = json.loads(plan.read_text())
     plan.write_text(json.dumps({name: found[name] for name in ("settings", "inputs")}))
     for path in (tmp_path / "out.jsonl.work" / "reviews").glob("*/*.parquet"):
         path.write_bytes(b"of another form")
-    build(large / "in", large / "in", tmp_path / "out.jsonl", Settings())
+    build(large / "in", large / "in", tmp_path / "out.jsonl", Options())
     assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
 
 
@@ -369,7 +369,7 @@ def test_a_task_a_category_on_a_cluster(large: Path, tmp_path: Path) -> None:
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
     ) as cluster:
-        settings = Settings(parts=3, scheduler=cluster.scheduler_address)
+        settings = Options(parts=3, scheduler=cluster.scheduler_address)
         build(large / "in", large / "in", tmp_path / "out.jsonl", settings)
         assert (tmp_path / "out.jsonl").read_bytes() == (large / "whole.jsonl").read_bytes()
         (tmp_path / "in").mkdir()
