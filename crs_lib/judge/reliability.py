@@ -135,10 +135,9 @@ def _icc(frame: pd.DataFrame) -> dict[str, Any]:
     if frame["judge"].nunique() < 2:
         return {"value": float("nan"), "n": 0, "reason": "fewer than two judges"}
     try:
-        table = icc(frame, Design(system="judge", scenario="item", value="score")).set_index("type")
+        found = icc(frame, Design(system="judge", scenario="item", value="score")).iloc[0]
     except InputError as error:
         return {"value": float("nan"), "n": 0, "reason": str(error)}
-    found = table.loc["ICC(2,k)"]
     reason = "the dialogues do not differ" if pd.isna(found["icc"]) else None
     return {"value": found["icc"], "low": found["low"], "high": found["high"], "n": int(found["n"]),
             "reason": reason}  # fmt: skip

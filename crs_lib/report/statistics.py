@@ -15,20 +15,11 @@ from crs_lib.figures.pairs import PREFIX, with_judges
 from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import (
-    Design,
-    Finding,
-    Ladder,
-    conclusions_by_subject,
-    contrast_curves,
-    finding,
-    finding_none,
-    hazard_ratios,
-    logrank,
-    mixed_model,
-    restricted_mean,
-)
+from crs_lib.stats import Design, Finding, Ladder, conclusions_by_subject, finding_none, restricted_mean
+from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.plan import Plan, read_plan
+from crs_lib.stats.power import contrast_curves
+from crs_lib.stats.survival import hazard_ratios, logrank
 from crs_lib.stats.words import p_in_words
 
 # Where power is computed: numbers of scenarios, and effects as multiples of the smallest that matters.
@@ -171,8 +162,7 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
             known,
             [times * plan.smallest_effect for times in TIMES],
             SCENARIOS,
-            Design(plan.system, plan.scenario, outcome, pairs or None),
-            alpha=plan.alpha,
+            Design(plan.system, plan.scenario, outcome, pairs or None, 1 - plan.alpha),
             tests=max(1, len(plan.contrasts)),
         )
     except InputError as error:
@@ -276,7 +266,7 @@ def conclusion(ladder: Ladder, plan: Plan, subject: str) -> Finding:
     if not told:
         return finding_none(f"the tests of this run bear no sentence on {subject}")
     text = told[0].replace(plan.primary_outcome, metrics.get(plan.primary_outcome).short)
-    return finding_none(text) if "could not be" in text else finding(text)
+    return finding_none(text) if "could not be" in text else Finding(text)
 
 
 def draw_power(scores: pd.DataFrame, plan: Plan) -> None:
