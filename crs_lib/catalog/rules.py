@@ -22,6 +22,8 @@ _REACH, _ABOUT_REACH = 2, 8
 _ABOUT = frozenset(
     {"about", "plot", "plots", "story", "stories", "theme", "themes", "involving", "concerning"}
 )
+_WATCHED = frozenset("watch watched watching movie film seen try recommend suggest avoid skip called".split())
+_PRONOUNS = frozenset("he her him it me she them they this that up us we what who you".split())
 _GENRE_WORDS = {
     form
     for name, aliases in lexicon.GENRES.items()
@@ -172,13 +174,15 @@ def capital_or_film_word(near: Context, first: int, last: int) -> str:
 
 
 def title_rule(title: str, everyday: frozenset[str]) -> Rule:
-    """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals."""
+    """The rule of a title: of everyday words only, it needs quotes, a year, or the title's capitals.
+
+    A text without any capital, or of capitals only, says nothing by them: there a word such as "watch" before
+    an everyday title does, unless it is a pronoun and the like ("her").
+    """
     parts = fold(title).split()
-    if (
-        any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
-        and len(parts) > 1
-    ):
+    if any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts):
         return no_rule
+    rare = not _PRONOUNS.issuperset(parts)
     capitals = [part[0].isupper() for part in re.findall(r"\w+", title)]
     one_word = len(parts) == 1
 
@@ -188,6 +192,8 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
             return ""
         if one_word and (parts[0].isdigit() or len(parts[0]) == 1):
             return "number or letter without quotes or year"
+        if rare and (text.islower() or text.isupper()) and near.tokens[max(0, first - 1)] in _WATCHED:
+            return ""
         seen = [text[begin].isupper() for begin, _ in near.spans[first:last]]
         wanted = capitals if len(capitals) == len(seen) else [True, *seen[1:]]
         if seen != wanted or not any(seen):

@@ -1,4 +1,4 @@
-"""Titles in text: those of the catalogue by their words, others by how titles are written.
+"""Titles in text: those of the catalogue by their words, others by how titles are written; their polarity.
 
 A stretch counts as a title that the catalogue lacks when it is written like one and stands in quotation or
 emphasis marks, or right before a year in brackets. A bare name in running text is not found, so counts are
@@ -30,6 +30,53 @@ _OPENERS = frozenset(
     "suggest take then these this those try watch what while yes".split()
 )
 _LONGEST = 12  # words; a longer stretch is a sentence
+# Polarity. Praise in the form of a negation, which is blanked before anything else is looked for.
+_PRAISE = re.compile(
+    r"\b(?:(?:can(?:no|')?t|could(?: not|n't)|can not) (?:go wrong|recommend|praise|beat|stop|wait"
+    r"|get enough)"
+    r"|(?:do not|don't|never|not to|wouldn't|not) (?:\w+ )?(?:miss|be missed|forget|overlook|hesitate)"
+    r"|(?:will not|won't|wouldn't|not) (?:be disappointed|regret|disappoint|mind|let you down|only|just"
+    r"|bad)"
+    r"|is(?: not|n't) bad|why not|no doubt|not to mention|never (?:fails|disappoints|gets old|bores)"
+    r"|if you (?:have not|haven't|never)(?: yet)?(?: seen| watched)?|(?:have not"
+    r"|haven't) (?:yet )?(?:seen|watched)"
+    r"|nothing beats|no better \w+ than|not avoid|never skip)\b"
+)
+_RULED_OUT = re.compile(  # what follows is advised against, up to the clause's end
+    r"\b(?:avoid|skip|pass on|pass over|steer clear of|stay (?:away from|clear of)|keep away from"
+    r"|leave (?:out|aside)"
+    r"|forget(?: about)?|drop|rule out|set aside|except(?: for)?|apart from|nothing like|not a fan of"
+    r"|(?:not|never|\w*n't|cannot|no longer|no need to|hardly) (?:\w+ ){0,3}?(?:recommend\w*|suggest\w*"
+    r"|advise|watch|see"
+    r"|pick|choose|select|go (?:for|with)|offer|bother|waste|try|include|want|propose|consider|put|play"
+    r"|start|think|believe))\b"
+    r"|\b(?:not|never|neither|nor)\W+(?:the |another |the film |the movie )?$"
+)
+_IN_PLACE = re.compile(  # what follows is what another film is preferred to, up to the next comma
+    r"\b(?:instead of|rather than|in place of|unlike|as opposed to|in lieu of|(?:better|safer|other"
+    r"|sooner) than|over)\b"
+)
+_TURNS = re.compile(  # and here the advice turns round
+    r"[.!?;:\n]|\s[–—-]\s|—|\b(?:but|however|though|instead(?! of)|yet)\b"
+    r"|\bi(?:'d| would|'ll| will| suggest| recommend)\b"
+    r"|(?:,|\band|\bso) (?:(?:and|so|then|just|rather|please|perhaps|maybe|i(?:'d| would)?|you(?:'d"
+    r"| would| could| should)?|we) )*"
+    r"(?:try|watch|go for|go with|pick|choose|consider|recommend|suggest|take|see|prefer|enjoy|have|give"
+    r"|look at)\b"
+)
+_AGAINST = re.compile(  # said of the title before it
+    r"^[\"'”’»*_)\s]*(?:\(\d{4}\))?[\"'”’»*_\s,]*(?:which |that |it |they |and \S+ |really |simply "
+    r"|probably |, ){0,3}"
+    r"(?:(?:is|are|was|would be|will be|should be|can be|may be|might be|seems?|looks?) (?:\w+ ){0,2}?"
+    r"(?:out|wrong|avoided|skipped|left|unsuitable|to (?:skip|avoid)|a (?:mistake|poor|bad)|off the"
+    r"|the wrong|no (?:good|match|fit|longer))"
+    r"|(?:(?:is|are|was|would|wo|will|ca|can|could|should|may|might|does|do|did)(?:n't| not| never"
+    r"|not)) (?:\w+ ){0,2}?"
+    r"(?:for|what|a (?:good|great|match|fit)|the (?:one|right|best)|suitable|right|recommend\w*|worth|my"
+    r"|one|ideal|an option|something|it"
+    r"|fit|match|suit|work|meet|qualify|belong|do|please|appropriate|available|among|included)|fails"
+    r"|misses|falls short)\b"
+)
 _LOOKED_AT = 50_000  # characters of a reply
 
 
@@ -79,6 +126,31 @@ class Titles:
         by_year = [i for i in same if year is not None and self.catalog.items[i].year == year]
         preferred = [i for i in same if i in wanted]
         return (by_year or preferred or list(same))[0]
+
+
+def recommended(text: str, mentions: Iterable[Mention]) -> list[Mention]:
+    """The mentions that a text does not advise against ("avoid X", "Y instead of X", "X is not for you").
+
+    Rules over words, clause by clause; praise that is worded as a negation ("don't miss X") counts as praise.
+    What they reach on labelled sentences stands in docs/metrics.md.
+    """
+    plain = text.lower().replace("’", "'")
+    if len(plain) != len(text):  # a letter that changes length in lower case: places would be off
+        plain = "".join(c.lower() if len(c.lower()) == 1 else c for c in text).replace("’", "'")
+    found = list(mentions)
+    for one in found:  # a title's own words are no cue
+        plain = plain[: one.start] + "x" * (one.end - one.start) + plain[one.end :]
+    plain = _PRAISE.sub(lambda match: " " * len(match[0]), plain)
+    return [one for one in found if not _advised_against(plain, one)]
+
+
+def _advised_against(plain: str, one: Mention) -> bool:
+    before = plain[max((m.end() for m in _TURNS.finditer(plain, 0, one.start)), default=0) : one.start]
+    after = plain[one.end :]
+    in_place = [m.end() for m in _IN_PLACE.finditer(before)]
+    if in_place and "," not in before[in_place[-1] :]:
+        return True
+    return bool(_RULED_OUT.search(before) or _AGAINST.match(after))
 
 
 class Foreign(NamedTuple):

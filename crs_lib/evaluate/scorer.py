@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 from crs_lib.catalog.grounder import Grounder
+from crs_lib.catalog.titles import recommended
 from crs_lib.core.dialogue import Dialogue, Pair, asks_for_others
 from crs_lib.core.text import fold, words
 from crs_lib.metrics import base, constructs
@@ -61,14 +62,15 @@ class Scorer:
         return frozenset(found)
 
     def items(self, pair: Pair) -> list[int]:
-        """The catalogue items a reply recommends: by id, else by title, else those named in the text."""
+        """The catalogue items a reply recommends: by id, else by title, else those its text advises."""
         catalog, meta = self.grounder.catalog, pair.system.meta
         if "rec_ids" in meta:
             return [catalog.id_index[i] for i in meta["rec_ids"] if i in catalog.id_index]
         if "rec_titles" in meta:
             found = (catalog.title_index.get(fold(str(title))) for title in meta["rec_titles"] or ())
             return [same[0] for same in found if same]
-        return [mention.item for mention in self.grounder.titles(pair.system.text)]
+        text = pair.system.text
+        return [mention.item for mention in recommended(text, self.grounder.titles(text))]
 
     def score(self, dialogue: Dialogue, texts: Sequence[Text]) -> Scores:
         """Score a dialogue; ``texts`` are those of its turns, in order."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.catalog.titles import films_named, without_year
+from crs_lib.catalog.titles import films_named, recommended, without_year
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import fold
@@ -216,7 +216,8 @@ class Program:
         foreign: list[str] = []
         if answer.recommended is None:
             about = {mention.item for mention in grounder.titles(utterance)}
-            found = tuple(item for item in named if item not in about)
+            advised = dict.fromkeys(mention.item for mention in recommended(answer.reply, mentions))
+            found = tuple(item for item in advised if item not in about)
         else:
             found, foreign = films_named(catalog, answer.recommended)
         foreign += [one.title for one in grounder.unknown_titles(answer.reply, mentions, utterance)]
