@@ -10,7 +10,7 @@ from crs_lib.catalog.fields import ALL_FIELDS, PERSON_FIELDS, Field
 from crs_lib.core import prompts
 from crs_lib.core.text import words
 
-_ALONE = "$value"
+_ALONE = prompts.compile_line("$value")
 ONE = "noun_one"  # the section with the noun for a single film, where a set has one
 
 
@@ -37,7 +37,7 @@ def noun_phrase(
     for row in given:
         if not row.before_noun:
             value = constraints[row.name]
-            lines = row.phrases_of(templates)
+            lines = _lines(f"{row.name} phrases", row.phrases, templates)
             if _ALONE in lines and not (len(given) == 1 and _says_itself(row, value, catalog)):
                 lines = tuple(line for line in lines if line != _ALONE)
             said = _fill(row.name, "phrases", lines, value, draw)
@@ -47,7 +47,8 @@ def noun_phrase(
 
 def bridge_phrase(field: str, value: str, draw: np.random.Generator, templates: str = "A") -> str:
     """A bridge value as it is named in passing: "the director Jane Campion"."""
-    return _fill(field, "bridges", fields.get(field).bridges_of(templates), value, draw)
+    lines = _lines(f"{field} bridges", fields.get(field).bridges, templates)
+    return _fill(field, "bridges", lines, value, draw)
 
 
 def question(
@@ -57,7 +58,7 @@ def question(
 
     With ``small`` only the title has capitals.
     """
-    lines = prompts.compiled(fields.QUESTION_ACTS[act].asks_of(templates))
+    lines = _lines(act, fields.QUESTION_ACTS[act].asks, templates)
     if small:
         return prompts.fill(prompts.lowered(lines), draw, f"question {act!r}", title=title)
     return prompts.sentence(prompts.fill(lines, draw, f"question {act!r}", title=title))
@@ -71,5 +72,12 @@ def _says_itself(row: Field, value: str, catalog: Catalog | None) -> bool:
     return roles == [row.name] and len(words(value)) > 1
 
 
-def _fill(field: str, what: str, lines: tuple[str, ...], value: str, draw: np.random.Generator) -> str:
-    return prompts.fill(prompts.compiled(lines), draw, f"field {field!r}, {what}", value=value)
+def _lines(section: str, usual: tuple[str, ...], templates: str) -> tuple[prompts.Template, ...]:
+    """The templates of a set for a section; where its wording file has none, the usual ones (of set A)."""
+    return prompts.sections(prompts.USER_SETS[templates]).get(section) or prompts.compiled(usual)
+
+
+def _fill(
+    field: str, what: str, lines: tuple[prompts.Template, ...], value: str, draw: np.random.Generator
+) -> str:
+    return prompts.fill(lines, draw, f"field {field!r}, {what}", value=value)

@@ -174,15 +174,16 @@ def capital_or_film_word(near: Context, first: int, last: int) -> str:
 
 
 def title_rule(title: str, everyday: frozenset[str]) -> Rule:
-    """The rule of a title: of everyday words only, it needs quotes, a year, or the title's capitals.
+    """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals.
 
-    A text without any capital, or of capitals only, says nothing by them: there a word such as "watch" before
-    an everyday title does, unless it is a pronoun and the like ("her").
+    In another case they count behind a word such as "watch" ("watch heat"), but for pronouns and the like
+    ("watch her"), and a word that is no everyday word counts in capitals.
     """
     parts = fold(title).split()
-    if any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts):
+    rare = any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
+    if rare and len(parts) > 1:
         return no_rule
-    rare = not _PRONOUNS.issuperset(parts)
+    pronoun = _PRONOUNS.issuperset(parts)
     capitals = [part[0].isupper() for part in re.findall(r"\w+", title)]
     one_word = len(parts) == 1
 
@@ -192,7 +193,8 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
             return ""
         if one_word and (parts[0].isdigit() or len(parts[0]) == 1):
             return "number or letter without quotes or year"
-        if rare and (text.islower() or text.isupper()) and near.tokens[max(0, first - 1)] in _WATCHED:
+        named = first and not pronoun and near.tokens[first - 1] in _WATCHED
+        if named or (rare and text[start:end].isupper()):
             return ""
         seen = [text[begin].isupper() for begin, _ in near.spans[first:last]]
         wanted = capitals if len(capitals) == len(seen) else [True, *seen[1:]]
