@@ -20,8 +20,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, tables
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Field, RunName, Settings
 from crs_lib.evaluate import arms
 from crs_lib.evaluate import tables as score_tables
