@@ -11,7 +11,6 @@ from itertools import pairwise
 from typing import Any
 
 from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.titles import recommended
 from crs_lib.core.dialogue import Dialogue, Pair, asks_for_others
 from crs_lib.core.text import fold, words
 from crs_lib.metrics import base, constructs
@@ -69,8 +68,7 @@ class Scorer:
         if "rec_titles" in meta:
             found = (catalog.title_index.get(fold(str(title))) for title in meta["rec_titles"] or ())
             return [same[0] for same in found if same]
-        text = pair.system.text
-        return [mention.item for mention in recommended(text, self.grounder.titles(text))]
+        return self.grounder.recommended(pair.system.text)
 
     def score(self, dialogue: Dialogue, texts: Sequence[Text]) -> Scores:
         """Score a dialogue; ``texts`` are those of its turns, in order."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.catalog.titles import films_named, recommended, without_year
+from crs_lib.catalog.grounder import films_named, without_year
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import fold
@@ -216,8 +216,7 @@ class Program:
         foreign: list[str] = []
         if answer.recommended is None:
             about = {mention.item for mention in grounder.titles(utterance)}
-            advised = dict.fromkeys(mention.item for mention in recommended(answer.reply, mentions))
-            found = tuple(item for item in advised if item not in about)
+            found = tuple(item for item in grounder.recommended(answer.reply) if item not in about)
         else:
             found, foreign = films_named(catalog, answer.recommended)
         foreign += [one.title for one in grounder.unknown_titles(answer.reply, mentions, utterance)]
