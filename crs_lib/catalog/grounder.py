@@ -286,14 +286,7 @@ class Grounder:
     def audit_table(self, text: str) -> pd.DataFrame:
         """:meth:`audit` as a table: text, field, value, from, to, verdict."""
         rows = [
-            {
-                "text": text[m.start : m.end],
-                "field": m.field,
-                "value": m.value,
-                "from": m.start,
-                "to": m.end,
-                "verdict": m.rejected or "matched",
-            }
+            (text[m.start : m.end], m.field, m.value, m.start, m.end, m.rejected or "matched")
             for m in self.audit(text)
         ]
         return pd.DataFrame(rows, columns=["text", "field", "value", "from", "to", "verdict"])
