@@ -85,7 +85,7 @@ def results() -> Path:
 
 
 def figures() -> Path:
-    """Folder that ``python -m crs_lib figures`` writes to; ``CRS_FIGURES`` or ``figures/``."""
+    """Folder that ``python -m crs_lib show figures`` writes to; ``CRS_FIGURES`` or ``figures/``."""
     return _folder("CRS_FIGURES", home() / "figures")
 
 

@@ -73,7 +73,7 @@ def lines(path: Path) -> Iterator[bytes]:
     """
     if not path.is_file():
         raise RunError(
-            f"no file {paths.shown(path)}; products are made by: python -m crs_lib cosrec-catalogue"
+            f"no file {paths.shown(path)}; products are made by: python -m crs_lib cosrec catalogue"
         )
     number = 0
     try:

@@ -1,6 +1,6 @@
 """Products and passages ready to be searched: in memory from a folder, or from an index on disk.
 
-``python -m crs_lib cosrec-index`` writes the index once. Everything in it is memory-mapped: a product is
+``python -m crs_lib cosrec index`` writes the index once. Everything in it is memory-mapped: a product is
 read from the disk when somebody asks for it, so that a million of them open in less than a second.
 """
 
@@ -157,7 +157,7 @@ class StockOnDisk(Stock):
             return Dense.load(self.folder / what / "dense")
         raise InputError(
             f"the index {self.folder.name!r} holds bm25 and dense:{self.facts['encoder']}, not {spec!r}; "
-            "make one with: python -m crs_lib cosrec-index --encoder …"
+            "make one with: python -m crs_lib cosrec index --encoder …"
         )
 
 

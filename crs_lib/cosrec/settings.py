@@ -8,8 +8,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.cosrec import drafts
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
@@ -29,7 +28,7 @@ _FREE = ("run", "workers", "scheduler", "llm", "retries", "index")
 _Run = Annotated[RunName, Field(description="name of the run, its folder under results/cosrec")]
 _Source = Annotated[str, Field(description="sample, cosrec (the release), or a corpus's folder")]
 _Fusion = Annotated[str, OneOf(FUSIONS), Field(description="how several rankings become one")]
-_Index = Annotated[str, Field(description="folder made by cosrec-index; empty: the source's own files")]
+_Index = Annotated[str, Field(description="folder made by cosrec index; empty: the source's own files")]
 _K1 = Annotated[float, Field(ge=0, description="BM25: gain of repetition")]
 _B = Annotated[float, Field(ge=0, le=1, description="BM25: correction for length")]
 _Vectors = Annotated[
@@ -122,7 +121,7 @@ class GenerateSettings(Settings):
 
     run: Annotated[RunName, Field(description="name of the run")] = "smoke"
     source: Annotated[str, Field(description="sample, or a folder with products and passages")] = "sample"
-    index: Annotated[str, Field(description="folder made by cosrec-index, instead of the source's files")] = (
+    index: Annotated[str, Field(description="folder made by cosrec index, instead of the source's files")] = (
         ""
     )
     writer: Annotated[str, Field(description="template, or the model of conversations and profiles")] = (

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from crs_lib.core.errors import InputError, RunError, printable
-from crs_lib.core.registry import Registry, did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean, printable
+from crs_lib.core.settings import Registry
 from crs_lib.core.tables import fingerprint
 
 Remedy = Literal["no", "wait", "other seed", "more room"]

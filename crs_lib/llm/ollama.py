@@ -11,8 +11,7 @@ from typing import Any
 import httpx
 
 from crs_lib.core import safety
-from crs_lib.core.errors import RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import RunError, did_you_mean
 from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Request, ToolCall
 from crs_lib.llm.http import shown

@@ -161,7 +161,7 @@ def read_key(run: str) -> PageKey:
     """The key of a run's page; RunError with the command that makes one."""
     path = folder(run) / KEY
     if not path.is_file():
-        raise RunError(f"run {run!r} has no page; make one with: python -m crs_lib annotate --run {run}")
+        raise RunError(f"run {run!r} has no page; make it: python -m crs_lib validity annotate --run {run}")
     made = safety.read_object(path)
     return PageKey(made["kind"], made["page"], pd.DataFrame(made["questions"]))
 
