@@ -175,14 +175,14 @@ def capital_or_film_word(near: Context, first: int, last: int) -> str:
 def title_rule(title: str, everyday: frozenset[str]) -> Rule:
     """The rule of a title: one word or everyday words only need quotes, a year, or the title's capitals.
 
-    In another case they count behind a word such as "watch" ("watch heat"), but for pronouns and the like
+    In another case they count behind a word such as "watch" ("watch heat"), but for short and function words
     ("watch her"), and a word that is no everyday word counts in capitals.
     """
     parts = fold(title).split()
     rare = any(part not in everyday and not part.isdigit() and len(part) > 1 for part in parts)
     if rare and len(parts) > 1:
         return no_rule
-    pronoun = _PRONOUNS.issuperset(parts)
+    telling = all(len(part) > 3 and part.isalpha() and part not in lexicon.PLOT_STOP_WORDS for part in parts)
     capitals = [part[0].isupper() for part in re.findall(r"\w+", title)]
     one_word = len(parts) == 1
 
@@ -192,7 +192,7 @@ def title_rule(title: str, everyday: frozenset[str]) -> Rule:
             return ""
         if one_word and (parts[0].isdigit() or len(parts[0]) == 1):
             return "number or letter without quotes or year"
-        named = first and not pronoun and near.tokens[first - 1] in _WATCHED
+        named = first and telling and near.tokens[first - 1] in _WATCHED
         if named or (rare and text[start:end].isupper()):
             return ""
         seen = [text[begin].isupper() for begin, _ in near.spans[first:last]]
