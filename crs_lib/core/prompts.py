@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 
 _FOLDER = Path(__file__).resolve().parents[1] / "prompts"
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol
 
 from crs_lib.core.errors import InputError, RunError, printable
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.core.tables import fingerprint
 
 Remedy = Literal["no", "wait", "other seed", "more room"]

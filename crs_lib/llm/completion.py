@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, ValidationError
 
 from crs_lib.core import safety
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import DEFAULTS, LLMError, Message, Request, ToolCall
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crs_lib.core import paths, safety, tables
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.llm import completion
 from crs_lib.llm.base import BACKENDS, LLMError, Reply, Request, WithoutServer
 from crs_lib.llm.text import answered

@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 
 from crs_lib.core import safety
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.text import shorten
 from crs_lib.llm import http
 from crs_lib.llm.base import BACKENDS, DEFAULTS, LLMError, Message, Reply, Request, ToolCall

@@ -4,8 +4,7 @@ import inspect
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.settings import Field, Settings, fields_of
 from crs_lib.llm.base import BACKENDS, room
 

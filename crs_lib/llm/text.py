@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from crs_lib.core import lean, safety
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
 from crs_lib.llm.base import LLMError, Reply, Request, ToolCall
@@ -137,8 +137,7 @@ def count(given: object) -> int | None:
 
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Any:
-    with lean.without_iris():
-        from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
+    from jsonschema import Draft202012Validator  # type: ignore[import-untyped,unused-ignore]
 
     return Draft202012Validator(json.loads(schema))
 

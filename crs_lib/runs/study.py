@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core import tables
-from crs_lib.core.errors import InputError, NoDataError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, NoDataError, RunError, did_you_mean
 from crs_lib.core.tables import sha256
 from crs_lib.runs import folder
 from crs_lib.runs.folder import Stage

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crs_lib.catalog.titles import films_named, without_year
+from crs_lib.catalog.grounder import films_named, without_year
 from crs_lib.core.dialogue import SYSTEM, USER
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.text import fold

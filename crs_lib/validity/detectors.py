@@ -16,7 +16,7 @@ from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.metrics import overlap, similarity
 
 Floats = NDArray[np.float64]

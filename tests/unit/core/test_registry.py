@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry, did_you_mean, split_spec
+from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.settings import Registry, split_spec
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_the_files_of_a_room_register_themselves_when_the_registry_is_first_read
     room.mkdir()
     (room / "__init__.py").write_text("")
     (room / "base.py").write_text(
-        "from crs_lib.core.registry import Registry\nZOO = Registry('animal', room='made_up_zoo')\n"
+        "from crs_lib.core.settings import Registry\nZOO = Registry('animal', room='made_up_zoo')\n"
     )
     for name in ("ape", "bear"):
         (room / f"{name}.py").write_text(
