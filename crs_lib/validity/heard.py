@@ -94,11 +94,13 @@ def hear(grounder: Grounder, text: str) -> Heard:
     matches += _kinds(grounder, text, [(one.start, one.end) for one in (*titles, *matches)])
     # Of a value that is named twice the last attitude counts.
     held = {m.code: _attitude(text[: m.start], text[m.end :]) for m in sorted(_in_role(matches, text))}
-    codes = (frozenset(code for code, one in held.items() if one == name) for name in _ATTITUDES)
+    wanted, unwanted, given_up = (
+        frozenset(code for code, one in held.items() if one == name) for name in _ATTITUDES
+    )
     said = fold(text)
     resets, about, asks = (bool(CUES[name].search(said)) for name in ("resets", "about", "asks"))
-    named = tuple(dict.fromkeys(title.item for title in titles))
-    return Heard(*codes, resets, named, about and bool(titles or "?" in text), asks)
+    named, about = tuple(dict.fromkeys(title.item for title in titles)), about and bool(titles or "?" in text)
+    return Heard(wanted, unwanted, given_up, resets, named, about, asks)
 
 
 def _sayable(match: Match, text: str) -> bool:

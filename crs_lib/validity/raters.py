@@ -307,7 +307,7 @@ def survival(rows: pd.DataFrame) -> pd.DataFrame:
         means = rows.pivot_table(index="system", columns="simulator", values=name)
         taus = means.corr(method="kendall", min_periods=3)
         for one, other in combinations(sorted(set(rows["simulator"])), 2):
-            row = {"score": name, "simulators": f"{one} and {other}"}
+            row: dict[str, Any] = {"score": name, "simulators": f"{one} and {other}"}
             row |= {"n_systems": len(means[[one, other]].dropna()), "tau": float(taus.loc[one, other])}
             out.append(row)
     return pd.DataFrame(out)
