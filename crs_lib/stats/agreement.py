@@ -11,11 +11,12 @@ from crs_lib.core.errors import InputError
 from crs_lib.stats.design import Design, Floats, check_columns, numbers
 from crs_lib.stats.estimates import bootstrap_estimates
 
+Level = Literal["nominal", "ordinal", "interval", "masi"]
 RATERS = Design(system="rater", scenario="item")  # raters are compared, items resampled
 
 
 def krippendorff_alpha(
-    frame: pd.DataFrame, design: Design = RATERS, *, level: Literal["nominal", "ordinal", "masi"] = "ordinal"
+    frame: pd.DataFrame, design: Design = RATERS, *, level: Level = "ordinal"
 ) -> pd.DataFrame:
     """Krippendorff's alpha, at most 1 (perfect); 0 is chance, below 0 systematic disagreement; one row.
 
@@ -37,7 +38,8 @@ def krippendorff_alpha(
     kept = rated[rated.groupby(item)[value].transform("size").to_numpy() > 1]
     if kept.empty:
         raise InputError("no item has two ratings or more; agreement needs overlapping raters")
-    if level == "ordinal":
+    ranked = level in ("ordinal", "interval")
+    if ranked:
         values, codes = np.unique(numbers(kept, value), return_inverse=True)
     else:
         codes, values = pd.factorize(kept[value].map(frozenset) if level == "masi" else kept[value])
@@ -47,13 +49,15 @@ def krippendorff_alpha(
     both = ratings.merge(ratings, on="unit").query("index_x != index_y")  # the ordered pairs of each item
     place, first, second = (both[column].to_numpy() for column in ("unit", "code_x", "code_y"))
     share = 1.0 / (np.bincount(unit)[place] - 1)
-    distance = _distances([] if level == "ordinal" else list(values), level)
+    distance = _distances([] if ranked else list(values), level)
 
     def alpha(weights: Floats) -> Floats:
         counts = np.asarray(weights @ table)
         total = counts.sum(axis=1)
-        if level == "ordinal":  # the distance is the squared gap of midranks, which every draw has anew
-            middle = np.cumsum(counts, axis=1) - counts / 2
+        if ranked:  # the distance is the squared gap of values, or of midranks, which every draw has anew
+            middle = np.broadcast_to(values - np.mean(values), counts.shape)
+            if level == "ordinal":
+                middle = np.cumsum(counts, axis=1) - counts / 2
             seen = (weights[:, place] * (middle[:, first] - middle[:, second]) ** 2) @ share
             centred = middle - ((counts * middle).sum(axis=1) / total)[:, None]
             expected = 2 * total * (counts * centred**2).sum(axis=1)

@@ -104,8 +104,8 @@ def jonckheere_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Des
     """Jonckheere-Terpstra J: pairs of sessions in ``order`` that rise (ties half), independent samples.
 
     ``statistic`` lies between 0 and the number of pairs; p is one-sided, normal with the variance corrected
-    for ties, NaN when all values are equal or only two. One row; for paired data use :func:`page_trend`. Raises
-    InputError for an ``order`` that does not name systems once each.
+    for ties, NaN when all values are equal or only two. One row; :func:`page_trend` is for paired data.
+    Raises InputError for an ``order`` that does not name systems once each.
     Source: Jonckheere (1954), Biometrika 41. Its normal score is that of Kendall's tau between order and
     value (scipy's kendalltau).
     """

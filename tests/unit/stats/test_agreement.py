@@ -27,7 +27,7 @@ def alpha(frame, level="ordinal", **draws):
 
 def test_alpha_matches_krippendorff():
     """Krippendorff (2011): four observers, twelve units (C, D); two observers, ten binary units (A)."""
-    for level, expected in (("nominal", 0.743), ("ordinal", 0.815)):
+    for level, expected in (("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)):
         row = alpha(ratings(KRIPPENDORFF), level)
         assert row["alpha"] == pytest.approx(expected, abs=5e-4)
         counts = row[["n_items", "n_raters", "n_values", "n", "n_missing"]]
@@ -70,22 +70,21 @@ TABLES = st.integers(2, 4).flatmap(
 def test_alpha_is_the_loop_over_pairs(table):
     x = np.array(table)
     if ((~np.isnan(x)).sum(axis=0) > 1).any():
-        for level, distance in (("nominal", lambda a, b: a != b), ("ordinal", between_ranks(x))):
+        gaps = {"nominal": lambda a, b: a != b, "interval": lambda a, b: (a - b) ** 2}
+        for level, distance in {**gaps, "ordinal": between_ranks(x)}.items():
             found = alpha(ratings(x), level, resamples=5)["alpha"]
             assert found == pytest.approx(slow_alpha(x, distance), abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.slow
 def test_alpha_interval_covers_as_it_says():
-    """200 samples of 60 items by 3 raters, whose common part is half of the variance; 90 % interval."""
-    rng = np.random.default_rng(5)
-    truth = alpha(ratings(rng.normal(size=(1, 2000)) + rng.normal(size=(3, 2000))), resamples=2)["alpha"]
-    rows = [
-        alpha(ratings(rng.normal(size=(1, 60)) + rng.normal(size=(3, 60))), confidence=0.9, resamples=300)
-        for _ in range(200)
-    ]
-    covered = np.mean([row["low"] <= truth <= row["high"] for row in rows])
-    assert covered == pytest.approx(0.90, abs=3 * (0.09 / 200) ** 0.5 + 0.02)
+    """200 samples of 60 items by 3 raters; true alpha 0.5 (equal variances); 90 % interval."""
+    rng, covered = np.random.default_rng(5), 0
+    for _ in range(200):
+        frame = ratings(rng.normal(size=(1, 60)) + rng.normal(size=(3, 60)))
+        row = alpha(frame, "interval", confidence=0.9, resamples=300)
+        covered += row["low"] <= 0.5 <= row["high"]
+    assert covered / 200 == pytest.approx(0.90, abs=3 * (0.09 / 200) ** 0.5 + 0.01)
 
 
 def test_masi_is_passonneaus_distance_and_nominal_for_single_labels():
@@ -131,6 +130,7 @@ def test_icc_degenerate_cases():
 
 def test_many_items_and_values_fit_in_memory():
     x = np.random.default_rng(1).normal(size=(1, 600)) + np.random.default_rng(2).normal(size=(3, 600))
-    row = alpha(ratings(x), resamples=40)
-    assert row["low"] < row["alpha"] < row["high"]
-    assert row["alpha"] == pytest.approx(0.5, abs=0.1)
+    for level in ("interval", "ordinal"):
+        row = alpha(ratings(x), level, resamples=40)
+        assert row["low"] < row["alpha"] < row["high"]
+        assert row["alpha"] == pytest.approx(0.5, abs=0.1)
