@@ -58,9 +58,9 @@ def plan_for(
     plan = _with_outcomes(plan, convention, scores)
     usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
     if usable or len(systems) < 2:
-        return plan._replace(contrasts=usable)
+        return plan.changed(contrasts=usable)
     every = tuple(itertools.combinations(systems, 2))
-    return plan._replace(contrasts=every, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
+    return plan.changed(contrasts=every, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
 
 
 def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> Plan:
@@ -70,7 +70,7 @@ def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> 
         known = [name for name in scores if scores[name].notna().any()]
         declared = (*(n for n in declared if n in known), *(n for n in known if n in CONSTRUCTS)) or declared
     lower = [name for name in declared if metrics.get(name).direction == LOWER]
-    return plan._replace(
+    return plan.changed(
         primary_outcome=declared[0], secondary_outcomes=declared[1:], lower_is_better=tuple(lower)
     )
 
