@@ -1,6 +1,6 @@
 """The ladder: every declared test of a plan, from descriptive means to power, in one call."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -43,18 +43,6 @@ class Ladder(NamedTuple):
     power: pd.DataFrame
 
 
-class _Case(NamedTuple):
-    """One outcome: its rows by session and by scenario (averaged), of the usable systems only.
-
-    ``design`` has the pairs with at least two scenarios in common.
-    """
-
-    rows: pd.DataFrame
-    averaged: pd.DataFrame
-    pairs: list[tuple[Any, Any]]
-    design: Design
-
-
 def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     """Everything that the plan declares, on a frame with a row per session and a column per outcome.
 
@@ -74,26 +62,26 @@ def ladder(frame: pd.DataFrame, plan: Mapping[str, Any] | Plan) -> Ladder:
     unknown = {name for pair in plan.contrasts for name in pair} - set(systems)
     if unknown:
         raise InputError(f"contrasts name {sorted(unknown)}, the frame has {systems}; mend the plan")
-    cases = [_case(frame, plan, outcome) for outcome in plan.outcomes]
-    case, design = cases[0], cases[0].design
-    terms, convergence = _mixed(case, plan)
-    omnibus = [_attempt(make, case.averaged, design, test=name) for name, make in _OMNIBUS.items()]
-    columns = ["test", "term", "statistic", "df1", "df2", "p", "epsilon_gg", "p_gg", "kendall_w"]
+    cases = {outcome: _case(frame, plan, outcome) for outcome in plan.outcomes}
+    values, _, design = cases[plan.primary_outcome]
+    terms, convergence = _mixed(frame[frame[plan.system].isin(values[plan.system])], design, plan)
+    omnibus = [_attempt(make, values, design, test=name) for name, make in _OMNIBUS.items()]
+    columns = "test term statistic df1 df2 p epsilon_gg p_gg kendall_w n n_missing note".split()
     higher = plan.primary_outcome not in plan.lower_is_better
     found = {
         "means": _means(frame, design),
-        "omnibus": pd.concat([*omnibus, terms]).reindex(columns=[*columns, "n", "n_missing", "note"]),
-        "effects": _effects(case),
-        "equivalence": _attempt(tost_pairs, case.averaged, plan.smallest_effect, design),
-        "assumptions": pd.concat([_attempt(assumptions, case.averaged, design), convergence]),
-        "leaderboard": _attempt(leaderboard, case.averaged, design, higher_is_better=higher),
-        "power": _attempt(_power, case, plan),
+        "omnibus": pd.concat([*omnibus, terms]).reindex(columns=columns),
+        "effects": _effects(values, design),
+        "equivalence": _attempt(tost_pairs, values, plan.smallest_effect, design),
+        "assumptions": pd.concat([_attempt(assumptions, values, design), convergence]),
+        "leaderboard": _attempt(leaderboard, values, design, higher_is_better=higher),
+        "power": _attempt(_power, values, design, plan),
     }
-    for part in found.values():
+    for name, part in found.items():
         part.insert(0, "outcome", plan.primary_outcome)
-    found = {name: part.reset_index(drop=True) for name, part in found.items()}
-    pairs = [_pairwise(*one, plan) for one in zip(cases, plan.outcomes, strict=True)]
-    return Ladder(pairwise=_adjusted(pd.concat(pairs, ignore_index=True), plan), **found)
+        found[name] = part.reset_index(drop=True)
+    every = [_pairwise(*case, plan) for case in cases.values()]
+    return Ladder(pairwise=_adjusted(pd.concat(every, ignore_index=True), plan), **found)
 
 
 _OMNIBUS: dict[str, Callable[[pd.DataFrame, Design], pd.DataFrame]] = {
@@ -129,28 +117,42 @@ def _means(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     return found.assign(n=n, n_missing=known["size"].to_numpy() - n)
 
 
+_Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
+
+
 def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
-    design = Design(
-        plan.system, plan.scenario, outcome, None, 1 - plan.alpha, plan.resamples, plan.seed
-    )  # fmt: skip
-    averaged = _averaged(frame, design)
-    known = averaged.set_index([plan.scenario, plan.system])[outcome].unstack().notna()  # noqa: PD010
-    systems = levels(frame[plan.system])
-    usable = [name for name in systems if known[name].sum() > 1]
+    """The outcome of the usable systems by scenario, all its pairs, and the design with those possible."""
+    draws = {"confidence": 1 - plan.alpha, "resamples": plan.resamples, "seed": plan.seed}
+    design = Design(plan.system, plan.scenario, outcome, **draws)
+    values, _ = _usable(frame, design)
     declared = list(plan.contrasts) if outcome == plan.primary_outcome else []
     seen = {frozenset(pair) for pair in declared}
-    pairs = declared + [pair for pair in combinations(systems, 2) if frozenset(pair) not in seen]
-    rows, averaged = (part[part[plan.system].isin(usable)] for part in (frame, averaged))
-    possible = [(a, b) for a, b in pairs if (known[a] & known[b]).sum() > 1]
-    return _Case(rows, averaged, pairs, design.changed(pairs=possible))
+    rest = combinations(levels(frame[plan.system]), 2)
+    pairs = declared + [pair for pair in rest if frozenset(pair) not in seen]
+    return values, pairs, _possible(values, design, pairs)
 
 
-def _mixed(case: _Case, plan: Plan) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _usable(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
+    """The values of systems with at least two, sessions of one scenario averaged; and who is left out."""
+    means, system = _averaged(frame, design), design.system
+    kept = means[means.groupby(system, observed=True)[design.value].transform("count") > 1]
+    out = [str(name) for name in levels(frame[system]) if name not in set(kept[system])]
+    return kept.reset_index(drop=True), f"left out, with fewer than 2 values: {', '.join(out)}" if out else ""
+
+
+def _possible(values: pd.DataFrame, design: Design, pairs: Iterable[tuple[Any, Any]]) -> Design:
+    """The design with those of the pairs that have at least two scenarios in common."""
+    asked = design.changed(pairs=[pair for pair in pairs if set(pair) <= set(values[design.system])])
+    shared = asked.differences(values, least=0) if asked.pairs else ()
+    return design.changed(pairs=[(d.a, d.b) for d in shared if len(d.both) > 1])
+
+
+def _mixed(rows: pd.DataFrame, design: Design, plan: Plan) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The tests of the mixed model's terms, and the check whether to believe them; a row each."""
     check: dict[str, Any] = {"check": "convergence", "test": "mixed model", "holds": None, "note": ""}
     note, words = "", "the mixed model converged and can be read"
     try:
-        terms, fits = mixed_model(case.rows, case.design, factors=plan.factors)
+        terms, fits = mixed_model(rows, design, factors=plan.factors)
     except InputError as error:
         terms = pd.DataFrame([{"test": "mixed model, Wald", "note": str(error)}])
         check |= {"follows": "there is no mixed model to read", "note": str(error)}
@@ -167,15 +169,15 @@ def _mixed(case: _Case, plan: Plan) -> tuple[pd.DataFrame, pd.DataFrame]:
     return terms.assign(test="mixed model, Wald", note=note, **counts), pd.DataFrame([check])
 
 
-def _pairwise(case: _Case, outcome: str, plan: Plan) -> pd.DataFrame:
+def _pairwise(values: pd.DataFrame, pairs: list[tuple[Any, Any]], design: Design, plan: Plan) -> pd.DataFrame:
     """Difference with interval, Wilcoxon and sign-flip p of every pair, its family beside it."""
-    every = pd.DataFrame(case.pairs, columns=["a", "b"]).assign(outcome=outcome)
-    confirmatory = len(plan.contrasts) if outcome == plan.primary_outcome else 0
+    every = pd.DataFrame(pairs, columns=["a", "b"]).assign(outcome=design.value)
+    confirmatory = len(plan.contrasts) if design.value == plan.primary_outcome else 0
     every["family"] = np.where(every.index < confirmatory, "confirmatory", "exploratory")
-    if case.design.pairs:
-        means = cluster_bootstrap_differences(case.averaged, case.design).drop(columns=["error"])
-        means["p_wilcoxon"] = wilcoxon_pairs(case.averaged, case.design)["p"]
-        flipped = sign_flip_pairs(case.averaged, case.design, permutations=plan.permutations)
+    if design.pairs:
+        means = cluster_bootstrap_differences(values, design).drop(columns=["error"])
+        means["p_wilcoxon"] = wilcoxon_pairs(values, design)["p"]
+        flipped = sign_flip_pairs(values, design, permutations=plan.permutations)
         every = every.merge(means.assign(p_sign_flip=flipped["p"]), on=["a", "b"], how="left")
     else:
         every[["diff", "low", "high", "n", "n_missing", "p_wilcoxon", "p_sign_flip"]] = np.nan
@@ -193,10 +195,9 @@ def _adjusted(pairwise: pd.DataFrame, plan: Plan) -> pd.DataFrame:
         ranked = ranked.rename(columns={"p_adjusted": "p_wilcoxon_adjusted"})
         done.append(ranked.assign(p_sign_flip_adjusted=flipped, adjustment=method))
     whole = pd.concat(done).sort_index()
-    front = ["outcome", "family", "a", "b", "diff", "low", "high", "p_wilcoxon", "p_wilcoxon_adjusted"]
-    front += ["p_sign_flip", "p_sign_flip_adjusted", "adjustment", "family_size", "n", "n_missing", "note"]
-    sizes = [size_of(row, plan) for row in whole.to_dict("records")]
-    return whole[front].assign(size=sizes)
+    front = "outcome family a b diff low high p_wilcoxon p_wilcoxon_adjusted p_sign_flip p_sign_flip_adjusted"
+    columns = [*front.split(), "adjustment", "family_size", "n", "n_missing", "note"]
+    return whole[columns].assign(size=[size_of(row, plan) for row in whole.to_dict("records")])
 
 
 def size_of(row: Mapping[Any, Any], plan: Plan) -> str:
@@ -212,41 +213,32 @@ def size_of(row: Mapping[Any, Any], plan: Plan) -> str:
     return ("" if low >= smallest or high <= -smallest else "estimate ") + f"{smallest:g} or more"
 
 
-def _effects(case: _Case) -> pd.DataFrame:
+def _effects(values: pd.DataFrame, design: Design) -> pd.DataFrame:
     """Explained variance of the outcome, then three effect sizes of every pair."""
-    made = [_attempt(partial_eta_squared, case.averaged, case.design)]
-    made[0]["effect"] = "partial_eta_squared"
-    if case.design.pairs:
-        sizes = (cohens_dz, cliffs_delta, rank_biserial)
-        made += [size(case.averaged, case.design).assign(note="") for size in sizes]
-    columns = ["effect", "a", "b", "estimate", "low", "high", "n", "n_missing", "note"]
+    made = [_attempt(partial_eta_squared, values, design).assign(effect="partial_eta_squared")]
+    if design.pairs:
+        made += [size(values, design).assign(note="") for size in (cohens_dz, cliffs_delta, rank_biserial)]
+    columns = "effect a b estimate low high n n_missing note".split()
     return pd.concat([part.reindex(columns=columns) for part in made])
 
 
-def _power(case: _Case, plan: Plan) -> pd.DataFrame:
+def _power(values: pd.DataFrame, design: Design, plan: Plan) -> pd.DataFrame:
     """Power of every contrast by its own deviation."""
-    possible = case.design.pairs or []
-    pairs = [pair for pair in possible if pair in plan.contrasts] or possible
-    if not pairs:
+    declared = [pair for pair in design.pairs or () if pair in plan.contrasts]
+    design = design.changed(pairs=declared or design.pairs)
+    if not design.pairs:
         raise InputError("no contrast has two scenarios in common")
-    found = contrast_power(
-        case.averaged, plan.smallest_effect, case.design.changed(pairs=pairs), power=plan.power,
-        tests=max(1, len(plan.contrasts)),
-    )  # fmt: skip
+    tests = max(1, len(plan.contrasts))
+    found = contrast_power(values, plan.smallest_effect, design, power=plan.power, tests=tests)
     if not (found["sd_difference"] > 0).any():
         raise InputError("no contrast has a difference that varies over scenarios: power is 0 or 1")
     return found
 
 
 # ── the tests of the thesis, and the paired ones beside them ───────────────────────────────────
-_ANOVA = (
-    "outcome", "test", "statistic", "df1", "df2", "p", "epsilon_gg", "p_gg", "kendall_w", "omega_squared",
-    "n", "n_missing", "note",
-)  # fmt: skip
-_TUKEY = (
-    "outcome", "a", "b", "diff", "low", "high", "p", "paired_diff", "paired_low", "paired_high", "p_wilcoxon",
-    "p_holm", "n_a", "n_b", "n_pairs", "n_missing", "note",
-)  # fmt: skip
+_ANOVA = "outcome test statistic df1 df2 p epsilon_gg p_gg kendall_w omega_squared n n_missing note".split()
+_TUKEY = "outcome a b diff low high p paired_diff paired_low paired_high p_wilcoxon p_holm n_a n_b".split()
+_TUKEY += ["n_pairs", "n_missing", "note"]
 
 
 def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
@@ -265,11 +257,10 @@ def anova_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
         for name in ("one-way ANOVA", "repeated-measures ANOVA", "Friedman"):
             row = counts | _attempt(_OMNIBUS[name], values, design, test=name).iloc[0].to_dict()
             note = row["note"] or ("" if pd.notna(row["statistic"]) else "no value varies")
-            ignored = pairing(values, design) if name == "one-way ANOVA" and not note else ""
-            rows.append(
-                row | {"outcome": outcome, "note": "; ".join(filter(None, [left_out, note, ignored]))}
-            )
-    return pd.DataFrame(rows, columns=list(_ANOVA))
+            if name == "one-way ANOVA" and not note:
+                note = pairing(values, design)
+            rows.append(row | {"outcome": outcome, "note": "; ".join(filter(None, [left_out, note]))})
+    return pd.DataFrame(rows, columns=_ANOVA)
 
 
 def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
@@ -280,29 +271,26 @@ def tukey_table(frame: pd.DataFrame, outcomes: Sequence[str]) -> pd.DataFrame:
     Holm over the pairs of the outcome. Input as :func:`anova_table`; what cannot be tested has a ``note``.
     """
     parts = [_pairs(frame, Design(value=outcome)).assign(outcome=outcome) for outcome in outcomes]
-    return pd.concat(parts, ignore_index=True).reindex(columns=list(_TUKEY))
+    return pd.concat(parts, ignore_index=True).reindex(columns=_TUKEY)
 
 
 def _pairs(frame: pd.DataFrame, design: Design) -> pd.DataFrame:
     values, _ = _usable(frame, design)
-    made = pd.DataFrame(list(combinations(levels(frame["system"]), 2)), columns=["a", "b"])
-    lacking = [sorted({a, b} - set(values["system"])) for a, b in zip(made["a"], made["b"], strict=True)]
-    made["note"] = [f"fewer than 2 values of {', '.join(names)}" if names else "" for names in lacking]
+    pairs = list(combinations(levels(frame["system"]), 2))
+    lacking = [sorted(set(pair) - set(values["system"])) for pair in pairs]
+    notes = [f"fewer than 2 values of {', '.join(names)}" if names else "" for names in lacking]
+    made = pd.DataFrame(pairs, columns=["a", "b"]).assign(note=notes)
     try:
-        classical = tukey_hsd(values, design).drop(columns="n_missing")
+        made = made.merge(tukey_hsd(values, design).drop(columns="n_missing"), on=["a", "b"], how="left")
     except InputError as error:
         return made.assign(note=made["note"].replace("", str(error)))
-    made = made.merge(classical, on=["a", "b"], how="left")
-    possible = [(d.a, d.b) for d in design.differences(values, least=0) if len(d.both) > 1]
-    if not possible:
+    design = _possible(values, design, pairs)
+    if not design.pairs:
         return made
-    design = design.changed(pairs=possible)
-    gaps = mean_differences(values, design)
-    tests = adjust(wilcoxon_pairs(values, design), method="holm")
-    beside = gaps[["a", "b"]].assign(
-        paired_diff=gaps["diff"], paired_low=gaps["low"], paired_high=gaps["high"], n_pairs=gaps["n"],
-        n_missing=gaps["n_missing"], p_wilcoxon=tests["p"], p_holm=tests["p_adjusted"],
-    )  # fmt: skip
+    gaps, tests = mean_differences(values, design), adjust(wilcoxon_pairs(values, design))
+    names = {"diff": "paired_diff", "low": "paired_low", "high": "paired_high", "n": "n_pairs"}
+    beside = gaps.rename(columns=names)[["a", "b", *names.values(), "n_missing"]]
+    beside = beside.assign(p_wilcoxon=tests["p"], p_holm=tests["p_adjusted"])
     return made.merge(beside, on=["a", "b"], how="left")
 
 
@@ -326,12 +314,3 @@ def pairing(values: pd.DataFrame, design: Design) -> str:
         f"{np.mean(correlations):.2f}, intervals of differences {np.mean(ratios):.2f} times as wide as with "
         "the pairs"
     )
-
-
-def _usable(frame: pd.DataFrame, design: Design) -> tuple[pd.DataFrame, str]:
-    """The values of systems with at least two, sessions of one scenario averaged; and who is left out."""
-    means = _averaged(frame, design).dropna()
-    counts = means["system"].value_counts()
-    out = [str(name) for name in levels(frame["system"]) if counts.get(name, 0) < 2]
-    kept = means[~means["system"].astype(str).isin(out)]
-    return kept.reset_index(drop=True), f"left out, with fewer than 2 values: {', '.join(out)}" if out else ""

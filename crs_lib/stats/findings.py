@@ -3,7 +3,7 @@
 import itertools
 import math
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from crs_lib.stats.design import Design
 from crs_lib.stats.estimates import cluster_bootstrap, cluster_bootstrap_differences
 from crs_lib.stats.words import interval_in_words
 
+Columns = str | Sequence[str]
 _MOST = 3  # findings at the end of a notebook
 _NONE = "No finding: "
 
@@ -173,13 +174,7 @@ def not_shown(*limits: str) -> Sentences:
 
 
 def finding_mean(
-    frame: pd.DataFrame,
-    value: str | Sequence[str],
-    template: str,
-    *,
-    by: str = "scenario",
-    none: str = "",
-    **words: Any,
+    frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
     """The mean of a column in a sentence: ``{mean}`` with its interval, ``{n}`` units of ``by``, ``{rows}``.
 
@@ -188,23 +183,17 @@ def finding_mean(
     print as :class:`_Sentence` says.
     "No finding" where no row has a value or one unit leaves no interval; ``none`` gives another reason.
     """
-    return _of_column(mean_of, frame, value, template, by, none, "mean", words)
+    return _of_columns("mean", frame, value, template, by, none, words)
 
 
 def finding_share(
-    frame: pd.DataFrame,
-    condition: str | Sequence[str],
-    template: str,
-    *,
-    by: str = "scenario",
-    none: str = "",
-    **words: Any,
+    frame: pd.DataFrame, value: Columns, template: str, *, by: str = "scenario", none: str = "", **words: Any
 ) -> Finding:
     """The share of rows where a column is true, ``{share}`` in percent; else as :func:`finding_mean`.
 
     Where all rows agree the interval is Wilson's, so one that covers everything is no certainty.
     """
-    return _of_column(share_of, frame, condition, template, by, none, "share", words)
+    return _of_columns("share", frame, value, template, by, none, words)
 
 
 def finding_gap(
@@ -227,14 +216,13 @@ def finding_gap(
     ``{b}``, ``{n}``, ``{doubt}`` and the two levels ``{a_mean}``, ``{b_mean}``.
     "No finding" where they are one system, or share fewer than two units.
     """
-    lack = _lacks(frame, value, system, by)
-    means = {} if lack else means_of(frame, value, system=system, scenario=by)
-    if not lack and a == b:
-        lack = f"{a} has nothing to be compared with"
-    elif not lack and not {a, b} <= set(means):
-        lack = f"{listed([name for name in (a, b) if name not in means])} has no {value}"
-    if lack:
+    if lack := _lacks(frame, value, system, by):
         return finding_none(none or lack)
+    means = means_of(frame, value, system=system, scenario=by)
+    if absent := [name for name in (a, b) if name not in means]:
+        return finding_none(none or f"{listed(absent)} has no {value}")
+    if a == b:
+        return finding_none(none or f"{a} has nothing to be compared with")
     gap = difference_of(frame, a, b, value, system=system, scenario=by)
     if math.isnan(gap.low):
         shared = _counted(gap.n, by.removesuffix("_id"))
@@ -266,20 +254,16 @@ def finding_rank(
     if lack := _lacks(frame, value, system, by):
         return finding_none(none or lack)
     make = share_of if pd.api.types.is_bool_dtype(frame[value]) else mean_of
-    means = {
-        str(name): make(part, value, scenario=by)
-        for name, part in frame.groupby(frame[system].astype(str), sort=False)
-    }
-    order = sorted(
-        (name for name in means if means[name].n), key=lambda name: means[name].value * (1 if lower else -1)
-    )
+    parts = frame.groupby(frame[system].astype(str), sort=False)
+    means = {str(name): make(part, value, scenario=by) for name, part in parts}
+    sign = 1 if lower else -1
+    order = sorted([name for name in means if means[name].n], key=lambda name: sign * means[name].value)
     if len(order) < 2:
         return finding_none(none or f"an order needs two systems with {value}, and {len(order)} has one")
     first, second, last = order[0], order[1], order[-1]
     if means[first].value == means[last].value:
-        return finding_none(
-            none or f"all {len(order)} systems have the same {value}, {means[first].value:.2f}"
-        )
+        level = f"{means[first].value:.2f}"
+        return finding_none(none or f"all {len(order)} systems have the same {value}, {level}")
     at: dict[str, Any] = {"system": system, "scenario": by}
     gaps = [difference_of(frame, a, b, value, **at) for a, b in itertools.pairwise(order)]
     tied = [name for name in order[1:] if not difference_of(frame, first, name, value, **at).excludes_zero]
@@ -347,28 +331,21 @@ def finding_limit(
     return _sentence(template, {"n": min(one.n for one in known), "half": f"{half:.2f}"})
 
 
-def _of_column(
-    make: Callable[..., Estimate],
-    frame: pd.DataFrame,
-    columns: str | Sequence[str],
-    template: str,
-    by: str,
-    none: str,
-    word: str,
-    words: Mapping[str, Any],
+def _of_columns(
+    word: str, frame: pd.DataFrame, value: Columns, template: str, by: str, none: str, words: dict[str, Any]
 ) -> Finding:
     """One sentence about the means or shares of columns; the first is also the word ``word``."""
-    names = [columns] if isinstance(columns, str) else list(columns)
+    names, make = [value] if isinstance(value, str) else list(value), share_of if word == "share" else mean_of
     if lack := _lacks(frame, *names, by):
         return finding_none(none or lack)
     found = {name: make(frame, name, scenario=by) for name in names}
     first = found[names[0]]
     if any(math.isnan(one.low) for one in found.values()):
         return finding_none(none or f"one {by.removesuffix('_id')} leaves no interval")
-    shown = {name: one.percent if word == "share" else one for name, one in found.items()}
+    shown: dict[str, Any] = {name: one.percent if word == "share" else one for name, one in found.items()}
     rows = int(frame[names[0]].notna().sum())
-    known: dict[str, Any] = {word: shown[names[0]], "n": first.n, "rows": rows, "doubt": first.doubt}
-    return _sentence(template, {**shown, **known, **words})
+    known = {word: shown[names[0]], "n": first.n, "rows": rows, "doubt": first.doubt}
+    return _sentence(template, shown | known | words)
 
 
 def _lacks(frame: pd.DataFrame, *columns: str) -> str:
