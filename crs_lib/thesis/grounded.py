@@ -127,11 +127,8 @@ class GroundedScorer:
         cr = overlap.idf_cosine(user, system, self._idf, empty=rule.empty)
         keys = self.extractor.space.keys
         return {
-            "turn": turn.pair.turn,
-            "stage": str(turn.pair.user.user_meta.get("stage", "")),
-            "cross_coherence": cc,
-            "context_retention": cr,
-            "topic_interference": turn.echo,
+            "turn": turn.pair.turn, "stage": str(turn.pair.user.user_meta.get("stage", "")),
+            "cross_coherence": cc, "context_retention": cr, "topic_interference": turn.echo,
             "topic_adaptation_score": composite.tas(cc, cr, turn.echo, rule.tas, clip=rule.clip),
             "clipped": rule.clip and abs(composite.tas(cc, cr, turn.echo, rule.tas)) > 1,
             "both_empty": not user and not system,
@@ -139,9 +136,8 @@ class GroundedScorer:
             "semantic_similarity": turn.alike,
             **{f"slot_{name}": value for name, value in slots._asdict().items()},
             "recommendation_satisfaction": self._satisfaction(turn),
-            "missing_concepts": keys(user - system),
-            "hallucinated_concepts": keys(system - user),
-        }
+            "missing_concepts": keys(user - system), "hallucinated_concepts": keys(system - user),
+        }  # fmt: skip
 
     def _satisfaction(self, turn: _GroundedTurn) -> float:
         """The best recommended film's idf-weighted share of the constraints, in [0, 1]; 0 without either.

@@ -11,13 +11,10 @@ from crs_lib.metrics.records import defined
 
 _SAME = ("cross_coherence", "context_retention", "topic_interference", "topic_adaptation_score")
 MEANS = {name: name for name in _SAME} | {
-    "semantic_similarity": "semantic_similarity_mean",
-    "slot_precision": "dst_precision_mean",
-    "slot_recall": "dst_recall_mean",
-    "slot_f1": "dst_f1_mean",
-    "slot_joint": "dst_joint_accuracy_mean",
+    "semantic_similarity": "semantic_similarity_mean", "slot_precision": "dst_precision_mean",
+    "slot_recall": "dst_recall_mean", "slot_f1": "dst_f1_mean", "slot_joint": "dst_joint_accuracy_mean",
     "recommendation_satisfaction": "recommendation_satisfaction_mean",
-}
+}  # fmt: skip
 METRICS = (
     *MEANS.values(), "topic_recovery_rate", "avg_recovery_delay", "recovery_rate_cosine",
     "avg_recovery_delay_cosine", "preference_coverage", "tas_volatility", "context_adaptation_score",
@@ -37,17 +34,16 @@ declare(
     Metric("avg_recovery_delay_cosine", "delay (cosine)", "session", 0, math.inf, LOWER, _BASELINE),
     Metric("preference_coverage", "coverage", "session", 0, 1, HIGHER, _BASELINE),
 )
-ALIASES = {
-    "context_adaptation_score": "topic_adaptation_score",
-    "adaptation_score_mean": "topic_adaptation_score",
-    "trajectory_adaptation_score_mean": "topic_adaptation_score",
-    "concept_overlap_mean": "cross_coherence",
-    "constraint_similarity_mean": "context_retention",
-    "weighted_constraint_similarity_mean": "context_retention",
-    "copying_penalty_mean": "topic_interference",
-    "concept_recovery_rate": "topic_recovery_rate",
-    "avg_concept_recovery_delay": "avg_recovery_delay",
+_ALSO_CALLED = {
+    "topic_adaptation_score": "context_adaptation_score adaptation_score_mean "
+    "trajectory_adaptation_score_mean",
+    "cross_coherence": "concept_overlap_mean",
+    "context_retention": "constraint_similarity_mean weighted_constraint_similarity_mean",
+    "topic_interference": "copying_penalty_mean",
+    "topic_recovery_rate": "concept_recovery_rate",
+    "avg_recovery_delay": "avg_concept_recovery_delay",
 }
+ALIASES = {alias: name for name, aliases in _ALSO_CALLED.items() for alias in aliases.split()}
 
 
 def mean_of(values: Sequence[float]) -> float:

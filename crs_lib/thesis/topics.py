@@ -11,7 +11,7 @@ NLTK with WordNet. Source: Hoffman, Blei and Bach (2010), Online learning for la
 import re
 import zlib
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import cache, cached_property, lru_cache
 from itertools import chain, groupby
 from operator import itemgetter
@@ -49,7 +49,7 @@ _ASCII_WORD = re.compile(r"[a-z0-9-]+")
 MOST = 5
 
 
-def pieces(text: str) -> list[str]:
+def _pieces(text: str) -> list[str]:
     """The lower-cased text cut at blanks and at the marks that a Treebank tokeniser takes off."""
     lowered = text.lower().replace("--", " ").replace("..", " ")
     return lowered.translate(_EDGES).split()
@@ -66,7 +66,7 @@ def tokens(text: str) -> list[str]:
 
     "don't" gives no word, "couldn't" gives "could"; hyphenated words and words with digits give none.
     """
-    return [token for piece in pieces(text) if (token := _token_of(piece))]
+    return [token for piece in _pieces(text) if (token := _token_of(piece))]
 
 
 def lemma(word: str, known: Container[str]) -> str:
@@ -132,18 +132,6 @@ def _worth(word: str) -> int:
     return 1 + 2 * any(hint in word for hint in HINTS) + 2 * bool(stem and stem.group() != "futur")
 
 
-class _Numbers(dict[str, int]):
-    """The number of the model's word that a piece of text is, -1 for none; fills itself."""
-
-    def __init__(self, number: Mapping[str, int]) -> None:
-        self._number = number
-
-    def __missing__(self, piece: str) -> int:
-        token = _token_of(piece)
-        self[piece] = self._number.get(lemma(token, self._number), -1) if token else -1
-        return self[piece]
-
-
 class TopicModel:
     """A topic-word matrix and its words. ``alpha`` is the symmetric prior, 1/topics as the thesis had it."""
 
@@ -162,7 +150,7 @@ class TopicModel:
         self.number = {word: number for number, word in enumerate(self.words)}
         best = np.argsort(-exp_elog_beta, axis=1, kind="stable")[:, :MOST]
         self.top_words = [tuple(self.words[i] for i in row) for row in best.tolist()]
-        self._numbers = _Numbers(self.number)
+        self._number_of = lru_cache(maxsize=200_000)(self._find)
 
     @classmethod
     @safety.reader("a topic model")
@@ -197,11 +185,14 @@ class TopicModel:
 
     def bag(self, text: str) -> Bag:
         """The model's words in a text: number and count, ascending."""
-        if len(self._numbers) > 200_000:
-            self._numbers.clear()
-        found = Counter(map(self._numbers.__getitem__, pieces(text)))
+        found = Counter(map(self._number_of, _pieces(text)))
         found.pop(-1, None)
         return tuple(sorted(found.items()))
+
+    def _find(self, piece: str) -> int:
+        """The number of the model's word that a piece of text is, -1 for none."""
+        token = _token_of(piece)
+        return self.number.get(lemma(token, self.number), -1) if token else -1
 
     def shares(self, bags: Sequence[Bag], starts: Sequence[int]) -> Floats:
         """Topic shares of bags of words, (bags, topics), rows sum to 1; an empty bag is uniform.
