@@ -171,18 +171,13 @@ def test_training_finds_the_two_themes_and_is_reproducible():
         topics.train(["one plot"], n_topics=2)
 
 
-@pytest.fixture
-def model_folder(tmp_path):
-    small_model().save(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.parametrize("name", [n for n in topics.TOPICS.names() if n != "lda_replayed"])  # test_replay.py
-def test_every_topic_extractor_keeps_the_contract(name, model_folder):
+def test_every_topic_extractor_keeps_the_contract(name, tmp_path):
     def answer(request) -> str:
         return json.dumps({"topics": ["love story"] if "love" in request.messages[-1].content else []})
 
-    options = {"lda": {"model": model_folder}, "llm": {"llm": LLM("scripted", answers=answer)}}
+    small_model().save(tmp_path)
+    options = {"lda": {"model": tmp_path}, "llm": {"llm": LLM("scripted", answers=answer)}}
     extractor = topics.create(name, **options.get(name, {}))
     texts = ["a love story wordaa", "", "wordab wordab", "a love story wordaa"]
     found = extractor.topics(texts)
@@ -192,10 +187,14 @@ def test_every_topic_extractor_keeps_the_contract(name, model_folder):
     assert extractor.topics(texts[::-1]) == found[::-1]
 
 
-def test_topic_extractors_refuse_what_they_cannot_use(model_folder):
-    with pytest.raises(InputError, match="did you mean 'heuristic'"):
-        topics.create("heuristics")
-    with pytest.raises(InputError, match="takes no topic model"):
-        topics.create("heuristic", model=model_folder)
-    with pytest.raises(InputError, match="needs a model"):
-        topics.create("llm")
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("heuristics", {}, "did you mean 'heuristic'"),
+        ("heuristic", {"model": "here"}, "takes no topic model"),
+        ("llm", {}, "needs a model"),
+    ],
+)
+def test_topic_extractors_refuse_what_they_cannot_use(name, options, message):
+    with pytest.raises(InputError, match=message):
+        topics.create(name, **options)
