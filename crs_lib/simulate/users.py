@@ -200,7 +200,7 @@ class User:
 
     def _words(self, step: PlanStep, act: str, section: str) -> str:
         templates, small = self.scenario.templates, self.scenario.small_letters
-        draw = self.scenario.draws[step.turn]
+        draw = self.scenario.draws(step.turn)
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
         voiced = dict(step.state.constraints)
