@@ -452,10 +452,9 @@ def question(
 
     With ``small`` only the title has capitals.
     """
-    lines = prompts.compiled(QUESTION_ACTS[act].asks_of(templates))
-    if small:
-        return prompts.fill(prompts.lowered(lines), draw, f"question {act!r}", title=title)
-    return prompts.sentence(prompts.fill(lines, draw, f"question {act!r}", title=title))
+    lines = prompts.compiled(QUESTION_ACTS[act].asks_of(templates), small)
+    said = prompts.fill(lines, draw, f"question {act!r}", title=title)
+    return said if small else prompts.sentence(said)
 
 
 def _says_itself(row: Field, value: str, code: Callable[[str, str], int | None] | None) -> bool:

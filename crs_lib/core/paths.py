@@ -60,8 +60,8 @@ def apart(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
 
 def identity(path: Path) -> tuple[int, int] | str:
     """The same for all names of a file: device and number, or the place of one that does not exist."""
-    found = path.stat() if path.exists() else None
-    return (found.st_dev, found.st_ino) if found else os.path.realpath(path)
+    real = Path(os.path.realpath(path))
+    return (real.stat().st_dev, real.stat().st_ino) if real.exists() else str(real)
 
 
 def data() -> Path:
