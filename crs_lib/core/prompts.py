@@ -112,12 +112,18 @@ def compiled(lines: tuple[str, ...], small: bool = False) -> tuple[Template, ...
 
 
 @cache
-def sections(name: str, small: bool = False) -> Mapping[str, tuple[Template, ...]]:
-    """The templates of a wording file ("user", "user_b", "system") by section, as :func:`compiled`."""
+def lines(name: str) -> Mapping[str, tuple[str, ...]]:
+    """The lines of a wording file ("user", "system", "heard") by section."""
     text = (_FOLDER / "movies" / f"{name}.wording").read_text("utf-8")
     parts = re.split(r"^\[(.+)\]\s*$", re.sub(r"^\s*(#.*)?\n", "", text, flags=re.M), flags=re.M)
     bodies = (tuple(map(str.strip, body.strip().splitlines())) for body in parts[2::2])
-    return {section: compiled(lines, small) for section, lines in zip(parts[1::2], bodies, strict=True)}
+    return dict(zip(parts[1::2], bodies, strict=True))
+
+
+@cache
+def sections(name: str, small: bool = False) -> Mapping[str, tuple[Template, ...]]:
+    """The lines of a wording file as templates, by section."""
+    return {section: compiled(part, small) for section, part in lines(name).items()}
 
 
 def fill(templates: Sequence[Template], draw: np.random.Generator, where: str, **slots: str) -> str:
