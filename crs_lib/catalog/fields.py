@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from crs_lib.catalog import lexicon
 from crs_lib.catalog.lexicon import Cleaned
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core import prompts
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import fold, words
 
 
@@ -401,3 +403,68 @@ def lower_case_words(texts: Iterable[str]) -> frozenset[str]:
     """The folded words that occur in texts with a small first letter."""
     parts = (part for text in texts for part in text.split() if part[:1].islower())
     return frozenset(word for part in parts for word in words(part))
+
+
+_ALONE = "$value"
+ONE = "noun_one"  # the section with the noun for a single film, where a set has one
+
+
+def noun_phrase(
+    constraints: Mapping[str, str],
+    draw: np.random.Generator,
+    templates: str = "A",
+    noun: str = "noun",
+    code: Callable[[str, str], int | None] | None = None,
+) -> str:
+    """Constraints as one noun phrase: "comedy films with Buster Keaton in English".
+
+    The values follow the order of ``ALL_FIELDS``, some before the noun, the others behind it. An empty
+    mapping gives "good films". ``templates`` is the set, "A", "B" or "C"; ``noun`` is the section with the
+    noun, ``ONE`` for a single film. A value whose phrase is the value alone stands before the noun ("1984
+    movies"); that of a person only where the catalogue's ``code`` knows one role ("Ada Quill movies").
+    """
+    named = prompts.phrase(prompts.USER_SETS[templates], noun, draw)
+    if not constraints:
+        return f"good {named}"
+    given = [row for name, row in ALL_FIELDS.items() if name in constraints]
+    before = [row.in_words(constraints[row.name]) for row in given if row.before_noun]
+    behind: list[str] = []
+    for row in given:
+        if not row.before_noun:
+            value = constraints[row.name]
+            lines = row.phrases_of(templates)
+            if _ALONE in lines and not (len(given) == 1 and _says_itself(row, value, code)):
+                lines = tuple(line for line in lines if line != _ALONE)
+            said = _fill(row.name, "phrases", lines, value, draw)
+            (before if said == value else behind).append(said)
+    return " ".join([*before, named, *behind])
+
+
+def bridge_phrase(field: str, value: str, draw: np.random.Generator, templates: str = "A") -> str:
+    """A bridge value as it is named in passing: "the director Jane Campion"."""
+    return _fill(field, "bridges", get(field).bridges_of(templates), value, draw)
+
+
+def question(
+    act: str, title: str, draw: np.random.Generator, templates: str = "A", *, small: bool = False
+) -> str:
+    """A sentence that asks about a film; ``act`` is one of ``QUESTION_ACTS``.
+
+    With ``small`` only the title has capitals.
+    """
+    lines = prompts.compiled(QUESTION_ACTS[act].asks_of(templates))
+    if small:
+        return prompts.fill(prompts.lowered(lines), draw, f"question {act!r}", title=title)
+    return prompts.sentence(prompts.fill(lines, draw, f"question {act!r}", title=title))
+
+
+def _says_itself(row: Field, value: str, code: Callable[[str, str], int | None] | None) -> bool:
+    """Whether a value before the noun tells its field: not a person of several roles, nor a single name."""
+    if row.name not in PERSON_FIELDS:
+        return True
+    roles = [name for name in PERSON_FIELDS if code and code(name, value) is not None]
+    return roles == [row.name] and len(words(value)) > 1
+
+
+def _fill(field: str, what: str, lines: tuple[str, ...], value: str, draw: np.random.Generator) -> str:
+    return prompts.fill(prompts.compiled(lines), draw, f"field {field!r}, {what}", value=value)

@@ -9,8 +9,7 @@ from collections.abc import Callable, Container, Sequence
 from functools import cached_property
 
 from crs_lib.catalog import lexicon
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.text import fold, spans, words
 
 _OPEN = "\"'“‘«*_`[("

@@ -2,7 +2,7 @@
 
 ::
 
-    @command("validity gate", "crs_lib.validity.gate:GateConfig")
+    @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
     def gate(*, develop: bool = False, **given: Any) -> None:
         '''Test which metrics order the control policies correctly.
 
@@ -22,66 +22,24 @@ import os
 import re
 import sys
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError, create_model
 
 from crs_lib.core import paths, safety
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean, import_files
-from crs_lib.core.settings import Field, Setting, Settings, fields_of
+from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.settings import Entry, Field, Registry, Setting, Settings, fields_of
 from crs_lib.core.text import listing
 
 PROGRAM = "python -m crs_lib"
+COMMANDS: Registry[object] = Registry("command", "crs_lib.cli")
+command = COMMANDS.register
 _PAIRS = (list[str],)  # the items of an option that takes a name and a value each time
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring
-Do = Callable[..., object]
-
-
-class Command(NamedTuple):
-    """One command: its function, the settings whose fields it takes, and the files it reads and writes."""
-
-    name: str
-    do: Do
-    settings: Sequence[str]
-    reads: Sequence[str]
-    writes: Sequence[str]
-    defaults: Mapping[str, Any]
-
-    @property
-    def help(self) -> str:
-        """The first line of the function's docstring, as a line of help."""
-        line = (self.do.__doc__ or "").split("\n", 1)[0].rstrip(".")
-        return line[:1].lower() + line[1:]
-
-    def __call__(self, words: Sequence[str]) -> None:
-        """Do it with the words of a command line; InputError where it would write over what it reads."""
-        doc, parameters = inspect.getdoc(self.do) or "", inspect.signature(self.do).parameters
-        parser = ArgumentParser(f"{PROGRAM} {self.name}", description=_OPTION.sub("", doc))
-        own = _own(parameters, dict(_OPTION.findall(doc)))
-        options = {one.name: one for one in fields_of(own)}
-        for one in options.values():
-            _add(parser, one, one.default, own=True, positional=parameters[one.name].kind is _POSITIONAL)
-        fields = {one.name: one for source in reversed(self.settings) for one in _taken(source)}
-        for name, one in fields.items():
-            if name not in options:
-                _add(parser, one, self.defaults.get(name, one.default))
-        known = fields | options
-        words = [re.sub("^--n-", "--", word) for word in words]
-        told = {name: typed(known[name], text) for name, text in vars(parser.parse_args(words)).items()}
-        checked = own(**{name: value for name, value in told.items() if name in options})
-        given = {**self.defaults, **told, **{name: getattr(checked, name) for name in options}}
-        outputs = [path for name in self.writes for path in _named(given, name)]
-        read = (path for name in self.reads for one in _named(given, name) for path in _within(one))
-        paths.apart(outputs, list(read) if outputs else ())
-        self.do(**given)
-
-
-COMMANDS: dict[str, Command] = {}
 # Names that commands had before; they work, and print the new one.
 OLD = {
     "params": "run --parameters", "refresh": "run --refresh", "estimate": "simulate --estimate",
@@ -99,47 +57,54 @@ OLD = {
 }  # fmt: skip
 
 
-def command(
-    name: str, *settings: str, reads: str = "", writes: str = "", **defaults: Any
-) -> Callable[[Do], Do]:
-    """Decorator that makes a function a command.
-
-    ``settings`` are ``module:class``, with names of fields behind it where not all are taken; ``defaults``
-    are those of fields whose default differs from the class's. ``reads`` and ``writes`` name the options that
-    hold files, none of which is written over another: ``out/turns.parquet`` is a file in the folder that the
-    option names, and ``out`` itself a file, or a folder that is made anew.
-    """
-
-    def add(do: Do) -> Do:
-        COMMANDS[name] = Command(name, do, settings, reads.split(), writes.split(), defaults)
-        return do
-
-    return add
-
-
-def find(words: Sequence[str]) -> tuple[Command, Sequence[str]]:
+def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     """The command that the first words name, and the others; of an old name the new one is printed.
 
     Ends the process (2) with the list of the commands for words that name none.
     """
-    import_files("crs_lib.cli")
-    for size in (2, 1):
-        name = " ".join(words[:size])
-        if name in COMMANDS:
-            return COMMANDS[name], words[size:]
+    for name, rest in ((" ".join(words[:size]), words[size:]) for size in (2, 1)):
+        if name in COMMANDS.names():
+            return COMMANDS.get(name), rest
         if name in OLD:
             print(f"{name} is now: crs {OLD[name]}", file=sys.stderr)
-            return find([*OLD[name].split(), *words[size:]])
+            return find([*OLD[name].split(), *rest])
     group = words[0] if words else ""
-    shown = [one for name, one in COMMANDS.items() if name.startswith(f"{group} ")] or [*COMMANDS.values()]
-    lines = "\n".join(f"  {one.name:<21} {one.help}" for one in shown)
+    shown = [one for one in COMMANDS if one.name.startswith(f"{group} ")] or COMMANDS
+    lines = "\n".join(f"  {one.name:<21} {one.summary}" for one in shown)
     text = f"{sys.modules['crs_lib'].__doc__}\n\ncommands (each has --help):\n{lines}"
-    parser = ArgumentParser(
-        PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=RawDescriptionHelpFormatter
-    )
+    form = RawDescriptionHelpFormatter
+    parser = ArgumentParser(PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=form)
     parser.parse_args([word for word in words if word in ("-h", "--help")])
-    hint = did_you_mean(group, [*COMMANDS, *OLD])
+    hint = did_you_mean(group, [*COMMANDS.names(), *OLD])
     return parser.error(f"no command {' '.join(words[:2])!r}{hint}; they are:\n{lines}")
+
+
+def do(one: Entry[object], words: Sequence[str]) -> None:
+    """Do a command with the words of a command line; InputError where it would write over what it reads.
+
+    Its facts: ``takes``, settings as ``module:class`` with names of fields behind where not all are taken;
+    ``defaults`` of such fields where they are not the class's; ``reads`` and ``writes``, the options that
+    hold files, none of which is written over another: ``out/turns.parquet`` is a file in the folder that
+    the option names, and ``out`` itself a file, or a folder that is made anew.
+    """
+    doc, parameters = inspect.getdoc(one.make) or "", inspect.signature(one.make).parameters
+    takes, usual = one.facts.get("takes", ()), one.facts.get("defaults", {})
+    parser = ArgumentParser(f"{PROGRAM} {one.name}", description=_OPTION.sub("", doc))
+    own = _own(parameters, dict(_OPTION.findall(doc)))
+    known = {field.name: field for source in reversed(takes) for field in _taken(source)}
+    options = {field.name: field for field in fields_of(own)}
+    known |= options
+    for name, field in known.items():
+        positional = name in options and parameters[name].kind is _POSITIONAL
+        _add(parser, field, usual.get(name, field.default), own=name in options, positional=positional)
+    told = vars(parser.parse_args([re.sub("^--n-", "--", word) for word in words]))
+    told = {name: typed(known[name], text) for name, text in told.items()}
+    checked = own(**{name: value for name, value in told.items() if name in options})
+    given = {**usual, **told, **{name: getattr(checked, name) for name in options}}
+    outputs = [path for name in one.facts.get("writes", "").split() for path in _named(given, name)]
+    inputs = [path for name in one.facts.get("reads", "").split() for path in _named(given, name)]
+    paths.apart(outputs, [path for place in inputs for path in _within(place)] if outputs else ())
+    one.make(**given)
 
 
 def table(frame: Any, heading: str = "", digits: int = 3) -> None:

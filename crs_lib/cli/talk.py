@@ -19,7 +19,7 @@ from crs_lib.core.settings import Field
 _SHOWN = 2_000  # characters of a reply
 
 
-@command("chat", "crs_lib.simulate.config:SimulateConfig catalog seed llm")
+@command("chat", takes=["crs_lib.simulate.config:SimulateConfig catalog seed llm"])
 def chat(
     spec: str, *, simulated: bool = False, session: Annotated[int, Field(ge=0)] = 0, out: Path | None = None,
     **given: Any,

@@ -12,7 +12,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf
 
 
-@command("validity gate", "crs_lib.validity.gate:GateConfig")
+@command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
 def gate(
     *, develop: bool = False, confirm: bool = False, redteam: bool = False, metric: str = "", **given: Any
 ) -> None:
@@ -69,7 +69,7 @@ def _protocol(given: dict[str, Any], confirm: bool) -> None:
     print(f"protocol {found['protocol'].iloc[0][:16]}, {place}")
 
 
-@command("validity precision", "crs_lib.validity.precision:PrecisionConfig")
+@command("validity precision", takes=["crs_lib.validity.precision:PrecisionConfig"])
 def precision(**given: Any) -> None:
     """Estimate variance components and the scenarios needed."""
     from crs_lib.validity import precision as study
@@ -96,7 +96,7 @@ def sensitivity(*, run: str = "demo", n_sessions: Annotated[int, Field(ge=2)] = 
     print(f"tables: {paths.shown(folder)}/  ({', '.join(stages.FILES.values())})")
 
 
-@command("validity realism", "crs_lib.validity.realism:RealismConfig")
+@command("validity realism", takes=["crs_lib.validity.realism:RealismConfig"])
 def realism(**given: Any) -> None:
     """Compare simulated with real user turns."""
     from crs_lib.validity import realism as test
@@ -211,7 +211,7 @@ def _agreement(rows: pd.DataFrame) -> None:
             table(scores.against_baselines(frame, score, rating))
 
 
-@command("validity annotate", "crs_lib.validity.labels:AskConfig")
+@command("validity annotate", takes=["crs_lib.validity.labels:AskConfig"])
 def annotate(*, out: Path | None = None, import_: tuple[str, ...] = (), **given: Any) -> None:
     """Make a page of questions about a run, or read its labels.
 

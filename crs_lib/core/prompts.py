@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 
 _FOLDER = Path(__file__).resolve().parents[1] / "prompts"
 
@@ -124,21 +123,27 @@ def compiled(lines: tuple[str, ...]) -> tuple[Template, ...]:
 
 
 @cache
-def sections(name: str) -> Mapping[str, tuple[Template, ...]]:
-    """The templates of a wording file ("user", "user_b", "system") by section; InputError if malformed."""
-    sections: dict[str, list[Template]] = {}
-    current: list[Template] | None = None
+def lines(name: str) -> Mapping[str, tuple[str, ...]]:
+    """The lines of a wording file ("user", "system", "heard") by section; InputError if malformed."""
+    found: dict[str, list[str]] = {}
+    current: list[str] | None = None
     text = (_FOLDER / "movies" / f"{name}.wording").read_text("utf-8")
     for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
         if not line or line.startswith("#"):
             continue
         if line.startswith("[") and line.endswith("]"):
-            current = sections.setdefault(line[1:-1], [])
+            current = found.setdefault(line[1:-1], [])
         elif current is None:
-            raise InputError(f"{name}.wording, line {number}: a template before the first [section]")
+            raise InputError(f"{name}.wording, line {number}: a line before the first [section]")
         else:
-            current.append(compile_line(line))
-    return {section: tuple(lines) for section, lines in sections.items()}
+            current.append(line)
+    return {section: tuple(part) for section, part in found.items()}
+
+
+@cache
+def sections(name: str) -> Mapping[str, tuple[Template, ...]]:
+    """The lines of a wording file as templates, by section."""
+    return {section: tuple(map(compile_line, part)) for section, part in lines(name).items()}
 
 
 def has(name: str, section: str) -> bool:

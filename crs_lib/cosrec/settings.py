@@ -8,8 +8,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.cosrec import drafts
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS

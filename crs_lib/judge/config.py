@@ -10,8 +10,7 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.judge import prompt
 from crs_lib.judge.reliability import CANARIES
-from crs_lib.llm.base import BACKENDS, check_spec, room
-from crs_lib.llm.client import giving_choices
+from crs_lib.llm.base import BACKENDS, check_spec, giving_choices, room
 from crs_lib.llm.preflight import Need
 from crs_lib.llm.settings import AnswerLength, Context, LLMSettings, Temperature, Thinking, role_settings
 from crs_lib.metrics import constructs

@@ -14,7 +14,7 @@ import pandas as pd
 from crs_lib.core import rng
 from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 
 _NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
 CANARIES: Registry[list[str] | None] = Registry("canary")

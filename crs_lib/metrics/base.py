@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.metrics import constructs
 
 _LEVELS = TURN, SHIFT, SESSION = ("turn", "shift", "session")

@@ -8,11 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
-from crs_lib.catalog import titles
+from crs_lib.catalog import grounder as grounding
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS, YEAR_FIELD
-from crs_lib.catalog.grounder import Grounder
-from crs_lib.catalog.titles import Foreign
+from crs_lib.catalog.grounder import Foreign, Grounder
 from crs_lib.core import prompts, rng, safety
 from crs_lib.core.errors import InputError
 from crs_lib.core.text import shorten
@@ -127,7 +126,7 @@ def read_reply(
     cut = grounder.unknown_titles(text, mentions, utterance)
     foreign = [one.title for one in cut]
     if structured and offer.open:
-        items, others = titles.films_named(grounder.catalog, record["recommended"])
+        items, others = grounding.films_named(grounder.catalog, record["recommended"])
         foreign = list(dict.fromkeys([*others, *foreign]))
     elif structured:
         by_name = dict(zip(offer.names, offer.items, strict=True))
@@ -243,7 +242,7 @@ class ModelSystem:
             parsed = self.read(self.ask(turn, messages, self.schema(offer), step=1), offer, utterance)
             log["enforced"] = "cut" if parsed.foreign else "asked again"
         if parsed.foreign:
-            text = titles.cut(parsed.text, parsed.cut)
+            text = grounding.cut(parsed.text, parsed.cut)
             left = {mention.item for mention in self.world.grounder.titles(text, prefer=offer.items)}
             parsed = parsed._replace(text=text, items=tuple(item for item in parsed.items if item in left))
         return parsed, log

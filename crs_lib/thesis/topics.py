@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from crs_lib import data as datasets
 from crs_lib.core import paths, rng, safety, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM

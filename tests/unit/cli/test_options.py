@@ -8,7 +8,7 @@ import pytest
 
 from crs_lib.cli import app
 from crs_lib.core.errors import InputError
-from crs_lib.core.settings import Field, OneOf, Settings
+from crs_lib.core.settings import Entry, Field, OneOf, Settings
 
 
 class Job(Settings):
@@ -32,7 +32,8 @@ def parsed(words, fields="", **defaults):
     def do(**given: Any) -> None:
         seen.update(given)
 
-    app.Command("do", do, [f"{__name__}:Job {fields}"], (), (), defaults)(words.split())
+    facts = {"takes": [f"{__name__}:Job {fields}"], "defaults": defaults}
+    app.do(Entry("do", do, "", facts), words.split())
     return seen
 
 
@@ -53,7 +54,7 @@ def own(words):
         """
         seen.update(name=name, more=more, p=p, n_runs=n_runs, out=out, log=log, import_=import_)
 
-    app.Command("do", do, (), (), (), {})(words.split())
+    app.do(Entry("do", do, ""), words.split())
     return seen
 
 

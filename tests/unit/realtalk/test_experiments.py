@@ -118,8 +118,7 @@ def test_config_says_what_was_expected(wrong):
 
 
 def run_cli(name, *words):
-    found, rest = app.find(["realtalk", name, *words])
-    found(rest)
+    app.do(*app.find(["realtalk", name, *words]))
 
 
 def test_predict_command_reports_what_is_broken_and_answers_all_the_same(tmp_path, capsys):
