@@ -13,24 +13,17 @@ from crs_lib.core import paths
     arg("--metas", type=Path, required=True, help="folder of meta_<category>.jsonl[.gz|.zst]"),
     arg("--reviews", type=Path, required=True, help="folder of <category>.jsonl[.gz|.zst]"),
     arg("--out", type=Path, required=True, help="output file (.jsonl, .jsonl.gz, .jsonl.zst or .parquet)"),
-    arg("--legacy", action="store_true", help="repeat the original filters and statistics exactly"),
-    arg("--shortest", type=int, default=10, help="least characters of a description or review"),
-    arg("--title-latin", type=float, default=0.5, help="least share of Latin-1 characters, title"),
-    arg("--text-latin", type=float, default=0.8, help="least share of Latin-1 characters, text"),
-    arg("--most-reviews", type=int, default=0, help="keep the k most helpful reviews (0: all)"),
-    arg("--parts", type=int, default=0, help="parts of the join (0: by size; changes no result)"),
-    arg("--workers", type=int, default=1, help="local processes"),
-    arg("--scheduler", default="", help="address of a Dask scheduler instead of local processes"),
-    arg("--keep-work", action="store_true", help="keep the working files"),
+    settings("crs_lib.cosrec.catalogue_rules:Options"),
     note="Reads Amazon-Reviews-2023 in bounded memory. A killed run continues with the same command. "
     "The filters: docs/cosrec.md.",
 )
 def catalogue(arguments: Namespace) -> None:
     """Build products from metadata and reviews."""
-    from crs_lib.cosrec.catalogue import Options, build
+    from crs_lib.cosrec.catalogue import build
+    from crs_lib.cosrec.catalogue_rules import Options
 
-    given = {k: v for k, v in vars(arguments).items() if k not in ("metas", "reviews", "out")}
-    manifest = build(arguments.metas, arguments.reviews, arguments.out, Options(**given))
+    options = Options(**values(arguments, Options))
+    manifest = build(arguments.metas, arguments.reviews, arguments.out, options)
     print("\n".join(_counts(manifest)))
     beside = f"{arguments.out.name}.manifest.json and {arguments.out.name}.quarantine.jsonl"
     print(f"written: {paths.shown(arguments.out)}; beside it {beside}")
