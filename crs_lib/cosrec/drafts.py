@@ -248,7 +248,6 @@ def conversation_by_rule(
     It asks about the first three passages; of those with one title the first counts, so that no question
     comes twice.
     """
-
     phrases = prompts.lists(_PHRASES)
 
     def say(name: str, **values: Any) -> str:

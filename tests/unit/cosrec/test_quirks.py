@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from crs_lib.cosrec import corpus, quirks
-from crs_lib.cosrec.labels import curated_labels, majority_labels
 from crs_lib.cosrec.catalogue_rules import is_english, language, latin_share
+from crs_lib.cosrec.labels import curated_labels, majority_labels
 
 from .test_corpus import intent, write
 
