@@ -316,4 +316,4 @@ def annotate(arguments: Namespace) -> None:
     out = Path(arguments.out).expanduser() if arguments.out else None
     path = pages.write(read(arguments, AskConfig), out)
     print(f"written: {paths.shown(path)}   open it in a browser, no server is needed")
-    print(f"then: python -m crs_lib annotate --run {arguments.run} --import labels-*.jsonl")
+    print(f"then: python -m crs_lib validity annotate --run {arguments.run} --import labels-*.jsonl")

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.core.tables import write_jsonl
 from crs_lib.cosrec.corpus import read_partition
 from crs_lib.cosrec.labels import Floats, counts, curated_labels, f1, f1_table, majority_labels

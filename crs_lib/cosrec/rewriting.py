@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from crs_lib.core import prompts
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
 from crs_lib.core.rng import one_thread
+from crs_lib.core.settings import Registry
 from crs_lib.core.text import words
 from crs_lib.cosrec.labels import Floats, shares
 from crs_lib.cosrec.records import INTENTS, Conversation, Partition

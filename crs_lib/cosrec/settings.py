@@ -8,8 +8,7 @@ import pandas as pd
 from pydantic import AfterValidator
 
 from crs_lib.core import prompts
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.cosrec import drafts
 from crs_lib.cosrec.intents import MODELS, ROUTER, VECTORS
@@ -115,9 +114,7 @@ class GenerateSettings(Settings):
     run: _Run = "smoke"
     source: Annotated[str, Field(description="sample, or a folder with products and passages")] = "sample"
     index: _Index = ""
-    writer: Annotated[str, Field(description="template, or a model, of conversations and profiles")] = (
-        TEMPLATE
-    )
+    writer: Annotated[str, Field(description="template, or a model: of conversations, profiles")] = TEMPLATE
     query_writer: Annotated[str, Field(description="template or model of queries; empty: the writer")] = ""
     conversations: Annotated[int, Field(ge=1, description="how many, each about another product")] = 12
     users: Annotated[int, Field(ge=0, description="buyers of the target who get a profile")] = 2

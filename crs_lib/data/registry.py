@@ -12,8 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from crs_lib.core import paths
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 
 RAW = "https://raw.githubusercontent.com/{repository}/{commit}/{path}"
 ARCHIVE = "https://github.com/{repository}/archive/{commit}.zip"

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import pandas as pd
 
 from crs_lib.core import errors
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry, did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
+from crs_lib.core.settings import Registry
 from crs_lib.figures import layout
 from crs_lib.metrics import base as metrics
 from crs_lib.stats import Design, cluster_bootstrap

@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 
 from crs_lib.core import paths, tables
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.figures import style
 from crs_lib.figures.base import FIGURES, TABLES, NoDataError, counts, words
 

@@ -17,7 +17,7 @@ _MARKS = (
     ("#CC79A7", "D", (0, (5, 1, 1, 1))), ("#222222", "v", (0, (2, 1))),
 )  # fmt: skip
 _WEIGHTS = {"alpha": "S*", "beta": "N·S", "gamma": "leakage", "delta": "copying"}
-_MADE_BY = "python -m crs_lib sensitivity --run {run}"
+_MADE_BY = "python -m crs_lib validity sensitivity --run {run}"
 FEWEST_SCENARIOS = 50  # below, the intervals over sizes of the catalogue say nothing
 
 
@@ -215,7 +215,7 @@ def power_curve(power: pd.DataFrame) -> Any:
     "({n_policies} policies, n = {n_sessions} scenarios; dashed: gamed from 0.1 on).",
     place=16.5,
     title="Exploitability",
-    made_by="python -m crs_lib redteam --run {run}",
+    made_by="python -m crs_lib validity gate --redteam --run {run}",
 )
 def exploitability(redteam: pd.DataFrame) -> Any:
     """The largest rise of each metric without use to the user, the most exploitable on top."""

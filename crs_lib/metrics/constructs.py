@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ Source: docs/metrics.md, section 4. W are the active constraints and R the items
 """
 
 import math
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crs_lib.core.remembered import Remembered
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
 
@@ -86,16 +86,16 @@ def _share(background: Background, weight: NDArray[np.float64]) -> NDArray[np.fl
     return shares
 
 
-def _expected_uniform(background: Background) -> Remembered[frozenset[int], float]:
+def _expected_uniform(background: Background) -> Callable[[frozenset[int]], float]:
     """:func:`expected_satisfaction` of constraints under a uniform draw."""
     share = background.once(_uniform_share)
-    return Remembered(lambda constraints: expected_satisfaction(constraints, share))
+    return lru_cache(65_536)(lambda constraints: expected_satisfaction(constraints, share))
 
 
-def _expected_popular(background: Background) -> Remembered[frozenset[int], float]:
+def _expected_popular(background: Background) -> Callable[[frozenset[int]], float]:
     """:func:`expected_satisfaction` of constraints under a draw by connectedness."""
     share = background.once(_popular_share)
-    return Remembered(lambda constraints: expected_satisfaction(constraints, share))
+    return lru_cache(65_536)(lambda constraints: expected_satisfaction(constraints, share))
 
 
 @FACTS.register("n_items", level=TURN)
@@ -119,14 +119,14 @@ def satisfaction_of_turn(turn: TurnRecord) -> float:
 @metric("satisfaction_corrected", "S*", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_corrected(turn: TurnRecord) -> float:
     """S*: S beyond a uniform draw, at most 1; see :func:`beyond_chance`."""
-    expected = turn.background.once(_expected_uniform)[turn.constraints]
+    expected = turn.background.once(_expected_uniform)(turn.constraints)
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 
 @metric("satisfaction_popular", "S* (popular)", TURN, -math.inf, 1, HIGHER, source=_SOURCE, gate=True)
 def satisfaction_popular(turn: TurnRecord) -> float:
     """S beyond a draw by connectedness, at most 1; see :func:`beyond_chance`."""
-    expected = turn.background.once(_expected_popular)[turn.constraints]
+    expected = turn.background.once(_expected_popular)(turn.constraints)
     return beyond_chance(turn.once(satisfaction_of_turn), expected)
 
 

@@ -1,10 +1,10 @@
 """Overlap of user and system: concepts (CC, CR, slots), copied words (I), and the state that is stated."""
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cache
 from typing import Any, NamedTuple
 
-from crs_lib.core.remembered import Remembered
 from crs_lib.core.text import ngrams, words
 from crs_lib.metrics.base import FACTS, HIGHER, LOWER, NEITHER, TURN, metric
 from crs_lib.metrics.records import Background, TurnRecord
@@ -177,14 +177,14 @@ def interference(turn: TurnRecord) -> float:
 def copying_without_values(turn: TurnRecord) -> float:
     """:func:`copied_share` without the words of the catalogue values that either side names, in [0, 1]."""
     words_of = turn.background.once(_words_of_values)
-    ignore = {word for code in turn.user.concepts | turn.system.concepts for word in words_of[code]}
+    ignore = {word for code in turn.user.concepts | turn.system.concepts for word in words_of(code)}
     return copied_share(turn.system.words, turn.user.words, turn.rule.copy_orders, ignore)
 
 
-def _words_of_values(background: Background) -> Remembered[int, list[str]]:
+def _words_of_values(background: Background) -> Callable[[int], list[str]]:
     """The words of each concept's value, by code."""
     key = background.concepts.key
-    return Remembered(lambda code: key(code).split("=", 1)[1].split(" "))
+    return cache(lambda code: key(code).split("=", 1)[1].split(" "))
 
 
 # Dialogue-state accuracy. A reply states a state in its log: under ``state`` what a program or model said it

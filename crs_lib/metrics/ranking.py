@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.core.rng import stream
 from crs_lib.metrics.evidence import dcg
 from crs_lib.retrieval.runs import Ranking

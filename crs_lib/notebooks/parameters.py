@@ -18,8 +18,7 @@ from typing import Any
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
 from crs_lib.core import safety
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 
 _AUTHORITY = re.compile(r"\w://(\S*)")
 _STRICT = ConfigDict(strict=True, allow_inf_nan=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crs_lib.core import lean, safety
+from crs_lib.core import safety
 from crs_lib.core.errors import InputError
 from crs_lib.notebooks import parameters
 
@@ -36,8 +36,7 @@ _VOLATILE = {
 @safety.reader("a notebook")
 def load(path: Path) -> Any:
     """The notebook as nbformat reads it (format 4); InputError where the file is none."""
-    with lean.without_iris():
-        import nbformat
+    import nbformat
 
     text = safety.read_text(path)
     try:

@@ -18,9 +18,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crs_lib.core import lean, paths, progress, tables
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core import paths, progress, tables
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.notebooks import parameters as notebook_parameters
 from crs_lib.notebooks.look import PREFIX
 from crs_lib.notebooks.parameters import Parameter
@@ -180,9 +179,8 @@ def execute(
     cell is then stored beside ``out`` as ``<name>.failed.ipynb``, and an earlier ``out`` is untouched.
     ``values`` are not checked here.
     """
-    with lean.without_iris():
-        import papermill
-        from nbclient.exceptions import DeadKernelError
+    import papermill
+    from nbclient.exceptions import DeadKernelError
 
     logging.getLogger("papermill").setLevel(logging.CRITICAL)  # its errors are raised as well
     failed = out.with_name(f"{out.stem}.failed.ipynb")

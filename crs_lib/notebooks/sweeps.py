@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from crs_lib.core import paths, safety
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.notebooks import parameters as notebook_parameters
 from crs_lib.notebooks import runner
 from crs_lib.notebooks.parameters import Parameter

@@ -50,7 +50,7 @@ def need_gold(frame: pd.DataFrame, reading: str) -> None:
     if frame.empty or not (frame["gold"] > 0).any():
         raise InputError(
             f"none of the {len(frame)} questions has evidence that exists in its chat (reading {reading!r}): "
-            "there is nothing to score. realtalk-predict answers a chat without evidence"
+            "there is nothing to score. realtalk predict answers a chat without evidence"
         )
 
 

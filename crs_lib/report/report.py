@@ -194,7 +194,7 @@ class _Report:
             f"By {label(outcome)}. Averages hide what a system does; read some sessions before trusting them."
         )
         if not (self.folder / "trace" / "index.html").is_file():
-            text += f" The links need the trace: python -m crs_lib trace --run {self.run}"
+            text += f" The links need the trace: python -m crs_lib show trace --run {self.run}"
         return _note(text) + table(pd.DataFrame(rows))
 
     def _link(self, system: str, row: pd.Series, outcome: str) -> Link:

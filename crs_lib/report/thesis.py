@@ -11,6 +11,7 @@ from crs_lib import data as datasets
 from crs_lib import evaluate, judge, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
+from crs_lib.evaluate.study import MOVIES
 from crs_lib.figures import layout
 from crs_lib.figures.latex import headline_table
 from crs_lib.metrics import base, conventions
@@ -218,7 +219,7 @@ def _catalog(run: str) -> ThesisCatalog:
     folder = paths.run_folder(simulate.STUDY, run)
     raw = folder / simulate.RAW_CATALOG
     name = raw.name if raw.is_file() else "catalog.parquet"
-    return ThesisCatalog.load(str(runs.output(simulate.STUDY, run, "catalog", "03_simulate", name)))
+    return ThesisCatalog.load(str(MOVIES.path(run, name)))
 
 
 def late(run: str) -> pd.DataFrame:

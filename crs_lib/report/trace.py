@@ -21,8 +21,7 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import dialogue as dialogues
 from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, RunError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.text import fold
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.figures import layout, style

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from crs_lib.catalog import phrases
+from crs_lib.catalog import fields
 from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import ASIDE_FIELDS
 from crs_lib.catalog.grounder import Grounder
@@ -200,7 +200,7 @@ class User:
 
     def _words(self, step: PlanStep, act: str, section: str) -> str:
         templates, small = self.scenario.templates, self.scenario.small_letters
-        draw = self.scenario.draws[step.turn]
+        draw = self.scenario.draws(step.turn)
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
         voiced = dict(step.state.constraints)
@@ -214,7 +214,7 @@ class User:
             slots["old"] = self._noun_phrase(step.shift.dropped, draw)
             slots["title"] = self.catalog.items[self._before(step)].title
             if step.shift.bridge:
-                slots["bridge"] = phrases.bridge_phrase(*step.shift.bridge, draw, templates)
+                slots["bridge"] = fields.bridge_phrase(*step.shift.bridge, draw, templates)
         elif act == "contradiction":
             name = list(voiced)[int(draw.integers(len(voiced)))]
             voiced = {name: voiced[name]}
@@ -226,23 +226,23 @@ class User:
         title = self._title(step, draw) if act in QUESTIONS else ""
         wish = self._noun_phrase(voiced, draw)
         if title:
-            return phrases.question(act, title, draw, templates, small=small)
-        if prompts.has(prompts.USER_SETS[templates], phrases.ONE):
-            slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
+            return fields.question(act, title, draw, templates, small=small)
+        words = prompts.USER_SETS[templates]
+        if fields.ONE in prompts.sections(words):
+            slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
             if step.shift is not None:
-                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
-        say = prompts.say_small if small else prompts.say
-        said = say(prompts.USER_SETS[templates], section, draw, wish=wish, **slots)
+                slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
+        said = prompts.say(words, section, draw, small=small, wish=wish, **slots)
         if act != OPENING or not step.state.avoid:
             return said
         slots["old"] = self._noun_phrase(step.state.avoid, draw)
         stop = "" if said[-1] in ".?!" else "."
-        return f"{said}{stop} {say(prompts.USER_SETS[templates], 'exclusion', draw, **slots)}"
+        return f"{said}{stop} {prompts.say(words, 'exclusion', draw, small=small, **slots)}"
 
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"
     ) -> str:
-        return phrases.noun_phrase(constraints, draw, self.scenario.templates, noun, self.catalog)
+        return fields.noun_phrase(constraints, draw, self.scenario.templates, noun, self.catalog.code)
 
     def _aside(self, constraints: Mapping[str, str], draw: np.random.Generator) -> dict[str, str]:
         """A value that is no constraint, mentioned in passing."""

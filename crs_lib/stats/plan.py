@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from crs_lib.core import safety
-from crs_lib.core.errors import InputError
-from crs_lib.core.registry import did_you_mean
+from crs_lib.core.errors import InputError, did_you_mean
 from crs_lib.stats.groups import METHODS
 
 _REQUIRED = ("primary_outcome", "contrasts", "smallest_effect")

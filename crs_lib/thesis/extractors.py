@@ -23,7 +23,7 @@ from crs_lib.catalog.catalog import Catalog
 from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.catalog.rules import Matcher
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 from crs_lib.core.text import fold, words
 
 if TYPE_CHECKING:

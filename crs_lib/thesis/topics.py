@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from crs_lib import data as datasets
 from crs_lib.core import paths, rng, safety, tables
 from crs_lib.core.errors import InputError
-from crs_lib.core.registry import Registry
+from crs_lib.core.settings import Registry
 
 if TYPE_CHECKING:
     from crs_lib.llm import LLM
@@ -31,7 +31,7 @@ Floats = NDArray[np.float32]
 Bag = tuple[tuple[int, int], ...]
 Topics = list[tuple[str, ...]]
 MODEL = "models/topics"
-TRAIN = "python -m crs_lib topics --catalog FILE"
+TRAIN = "python -m crs_lib thesis topics --catalog FILE"
 _STARTS = 1009
 _SMALL = np.finfo(
     np.float32
@@ -362,7 +362,7 @@ def create(spec: str, *, model: str | Path | None = None, llm: "str | LLM" = "")
 
 
 def trained_model() -> Path:
-    """The folder that ``python -m crs_lib topics`` writes to unless told otherwise."""
+    """The folder that ``python -m crs_lib thesis topics`` writes to unless told otherwise."""
     return paths.data() / "processed" / MODEL
 
 

@@ -117,8 +117,8 @@ REFUSED = [
     ("simulate -p systems ollama:x -p llm {\"timeout\":[]}", "llm: timeout is []; give a number > 0"),
     ("simulate -p systems ollama:x -p llm {\"timeout\":1e400}", "'llm' is {'timeout': inf}"),
     ("simulate -p systems ollama:x -p llm {\"host\":5}", "llm: host is 5; give a text"),
-    ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "the server's name in"),
-    ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "a server address cannot be read"),
+    ("simulate -p systems ollama:x -p llm {\"host\":\"\\u0000\"}", "address cannot be read"),
+    ("simulate -p systems ollama:x -p llm {\"host\":\"http://h:99999\"}", "address cannot be read"),
     ("simulate -p systems hybrid:x.npz", "unknown encoder 'x.npz'"),
 ]  # fmt: skip
 

@@ -101,9 +101,7 @@ def test_scored_again_every_file_has_the_same_bytes(run):
 
 
 def test_reading_checks_names_order_and_freshness(run):
-    with pytest.raises(
-        InputError, match="no table 'turn'; give one of turns, shifts, results, model_metrics"
-    ):
+    with pytest.raises(InputError, match="no table 'turn'; did you mean 'turns'"):
         evaluate.read("r", "turn")
     with pytest.raises(RunError, match=r"no finished 0. *_?\w+ in run 'nope'"):
         evaluate.read("nope", "turns")
