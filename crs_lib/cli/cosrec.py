@@ -9,12 +9,8 @@ from crs_lib.cli.run import show_costs
 from crs_lib.core import paths
 
 
-@command("cosrec catalogue")
-def catalogue(
-    *, metas: Path, reviews: Path, out: Path, legacy: bool = False, shortest: int = 10, parts: int = 0,
-    title_latin: float = 0.5, text_latin: float = 0.8, most_reviews: int = 0, workers: int = 1,
-    scheduler: str = "", keep_work: bool = False,
-) -> None:  # fmt: skip
+@command("cosrec catalogue", takes=["crs_lib.cosrec.catalogue_rules:Options"])
+def catalogue(*, metas: Path, reviews: Path, out: Path, **given: Any) -> None:
     """Build products from metadata and reviews.
 
     Reads Amazon-Reviews-2023 in bounded memory. A killed run continues with the same command. The filters:
@@ -23,22 +19,11 @@ def catalogue(
     metas: folder of meta_<category>.jsonl[.gz|.zst]
     reviews: folder of <category>.jsonl[.gz|.zst]
     out: output file (.jsonl, .jsonl.gz, .jsonl.zst or .parquet)
-    legacy: repeat the original filters and statistics exactly
-    shortest: least characters of a description or review
-    title_latin: least share of Latin-1 characters, title
-    text_latin: least share of Latin-1 characters, text
-    most_reviews: keep the k most helpful reviews (0: all)
-    parts: parts of the join (0: by size; changes no result)
-    workers: local processes
-    scheduler: address of a Dask scheduler instead of local processes
-    keep_work: keep the working files
     """
-    from crs_lib.cosrec.catalogue import Options, build
+    from crs_lib.cosrec.catalogue import build
+    from crs_lib.cosrec.catalogue_rules import Options
 
-    options = Options(
-        legacy, shortest, title_latin, text_latin, most_reviews, parts, workers, scheduler, keep_work
-    )
-    made = build(metas, reviews, out, options)
+    made = build(metas, reviews, out, Options(**given))
     print(f"products written: {made['products written']:,}")
     for name, counts in made["totals"].items():
         print(f"{name}: {', '.join(f'{what} {n:,}' for what, n in counts.items())}")
