@@ -10,6 +10,7 @@ and never read as templates again, so a text that holds ``$name`` stays what it 
 
 import hashlib
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -74,6 +75,13 @@ def render(name: str, folder: str = "", /, **values: str | int | float) -> str:
         wrong = "; ".join(f"{word}: {', '.join(keys)}" for word, keys in found.items() if keys)
         raise InputError(f"prompt {name!r} ({wrong}); it takes {', '.join(needs) or 'none'}")
     return _prompt(name, folder).substitute(values)
+
+
+@cache
+def lists(name: str) -> Mapping[str, Any]:
+    """The phrases and word lists of ``<name>.toml``, by their names."""
+    found: Mapping[str, Any] = tomllib.loads((_FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    return found
 
 
 # The wording files of the simulated user, by template set.

@@ -93,8 +93,8 @@ def test_dialogues_that_were_cut_or_doubled_are_neither_scored_nor_judged(tmp_pa
 FILM = {"year": "1999", "genre": ["Drama"], "starring": ["A B"], "plot": "A plot."}
 # Words of a command, and a part of the one sentence that refuses them. Files are those of ``outside_files``.
 REFUSED = [
-    ("thesis topics --catalog sample --seed -1", "seed -1 is not usable; give a whole number from 0 to 4294967295"),
-    ("thesis topics --catalog sample --seed 4294967296", "seed 4294967296 is not usable"),
+    ("thesis topics --catalog sample --seed -1", "seed is -1; give a whole number >= 0 and < 4,294,967,296"),
+    ("thesis topics --catalog sample --seed 4294967296", "seed is 4294967296; give a whole number"),
     ("simulate --scheduler nope://", "scheduler is 'nope://'"),
     ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' is no path: its user does not exist"),
     ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
