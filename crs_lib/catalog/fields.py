@@ -359,10 +359,9 @@ def question(
 
     With ``small`` only the title has capitals.
     """
-    lines = _lines(act, QUESTION_ACTS[act].asks, templates)
-    if small:
-        return prompts.fill(prompts.lowered(lines), draw, f"question {act!r}", title=title)
-    return prompts.sentence(prompts.fill(lines, draw, f"question {act!r}", title=title))
+    lines = _lines(act, QUESTION_ACTS[act].asks, templates, small)
+    said = prompts.fill(lines, draw, f"question {act!r}", title=title)
+    return said if small else prompts.sentence(said)
 
 
 def _says_itself(row: Field, value: str, code: Callable[[str, str], int | None] | None) -> bool:
@@ -373,9 +372,12 @@ def _says_itself(row: Field, value: str, code: Callable[[str, str], int | None] 
     return roles == [row.name] and len(words(value)) > 1
 
 
-def _lines(section: str, usual: tuple[str, ...], templates: str) -> tuple[prompts.Template, ...]:
+def _lines(
+    section: str, usual: tuple[str, ...], templates: str, small: bool = False
+) -> tuple[prompts.Template, ...]:
     """The templates of a set for a section; where its wording file has none, the usual ones (of set A)."""
-    return prompts.sections(prompts.USER_SETS[templates]).get(section) or prompts.compiled(usual)
+    own = prompts.sections(prompts.USER_SETS[templates], small).get(section)
+    return own or prompts.compiled(usual, small)
 
 
 def _fill(
