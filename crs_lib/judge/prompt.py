@@ -60,7 +60,7 @@ def wish_summary(dialogue: Dialogue) -> str:
 
 
 def _values(wishes: Any) -> list[str]:
-    """ "field = quoted value" for each field of a logged state that has a value."""
+    """Texts `field = quoted value` for the fields of a logged state that have a value."""
     if not isinstance(wishes, Mapping):
         raise InputError(f"logged constraints must be an object of fields, got {shorten(repr(wishes), 80)}")
     found = []
