@@ -122,7 +122,7 @@ _Case = tuple[pd.DataFrame, list[tuple[Any, Any]], Design]
 
 def _case(frame: pd.DataFrame, plan: Plan, outcome: str) -> _Case:
     """The outcome of the usable systems by scenario, all its pairs, and the design with those possible."""
-    draws = {"confidence": 1 - plan.alpha, "resamples": plan.resamples, "seed": plan.seed}
+    draws: dict[str, Any] = {"confidence": 1 - plan.alpha, "resamples": plan.resamples, "seed": plan.seed}
     design = Design(plan.system, plan.scenario, outcome, **draws)
     values, _ = _usable(frame, design)
     declared = list(plan.contrasts) if outcome == plan.primary_outcome else []
