@@ -325,10 +325,8 @@ def finding_limit(
         pairs = itertools.pairwise(order)
         found = [difference_of(frame, a, b, value, system=system, scenario=by) for a, b in pairs]
     known = [one for one in found if not math.isnan(one.low)]
-    if not known:
-        return ""
-    half = max(one.high - one.low for one in known) / 2
-    return _sentence(template, {"n": min(one.n for one in known), "half": f"{half:.2f}"})
+    half = max((one.high - one.low for one in known), default=0.0) / 2
+    return _sentence(template, {"n": min(one.n for one in known), "half": f"{half:.2f}"}) if known else ""
 
 
 def _of_columns(
