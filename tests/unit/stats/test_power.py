@@ -63,8 +63,6 @@ def test_curves_of_contrasts_are_the_power_of_each_by_scenarios():
     assert power["b", 0.05, 40] == pytest.approx(now["b"])  # 40 scenarios are those of the run
     assert power["c", 0.2, 40] == pytest.approx(power["b", 0.05, 40])  # four times the spread and the effect
     assert power["b", 0.05, 10] < power["b", 0.05, 40] > power["c", 0.05, 40]
-    with pytest.raises(InputError, match=r"effects=\[0\].*effects above 0"):
-        contrast_curves(frame, [0], [10])
 
 
 def test_a_contrast_without_spread_or_scenarios():
@@ -74,8 +72,6 @@ def test_a_contrast_without_spread_or_scenarios():
     assert found.loc[1, ["power_now", "detectable_effect", "sessions_needed"]].isna().all()
     curves = contrast_curves(frame, [0.05], [5], stats.Design(pairs=[("b", "a"), ("c", "a")]))
     assert curves[["a", "b", "power"]].to_numpy().tolist() == [["b", "a", 1.0]]
-    with pytest.raises(InputError, match="effect above 0"):
-        contrast_power(frame, 0)
 
 
 NESTED = {"catalogue": (), "seed": (), "scenario": ("catalogue", "seed")}
@@ -155,5 +151,3 @@ def test_facets_with_one_level_are_left_out_and_gaps_are_named():
         InputError, match="not balanced: 23 rows for 24 cells of 3 system by 2 seed by 4 scenario, 1 "
     ):
         stats.facet_variances(frame.iloc[1:], NESTED)
-    with pytest.raises(InputError, match="above 0"):
-        stats.scenarios_needed(stats.facet_variances(frame, NESTED), 0)
