@@ -40,10 +40,8 @@ def test_wilcoxon_pratt_equals_full_enumeration(gaps):
     row = stats.wilcoxon_pairs(versus_zero(gaps)).iloc[0]
     ranks = sp.rankdata(np.abs(gaps))
     active = [r for r, g in zip(ranks, gaps, strict=True) if g]
-    sums = [
-        sum(s * r for s, r in zip(signs, active, strict=True))
-        for signs in itertools.product((-1, 1), repeat=len(active))
-    ]
+    signs = itertools.product((-1, 1), repeat=len(active))
+    sums = [sum(s * r for s, r in zip(one, active, strict=True)) for one in signs]
     observed = abs(row["w_plus"] - row["w_minus"])
     expected = np.mean([abs(s) >= observed - 1e-9 for s in sums])
     assert row["p"] == pytest.approx(expected, abs=1e-12)
@@ -76,10 +74,8 @@ def test_sign_flip_keeps_its_size():
     x = rng.standard_t(3, size=(20, 2000)) * rng.exponential(size=(20, 1))
     frame = matrix_frame(np.column_stack([np.zeros(20), x]), names=["zero", *map(str, range(2000))])
     pairs = [(str(j), "zero") for j in range(2000)]
-    rejected = (
-        stats.sign_flip_pairs(frame, stats.Design(pairs=pairs, seed=1), permutations=999)["p"] <= 0.05
-    ).mean()
-    assert rejected == pytest.approx(0.05, abs=3.5 * (0.05 * 0.95 / 2000) ** 0.5)
+    found = stats.sign_flip_pairs(frame, stats.Design(pairs=pairs, seed=1), permutations=999)
+    assert (found["p"] <= 0.05).mean() == pytest.approx(0.05, abs=3.5 * (0.05 * 0.95 / 2000) ** 0.5)
 
 
 def test_sign_flip_is_seeded_and_pairs_do_not_disturb_each_other():
@@ -120,28 +116,30 @@ def test_pairs_use_all_scenarios_they_share_and_count_the_rest():
 
 def test_equal_systems_have_p_one_and_no_t():
     frame = matrix_frame(np.ones((5, 2)))
-    assert stats.wilcoxon_pairs(frame)["p"][0] == 1.0
-    assert stats.sign_flip_pairs(frame)["p"][0] == 1.0
-    assert np.isnan(stats.mean_differences(frame)["p"][0])
-    assert np.isnan(rm_anova(frame)["statistic"][0])
-    assert np.isnan(stats.friedman(frame)["statistic"][0])
+    for test in (stats.wilcoxon_pairs, stats.sign_flip_pairs):
+        assert test(frame)["p"][0] == 1.0
+    for test in (stats.mean_differences, rm_anova, stats.friedman):
+        assert np.isnan(test(frame)["p"][0])
 
 
-def test_bad_input_says_what_to_do():
-    frame = matrix_frame(random_matrix(1, 4, 3))
-    with pytest.raises(InputError, match="expected two different systems of \\['s0', 's1', 's2'\\]"):
-        stats.wilcoxon_pairs(frame, stats.Design(pairs=[("s0", "tracker")]))
-    with pytest.raises(InputError, match="more than one row for system='s0', scenario=0"):
-        rm_anova(pd.concat([frame, frame]))
-    holed = frame.assign(value=frame["value"].where(frame["system"] != "s1"))
-    with pytest.raises(InputError, match=r"0 of 4 scenarios are complete.*'s1' lacks most"):
-        rm_anova(holed)
-    with pytest.raises(InputError, match="'s0' and 's1' share 0 scenarios"):
-        stats.mean_differences(holed)
-    with pytest.raises(InputError, match="1 systems"):
-        stats.friedman(frame[frame["system"] == "s0"])
-    with pytest.raises(InputError, match="seed -1"):
-        stats.sign_flip_pairs(frame, stats.Design(seed=-1))
+FRAME = matrix_frame(random_matrix(1, 4, 3))
+HOLED = FRAME.assign(value=FRAME["value"].where(FRAME["system"] != "s1"))
+
+
+@pytest.mark.parametrize(
+    ("test", "frame", "changes", "words"),
+    [
+        (stats.wilcoxon_pairs, FRAME, {"pairs": [("s0", "tracker")]}, r"expected two different systems of \['s0', 's1', 's2'\]"),
+        (rm_anova, pd.concat([FRAME, FRAME]), {}, "more than one row for system='s0', scenario=0"),
+        (rm_anova, HOLED, {}, r"0 of 4 scenarios are complete.*'s1' lacks most"),
+        (stats.mean_differences, HOLED, {}, "'s0' and 's1' share 0 scenarios"),
+        (stats.friedman, FRAME[FRAME["system"] == "s0"], {}, "1 systems"),
+        (stats.sign_flip_pairs, FRAME, {"seed": -1}, "seed -1"),
+    ],
+)  # fmt: skip
+def test_bad_input_says_what_to_do(test, frame, changes, words):
+    with pytest.raises(InputError, match=words):
+        test(frame, stats.Design(**changes))
 
 
 @settings(max_examples=12, deadline=None)
