@@ -59,17 +59,6 @@ def test_alpha_is_the_loop_over_pairs(table):
             assert found == pytest.approx(slow_alpha(x, distance), abs=1e-12, nan_ok=True)
 
 
-@pytest.mark.slow
-def test_alpha_interval_covers_as_it_says():
-    """200 samples of 60 items by 3 raters; true alpha 0.5 (equal variances); 90 % interval."""
-    rng, covered = np.random.default_rng(5), 0
-    for _ in range(200):
-        frame = ratings(rng.normal(size=(1, 60)) + rng.normal(size=(3, 60)))
-        row = alpha(frame, "interval", confidence=0.9, resamples=300)
-        covered += row["low"] <= 0.5 <= row["high"]
-    assert covered / 200 == pytest.approx(0.90, abs=3 * (0.09 / 200) ** 0.5 + 0.01)
-
-
 def test_masi_is_passonneaus_distance_and_nominal_for_single_labels():
     """Passonneau (2006): Jaccard times 1, 2/3 (one holds the other), 1/3 (overlap) or 0 (disjoint)."""
     cases = [({1, 2}, {1, 2}, 0), ({1, 2}, {1, 2, 3, 4}, 2 / 3), ({1, 2}, {2, 3}, 8 / 9), ({1}, {2}, 1)]

@@ -61,32 +61,16 @@ def test_cliffs_delta_is_a_double_loop_and_turns_with_the_pair(values):
     loop = np.mean([np.sign(a - b) for a, _ in values for _, b in values])
     assert there["estimate"] == pytest.approx(loop, abs=1e-12)
     back = cliffs_delta(frame, stats.Design(pairs=[("s1", "s0")])).iloc[0]
-    assert (back["estimate"], back["low"], back["high"]) == pytest.approx(
-        (-there["estimate"], -there["high"], -there["low"])
-    )
+    ends = back[["estimate", "high", "low"]].tolist()
+    assert ends == pytest.approx((-there[["estimate", "low", "high"]]).tolist())
     assert -1 <= there["low"] <= there["high"] <= 1
-
-
-@pytest.mark.slow
-def test_cliffs_delta_covers():
-    """300 data sets of 40 scenarios, correlation 0.8, true delta 2 Phi(0.5 / sqrt 2) - 1, 90 %."""
-    truth = 2 * sp.norm.cdf(0.5 / 2**0.5) - 1
-    rng, covered = np.random.default_rng(4), 0
-    for _ in range(300):
-        x = (0.8**0.5) * rng.normal(size=(40, 1)) + (0.2**0.5) * rng.normal(size=(40, 2)) + [0.5, 0]
-        found = cliffs_delta(matrix_frame(x), stats.Design(confidence=0.9)).iloc[0]
-        covered += found["low"] <= truth <= found["high"]
-    assert covered / 300 == pytest.approx(0.90, abs=3 * (0.09 / 300) ** 0.5)
 
 
 @settings(max_examples=20, deadline=None)
 @given(TABLE)
 def test_rank_biserial_goes_with_the_wilcoxon_rank_sums(values):
     frame = matrix_frame(values)
-    row, test = (
-        rank_biserial(frame, stats.Design(resamples=50)).iloc[0],
-        stats.wilcoxon_pairs(frame).iloc[0],
-    )
+    row, test = rank_biserial(frame, stats.Design(resamples=50)).iloc[0], stats.wilcoxon_pairs(frame).iloc[0]
     n = len(values)
     assert row["estimate"] == pytest.approx((test["w_plus"] - test["w_minus"]) / (n * (n + 1) / 2), abs=1e-12)
     if np.isfinite(row["low"]):

@@ -1,5 +1,7 @@
 """Statistics against printed examples and other implementations: a row each, with its source and digits."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,6 +13,8 @@ from statsmodels.stats.weightstats import ttost_paired
 from crs_lib.stats import (
     Design,
     adjust,
+    cluster_bootstrap,
+    cluster_bootstrap_differences,
     friedman,
     holm,
     icc,
@@ -21,7 +25,7 @@ from crs_lib.stats import (
     sign_flip_pairs,
     wilcoxon_pairs,
 )
-from crs_lib.stats.effects import cohens_dz, noncentral_t_interval, rank_biserial
+from crs_lib.stats.effects import cliffs_delta, cohens_dz, noncentral_t_interval, rank_biserial
 from crs_lib.stats.groups import assumptions, one_way_anova, tukey_hsd, welch_anova
 from crs_lib.stats.paired import rm_anova, tost_pairs
 from crs_lib.stats.ranking import mean_ranks
@@ -186,3 +190,47 @@ def test_corrections_equal_statsmodels_to_the_last_bit():
         found = adjust(pd.DataFrame({"p": PS}), method=method)["p_adjusted"]
         assert found.tolist() == multipletests(PS, method=name)[1].tolist()
     assert holm([0.03, 0.01, 0.02, 0.04]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+
+
+def covered_mean(rng):
+    """Skewed values of 40 scenarios with 5 turns; the mean of a lognormal with variance 0.25 (1 + 0.25)."""
+    noise = rng.normal(size=(40, 1)) + rng.normal(size=(40, 5)) * 0.5
+    return cluster_bootstrap, matrix_frame(np.exp(0.5 * noise)).assign(system="a"), np.exp(0.5 * 0.25 * 1.25)
+
+
+def covered_difference(rng):
+    """30 paired scenarios, a tenth of the values missing at random."""
+    x = rng.normal(size=(30, 1)) * 2 + rng.normal(size=(30, 2)) + [0.4, 0.0]
+    x[rng.random((30, 2)) < 0.1] = np.nan
+    return cluster_bootstrap_differences, matrix_frame(x), 0.4
+
+
+def covered_delta(rng):
+    """40 scenarios, correlation 0.8, true delta 2 Phi(0.5 / sqrt 2) - 1."""
+    x = (0.8**0.5) * rng.normal(size=(40, 1)) + (0.2**0.5) * rng.normal(size=(40, 2)) + [0.5, 0]
+    return cliffs_delta, matrix_frame(x), 2 * sp.norm.cdf(0.5 / 2**0.5) - 1
+
+
+def covered_alpha(rng):
+    """60 items by 3 raters of equal variances: 0.5."""
+    frame = ratings(rng.normal(size=(1, 60)) + rng.normal(size=(3, 60)))
+    return (
+        partial(krippendorff_alpha, level="interval"),
+        frame.rename(columns={"rater": "system", "item": "scenario"}),
+        0.5,
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sample", "runs"),
+    [(covered_mean, 400), (covered_difference, 400), (covered_delta, 300), (covered_alpha, 200)],
+)
+def test_intervals_cover_as_they_say(sample, runs):
+    """90 % intervals of data sets drawn anew."""
+    rng, covered, design = np.random.default_rng(5), 0, Design(resamples=400, confidence=0.9)
+    for _ in range(runs):
+        make, frame, truth = sample(rng)
+        row = make(frame, design).iloc[0]
+        covered += row["low"] <= truth <= row["high"]
+    assert covered / runs == pytest.approx(0.90, abs=3 * (0.09 / runs) ** 0.5 + 0.01)
