@@ -71,6 +71,13 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
                 aside.unlink(missing_ok=True)
 
 
+def write_whole(path: Path, content: str | bytes) -> Path:
+    """Write a text or bytes with :func:`write_aside`; returns the path."""
+    with write_aside(path, "wb" if isinstance(content, bytes) else "w") as file:
+        file.write(content)
+    return path
+
+
 _WAITING: ContextVar[list[tuple[Path, Path]] | None] = ContextVar(
     "files that wait for their names", default=None
 )
