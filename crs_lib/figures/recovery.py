@@ -175,8 +175,8 @@ def at_risk(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     rows = rows.merge(shifts[[*keys, "delay_item", "n_answers"]], on=keys)
     rows = rows[~(rows["reply"] > rows["delay_item"])]
     answers = pd.cut(rows["n_answers"].astype(float), [0, 9, 49, np.inf], labels=STRATA)
-    rows = rows.assign(event=rows["reply"] == rows["delay_item"], answers=answers.astype(object))
-    rows = rows[rows["answers"].notna()]
+    rows = rows.assign(event=rows["reply"] == rows["delay_item"], answers=answers)
+    rows = rows[answers.notna()].astype({"answers": str})
     return rows[[*keys, "reply", "event", "expected", "answers"]].reset_index(drop=True)
 
 
