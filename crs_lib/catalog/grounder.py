@@ -286,14 +286,7 @@ class Grounder:
     def audit_table(self, text: str) -> pd.DataFrame:
         """:meth:`audit` as a table: text, field, value, from, to, verdict."""
         rows = [
-            {
-                "text": text[m.start : m.end],
-                "field": m.field,
-                "value": m.value,
-                "from": m.start,
-                "to": m.end,
-                "verdict": m.rejected or "matched",
-            }
+            (text[m.start : m.end], m.field, m.value, m.start, m.end, m.rejected or "matched")
             for m in self.audit(text)
         ]
         return pd.DataFrame(rows, columns=["text", "field", "value", "from", "to", "verdict"])
@@ -361,6 +354,12 @@ class Grounder:
         """The titles a text names, resolved to items, in text order (:meth:`Titles.find`)."""
         preferred = frozenset(prefer)
         return self._titles.find(text, preferred) if preferred else list(self._titled(text))
+
+    def recommended(self, text: str, prefer: Iterable[int] = ()) -> list[int]:
+        """The items, each once, whose titles a text names and does not advise against, in text order."""
+        mentions = self.titles(text, prefer)
+        against = rules.advised_against(text, [(m.start, m.end) for m in mentions])
+        return list(dict.fromkeys(m.item for m, bad in zip(mentions, against, strict=True) if not bad))
 
     @cached_property
     def _titles(self) -> Titles:

@@ -60,3 +60,10 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """``"; did you mean 'tracker'?"`` for a near miss, else an empty string."""
     close = difflib.get_close_matches(given, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def unknown(kind: str, given: object, known: Iterable[str]) -> InputError:
+    """The error for a name that is none of the known: it suggests a near one, and lists all."""
+    names = list(known)
+    hint = did_you_mean(str(given), names)
+    return InputError(f"unknown {kind} {given!r}{hint} (known: {', '.join(names) or 'none'})")

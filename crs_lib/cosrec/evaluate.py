@@ -235,7 +235,7 @@ def pool_prior(partition: Partition) -> Run:
     """
     run: Run = {}
     for intent in linked_intents(partition):
-        conversation = intent.id.rsplit("_", 2)[0]
+        conversation = intent.conversation
         grades: dict[str, list[int]] = {}
         for name, judged in partition.qrels.items():
             t = topic(name)

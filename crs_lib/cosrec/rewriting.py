@@ -39,11 +39,6 @@ FILLER = frozenset(
 )
 
 
-def said_by_user(conversation: Conversation, turn: int) -> list[str]:
-    """The user's turns up to and including a turn, in order."""
-    return [conversation.utterances[i].text for i in conversation.turns[: turn + 1]]
-
-
 def content_words(text: str) -> list[str]:
     """The folded words of a text that are no filler, in order."""
     return [word for word in words(text) if word not in FILLER]
@@ -85,7 +80,7 @@ def queries(partition: Partition, rewriters: Sequence[str]) -> pd.DataFrame:
     for name, talk in partition.conversations.items():
         for turn in range(len(talk.turns)):
             for rewriter in rewriters:
-                query = rewrite(rewriter, said_by_user(talk, turn))
+                query = rewrite(rewriter, talk.said(turn))
                 rows.append((name, turn, rewriter, query, len(query.split())))
     return pd.DataFrame(rows, columns=["conversation", "turn", "rewriter", "query", "words"])
 
@@ -101,8 +96,8 @@ def heuristic_rewrites(partition: Partition) -> dict[str, dict[str, str]]:
     """Rewrites by heuristic and intent id, for every curated intent."""
     out: dict[str, dict[str, str]] = {name: {} for name in REWRITERS.names()}
     for intent in partition.all_intents():
-        conversation = partition.conversations[intent.id.rsplit("_", 2)[0]]
-        said = said_by_user(conversation, intent.turn)
+        conversation = partition.conversations[intent.conversation]
+        said = conversation.said(intent.turn)
         for name in out:
             out[name][intent.id] = rewrite(name, said)
     return out
@@ -127,7 +122,7 @@ def score_rewrites(
     rows = []
     for name, found in rewrites.items():
         pairs = [
-            _Pair(i.id.rsplit("_", 2)[0], found.get(i.id, ""), i.canonical, i.variants)
+            _Pair(i.conversation, found.get(i.id, ""), i.canonical, i.variants)
             for i in partition.all_intents()
         ]
         rows += _scored(name, pairs, draws)
@@ -145,7 +140,7 @@ def human_rewrites(partition: Partition, **draws: Any) -> pd.DataFrame:
         for i, variant in enumerate(intent.variants):
             rest = (*intent.variants[:i], *intent.variants[i + 1 :])
             if rest and variant != intent.canonical:
-                pairs.append(_Pair(intent.id.rsplit("_", 2)[0], variant, intent.canonical, rest))
+                pairs.append(_Pair(intent.conversation, variant, intent.canonical, rest))
     return pd.DataFrame(_scored("one annotator", pairs, draws))
 
 
@@ -223,7 +218,7 @@ def curated_tasks(curated: Partition) -> dict[str, Task]:
     """The task of each curated intent, by its id."""
     return {
         intent.id: Task(
-            curated.conversations[intent.id.rsplit("_", 2)[0]], intent.turn, intent.type, intent.canonical
+            curated.conversations[intent.conversation], intent.turn, intent.type, intent.canonical
         )
         for intent in curated.all_intents()
     }

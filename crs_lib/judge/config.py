@@ -10,15 +10,21 @@ from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.judge import prompt
 from crs_lib.judge.reliability import CANARIES
-from crs_lib.llm.base import BACKENDS, check_spec, room
-from crs_lib.llm.client import giving_choices
+from crs_lib.llm.base import BACKENDS, check_spec, giving_choices, room
 from crs_lib.llm.preflight import Need
-from crs_lib.llm.settings import AnswerLength, Context, LLMSettings, Temperature, Thinking, role_settings
+from crs_lib.llm.settings import (
+    OPTIONS,
+    AnswerLength,
+    Context,
+    LLMSettings,
+    Temperature,
+    Thinking,
+    role_settings,
+)
 from crs_lib.metrics import constructs
 
 _OWN = ("seed", "together", "expected")  # settings of judges that no other role has
 _INSTEAD = ". In a sweep give 04_evaluate its own, as '04_evaluate.llm'"
-_OPTIONS = ("temperature", "num_ctx", "num_predict")
 
 
 class JudgeSettings(Settings):
@@ -48,7 +54,7 @@ class JudgeSettings(Settings):
     @property
     def options(self) -> dict[str, Any]:
         """The options of every judge call."""
-        return {name: getattr(self, name) for name in _OPTIONS}
+        return {name: getattr(self, name) for name in OPTIONS}
 
     @property
     def told(self) -> dict[str, Any]:
@@ -60,11 +66,10 @@ class JudgeSettings(Settings):
         """The constructs that share a call, a group a call."""
         if not self.together:
             return tuple((name,) for name in constructs.names())
-        scales = dict.fromkeys(row.scale for row in constructs.CONSTRUCTS.values())
-        return tuple(
-            tuple(name for name, row in constructs.CONSTRUCTS.items() if row.scale == scale)
-            for scale in scales
-        )
+        scales: dict[tuple[int, int], tuple[str, ...]] = {}
+        for name, row in constructs.CONSTRUCTS.items():
+            scales[row.scale] = (*scales.get(row.scale, ()), name)
+        return tuple(scales.values())
 
 
 def _distinct(specs: Sequence[str]) -> Sequence[str]:
@@ -96,7 +101,7 @@ class JudgeConfig(Settings):
     ] = None
 
     def check(self) -> None:
-        for spec in self.judges if self.asked.expected else ():  # asked raises for settings of others
+        for spec in self.judges if self.reached and self.asked.expected else ():
             if not BACKENDS.get(spec).facts.get("choices"):
                 raise InputError(
                     f"judge {spec!r} does not say how probable its words are; leave out expected, or "
@@ -106,23 +111,18 @@ class JudgeConfig(Settings):
     @cached_property
     def reached(self) -> LLMSettings:
         """How the judges' models are reached; InputError for a setting that judges do not take."""
-        shared = role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
-        return shared.changed(think=self.asked.think)
+        return role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
 
     @cached_property
     def asked(self) -> JudgeSettings:
         """How judges are asked."""
-        role_settings(self.llm or {}, "a judge", _OWN, instead=_INSTEAD)
-        names = JudgeSettings.model_fields
-        return JudgeSettings(**{name: value for name, value in (self.llm or {}).items() if name in names})
+        given = (self.llm or {}).items()
+        return JudgeSettings(**{name: value for name, value in given if name in JudgeSettings.model_fields})
 
     def question(self) -> dict[str, Any]:
         """All that a judge's scores depend on beside the dialogue and its weights, as plain data."""
-        return {
-            "samples": self.samples,
-            "settings": self.asked.told,
-            "rubric": prompt.digest(self.asked.expected),
-        }
+        rubric = prompt.digest(self.asked.expected)
+        return {"samples": self.samples, "settings": self.asked.told, "rubric": rubric}
 
     def parameters(self) -> dict[str, Any]:
         """All that the scores depend on, as plain data for the manifest."""

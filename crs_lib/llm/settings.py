@@ -5,11 +5,12 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from crs_lib.core.errors import InputError, did_you_mean
-from crs_lib.core.settings import Field, Settings, fields_of
+from crs_lib.core.settings import Field, Settings
 from crs_lib.llm.base import BACKENDS, room
 
 _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 
+OPTIONS = ("temperature", "num_ctx", "num_predict")
 Temperature = Annotated[float, Field(ge=0, le=2, description="0 gives the likeliest words")]
 Context = Annotated[
     int, Field(ge=1, description="tokens of a prompt and its answer; a change reloads the model")
@@ -79,9 +80,7 @@ class LLMSettings(Settings):
     @property
     def options(self) -> dict[str, Any]:
         """The options of every call."""
-        return {
-            "temperature": self.temperature, "num_ctx": self.num_ctx, "num_predict": self.num_predict,
-        }  # fmt: skip
+        return {name: getattr(self, name) for name in OPTIONS}
 
     @property
     def at_once(self) -> int:
@@ -94,8 +93,7 @@ class LLMSettings(Settings):
     def settings_for(self, spec: str) -> dict[str, Any]:
         """The keywords for a spec's backend: those of the settings that it takes."""
         given = {name: getattr(self, name) for name in ("threads", "reuse", "timeout")}
-        given |= {"send_key": True} if self.send_key else {}
-        given |= {"host": self.host} if self.host else {}
+        given |= {name: value for name in ("send_key", "host") if (value := getattr(self, name))}
         given |= {"think": self.think} if self.think is not None else {}
         takes = inspect.signature(BACKENDS.get(spec).make).parameters
         return {name: value for name, value in given.items() if name in takes}
@@ -105,7 +103,7 @@ class LLMSettings(Settings):
 
         Those of modes and of ``local:`` are left out where they have their defaults.
         """
-        default = {row.name: row.default for row in fields_of(LLMSettings)}
+        default = LLMSettings().values()
         values = {name: value for name, value in self.values().items() if name not in _HOW}
         return {n: v for n, v in values.items() if n not in (*_MODES, *_LOCAL) or v != default[n]}
 
@@ -134,13 +132,9 @@ def role_settings(
     does not take (``instead`` says what to do about a setting of the simulation), and for a value that cannot
     be.
     """
-    shared = [row.name for row in fields_of(LLMSettings) if row.name not in {*_SIMULATION, *fixed}]
+    shared = [name for name in LLMSettings.model_fields if name not in {*_SIMULATION, *fixed}]
     known = [*own, *shared]
-    for name in given:
-        if name in known:
-            continue
-        hint = did_you_mean(str(name), known)
-        if name in _SIMULATION:
-            hint = f": it is the simulation's{instead}"
+    for name in given.keys() - {*known}:
+        hint = f": it is the simulation's{instead}" if name in _SIMULATION else did_you_mean(name, known)
         raise InputError(f"llm: {who} takes no {name!r}{hint} (it takes: {', '.join(known)})")
     return LLMSettings(**{name: value for name, value in given.items() if name in shared})

@@ -9,7 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -170,15 +170,14 @@ class Scenario:
     insist: bool = True
     lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
-    def draws(self) -> rng.Streams:
-        """The stream of the user's words in each turn; its first number is the turn's mood."""
-        return rng.Streams(self.seed, "movies", self.session, "words")
+    def draws(self, turn: int) -> np.random.Generator:
+        """The stream of the user's words in a turn; its first number is the turn's mood."""
+        return rng.stream(self.seed, "movies", self.session, "words", turn)
 
     @cached_property
     def moods(self) -> tuple[float, ...]:
         """A number in [0, 1) for each turn: users insist where it is small."""
-        return tuple(self.draws[step.turn].random() for step in self.steps)
+        return tuple(self.draws(step.turn).random() for step in self.steps)
 
     @cached_property
     def small_letters(self) -> bool:
@@ -231,9 +230,9 @@ def plan(
     steps = [_step(catalog, 1, OPENING, state)]
     opening = refinements(seed, session)
     after_shift = False
-    draws = rng.Streams(seed, "movies", session, "turn")
+    draws = partial(rng.stream, seed, "movies", session, "turn")
     for turn in range(2, n_turns + 1):
-        draw = draws[turn]
+        draw = draws(turn)
         due = planned.get(turn, "")
         if due:
             shift, kind = _next_shift(
@@ -266,11 +265,11 @@ def plan(
 
 def _small_talk(steps: Sequence[PlanStep], seed: int, session: int, templates: str) -> list[PlanStep]:
     """The steps with a part of the ordinary turns turned into small talk; no state and no shift changes."""
-    draws = rng.Streams(seed, "movies", session, "small-talk")
+    draws = partial(rng.stream, seed, "movies", session, "small-talk")
     shares, found = MANNERS[templates].small_talk, list(steps[:1])
     for before, step in itertools.pairwise(steps):
         free = step.act in (*QUESTIONS, FOLLOW_UP) and before.shift is None
-        act = voices.picked(shares, draws[step.turn].random()) if free else ""
+        act = voices.picked(shares, draws(step.turn).random()) if free else ""
         found.append(replace(step, act=act) if act else step)
     return found
 

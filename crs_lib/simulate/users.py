@@ -200,7 +200,7 @@ class User:
 
     def _words(self, step: PlanStep, act: str, section: str) -> str:
         templates, small = self.scenario.templates, self.scenario.small_letters
-        draw = self.scenario.draws[step.turn]
+        draw = self.scenario.draws(step.turn)
         draw.random()  # the mood
         slots = {"title": "", "old": "", "bridge": ""}
         voiced = dict(step.state.constraints)
@@ -227,17 +227,17 @@ class User:
         wish = self._noun_phrase(voiced, draw)
         if title:
             return fields.question(act, title, draw, templates, small=small)
-        if prompts.has(prompts.USER_SETS[templates], fields.ONE):
+        words = prompts.USER_SETS[templates]
+        if fields.ONE in prompts.sections(words):
             slots["one"] = self._noun_phrase(voiced, draw, fields.ONE)
             if step.shift is not None:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, fields.ONE)
-        say = prompts.say_small if small else prompts.say
-        said = say(prompts.USER_SETS[templates], section, draw, wish=wish, **slots)
+        said = prompts.say(words, section, draw, small=small, wish=wish, **slots)
         if act != OPENING or not step.state.avoid:
             return said
         slots["old"] = self._noun_phrase(step.state.avoid, draw)
         stop = "" if said[-1] in ".?!" else "."
-        return f"{said}{stop} {say(prompts.USER_SETS[templates], 'exclusion', draw, **slots)}"
+        return f"{said}{stop} {prompts.say(words, 'exclusion', draw, small=small, **slots)}"
 
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"

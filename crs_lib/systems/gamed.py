@@ -59,7 +59,7 @@ class Gamed(OracleLag):
         known = self.know(user_meta)
         if known != self.state:
             self.old, self.state, self.recent = self.state, known, ()
-        draw = self._draws[turn]
+        draw = self._draws(turn)
         items = self.choose(self.state.constraints, self.state.avoid, draw)
         if self.tricks.withheld >= 0.5:
             items = self._useless(items, user_meta["constraints"], user_meta["avoid"])

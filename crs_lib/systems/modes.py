@@ -115,9 +115,10 @@ def read_reply(
 ) -> ParsedReply:
     """A model's answer in terms of the catalogue.
 
-    Structured, the names on offer (in an open offer the titles) count as recommended; in plain text every
-    title of the catalogue does, but for films that the user's latest words name and that were not offered:
-    those are answers to a question. Titles that the catalogue lacks are foreign.
+    Structured, the names on offer (in an open offer the titles) count as recommended. In plain text every
+    title of the catalogue does that the reply does not advise against, but for films that the user's latest
+    words name and that were not offered: those are answers to a question. Titles that the catalogue lacks
+    are foreign.
     """
     record: Any = safety.loads(answer, "the reply") if structured else {"reply": answer}
     text = str(record["reply"]).strip()
@@ -133,7 +134,7 @@ def read_reply(
         items = tuple(dict.fromkeys(by_name[one] for one in record["recommended"]))
     else:
         about = {mention.item for mention in grounder.titles(utterance)} - set(offer.items)
-        items = tuple(item for item in named if item not in about)
+        items = tuple(item for item in grounder.recommended(text, offer.items) if item not in about)
     stated = record.get("state")
     state = None if stated is None else {name: value for name, value in stated.items() if value}
     items = items[: offer.most]

@@ -87,7 +87,9 @@ def test_a_value_stands_alone_before_the_noun_only_where_it_tells_its_field():
 
 
 def test_small_letters_leave_values_as_they_are():
-    said = {prompts.say_small("user_c", "refine", stream(i, "small"), wish="W", one="X") for i in range(80)}
+    said = {
+        prompts.say("user_c", "refine", stream(i, "small"), small=True, wish="W", one="X") for i in range(80)
+    }
     assert all(set(re.findall("[A-Z]", text)) <= {"W", "X"} for text in said)
     assert any("i like W" in text for text in said)
 

@@ -4,11 +4,9 @@ import importlib
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crs_lib.core.errors import InputError, did_you_mean
-from crs_lib.core.settings import Registry, split_spec
+from crs_lib.core.settings import Registry
 
 
 @pytest.fixture
@@ -106,13 +104,6 @@ def test_the_files_of_a_room_register_themselves_when_the_registry_is_first_read
     assert zoo.create("bear") == "bear"
     assert zoo.names() == ["ape", "bear"]
     assert [importlib.import_module("made_up_zoo.base").ZOO.get("ape").name, len(zoo)] == ["ape", 2]
-
-
-@given(st.text(), st.text())
-def test_a_spec_can_be_put_together_again(name, argument):
-    if ":" not in name:
-        assert split_spec(f"{name}:{argument}") == (name, argument)
-        assert split_spec(name) == (name, None)
 
 
 def test_suggestions_only_where_something_is_near():

@@ -112,12 +112,11 @@ def test_a_session_and_its_judge(llm: LLM, engine: Engine) -> None:
         turns += [Turn(USER, said, {"user_meta": {"constraints": {"genre": "drama"}}})]
         turns += [Turn(SYSTEM, llm.complete(ask(prompt, number)).text)]
     settings = JudgeSettings(num_ctx=CONTEXT, num_predict=400, temperature=1.0)
-    record = judge_session(Dialogue("1", llm.spec, tuple(turns)), [llm.spec], 1, lambda spec: llm, settings)
+    record = judge_session(Dialogue("1", llm.spec, tuple(turns)), llm.spec, 1, llm, settings)
     assert len(record["scores"]) == 3
     for row in record["scores"]:
         assert row["score"] in (1, 2, 3, 4, 5) or row["flag"] == "unreadable"
         assert row["digest"] in (engine.digest, None)
-    assert record["missing"] == sum(row["score"] is None for row in record["scores"])
 
 
 def test_the_engines_own_endpoint_speaks_openai(engine: Engine) -> None:

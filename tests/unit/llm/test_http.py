@@ -176,7 +176,7 @@ def test_a_proxy_is_used_for_other_machines_only(spec: str, monkeypatch: pytest.
 
 @pytest.fixture
 def clients() -> Iterator[Clients[socket.socket]]:
-    made = Clients(lambda *_: socket.socket(), ["http://127.0.0.1:1"], 5.0, None)
+    made = Clients(lambda *_: socket.socket(), 5.0)
     yield made
     made.close()
 

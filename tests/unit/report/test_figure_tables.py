@@ -117,17 +117,17 @@ def test_a_notebook_shows_a_sentence_instead_of_a_figure_without_data(capsys):
 
 def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
     monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 2)
-    sensitivity.make("models", 2, ("item_tas",))
+    sensitivity.make("models", 2)
     choices, sizes = (sensitivity.read("models", name) for name in ("choices", "catalogue"))
     assert set(choices["n_systems"]) == {3}
     assert set(sizes["n_systems"]) == {2}
-    assert set(choices["metric"]) == set(sizes["metric"]) == {"item_tas"}
+    assert set(choices["metric"]) == set(sizes["metric"]) == set(sensitivity.METRICS)
     assert "0.35/0.65" in set(choices["setting"])
     whole = sizes[sizes["share"] == 1]
-    assert whole["tau"].tolist() == [1.0]
+    assert whole.set_index("metric").loc["item_tas", "tau"] == 1.0
     first = (sensitivity.paths.run_folder("movies", "models") / sensitivity.FILES["choices"]).read_bytes()
     monkeypatch.setattr(sensitivity, "FEWEST_SCENARIOS", 3)
-    folder = sensitivity.make("models", 2, ("item_tas",))
+    folder = sensitivity.make("models", 2)
     assert (folder / sensitivity.FILES["choices"]).read_bytes() == first
     assert sensitivity.read("models", "catalogue").empty  # two scenarios are too few
 
@@ -137,7 +137,6 @@ def test_sensitivity_leaves_models_out_of_what_is_made_anew(monkeypatch):
     [
         ({"run": "../x", "sessions": 2}, "cannot be a folder"),
         ({"run": "rules", "sessions": 1}, "sessions is 1; give a whole number >= 2"),
-        ({"run": "rules", "metrics": ("item_tass",)}, "did you mean 'item_tas'"),
     ],
 )
 def test_sensitivity_settings_are_checked(given, message):
