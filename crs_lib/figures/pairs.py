@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, filled, primary, require, shown_in
 from crs_lib.metrics import base
-from crs_lib.stats import Design, adjust, bootstrap_estimates, friedman, mean_ranks, wilcoxon_pairs
+from crs_lib.stats import Design, adjust, bootstrap_estimates, friedman, wilcoxon_pairs
+from crs_lib.stats.ranking import mean_ranks
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
 

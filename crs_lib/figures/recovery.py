@@ -8,7 +8,8 @@ import pandas as pd
 
 from crs_lib.figures import style
 from crs_lib.figures.base import NoDataError, figure, means, recovered_by, require, shown_in, systems_of
-from crs_lib.stats import Design, kaplan_meier, net_incidence
+from crs_lib.stats import Design, kaplan_meier
+from crs_lib.stats.survival import net_incidence
 
 _FIRST = 2  # metrics that are shown in time
 
