@@ -1,9 +1,11 @@
 """LaTeX tables (booktabs) beside the figures: model metrics, pairwise tests, recovery."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
 
+from crs_lib.core.errors import InputError
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import (
     TABLES,
@@ -20,14 +22,8 @@ from crs_lib.figures.recovery import waiting
 from crs_lib.figures.shifts import recovered_by_type
 from crs_lib.metrics import base
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import (
-    Design,
-    adjust,
-    cluster_bootstrap_differences,
-    rank_biserial,
-    restricted_mean,
-    wilcoxon_pairs,
-)
+from crs_lib.stats import Design, adjust, cluster_bootstrap_differences, restricted_mean, wilcoxon_pairs
+from crs_lib.stats.effects import rank_biserial
 
 _ESCAPES = {c: f"\\{c}" for c in "&%$#_{}"} | {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -203,11 +199,11 @@ def table_recovery(shifts: pd.DataFrame) -> str:
     kind, order = recovered_by(shifts), systems_of(shifts)
     require(shifts, ["session_id", "watched", f"recovered_{kind}", f"delay_{kind}"])
     times = waiting(shifts, kind)
-    horizon = _horizon(times)
     ends = ["restricted_mean", "low", "high"]
-    waits = pd.DataFrame(columns=["system", *ends], dtype=float)
-    if horizon:
-        waits = restricted_mean(times, horizon=horizon)
+    waits, horizon = pd.DataFrame(columns=["system", *ends], dtype=float), 0.0
+    with contextlib.suppress(InputError):  # nobody waited, or nobody was followed
+        waits = restricted_mean(times)
+        horizon = float(waits["horizon"].iloc[0])
     shares = recovered_by_type(shifts.assign(type="all"), kind).set_index("model").loc[order]
     never = shifts[f"delay_{kind}"].isna().groupby(shifts["model"].astype(str)).mean()
     cells = {
@@ -220,12 +216,3 @@ def table_recovery(shifts: pd.DataFrame) -> str:
         ],
     }
     return tabular(cells, "Recovery after shifts, by items.")
-
-
-def _horizon(times: pd.DataFrame) -> float:
-    """The longest time that every system with shifts still waiting was followed for; 0 if there is none."""
-    last = times.groupby("system")["time"].transform("max")
-    waiting_still = times[(times["time"] == last) & ~times["event"]]
-    return float(
-        (waiting_still if len(waiting_still) else times)["time"].groupby(times["system"]).max().min()
-    )

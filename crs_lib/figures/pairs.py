@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from crs_lib.figures import layout, style
 from crs_lib.figures.base import NoDataError, convention_of, figure, filled, primary, require, systems_of
 from crs_lib.metrics import base
-from crs_lib.stats import Design, bootstrap_estimates, friedman, mean_ranks, wilcoxon_pairs
-from crs_lib.stats.groups import holm
+from crs_lib.stats import Design, bootstrap_estimates, friedman, holm, wilcoxon_pairs
+from crs_lib.stats.ranking import mean_ranks
 
 PREFIX = "judge_"  # of the columns of :func:`with_judges`
 

@@ -17,7 +17,8 @@ from crs_lib.figures.base import (
     require,
     systems_of,
 )
-from crs_lib.stats import Design, kaplan_meier, net_incidence
+from crs_lib.stats import Design, kaplan_meier
+from crs_lib.stats.survival import net_incidence
 
 
 @figure(

@@ -15,20 +15,11 @@ from crs_lib.figures.pairs import PREFIX, with_judges
 from crs_lib.figures.recovery import waiting
 from crs_lib.metrics.base import LOWER
 from crs_lib.metrics.constructs import CONSTRUCTS
-from crs_lib.stats import (
-    Design,
-    Finding,
-    Ladder,
-    conclusions_by_subject,
-    contrast_curves,
-    finding,
-    finding_none,
-    hazard_ratios,
-    logrank,
-    mixed_model,
-    restricted_mean,
-)
+from crs_lib.stats import Design, Finding, Ladder, conclusions_by_subject, finding_none, restricted_mean
+from crs_lib.stats.mixed import mixed_model
 from crs_lib.stats.plan import Plan, read_plan
+from crs_lib.stats.power import contrast_curves
+from crs_lib.stats.survival import hazard_ratios, logrank
 from crs_lib.stats.words import p_in_words
 
 # Where power is computed: numbers of scenarios, and effects as multiples of the smallest that matters.
@@ -67,9 +58,9 @@ def plan_for(
     plan = _with_outcomes(plan, convention, scores)
     usable = tuple(pair for pair in plan.contrasts if set(pair) <= set(systems))
     if usable or len(systems) < 2:
-        return plan._replace(contrasts=usable)
+        return plan.changed(contrasts=usable)
     every = tuple(itertools.combinations(systems, 2))
-    return plan._replace(contrasts=every, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
+    return plan.changed(contrasts=every, families=dict.fromkeys(plan.families, "holm"), all_pairs=True)
 
 
 def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> Plan:
@@ -79,7 +70,7 @@ def _with_outcomes(plan: Plan, convention: str, scores: pd.DataFrame | None) -> 
         known = [name for name in scores if scores[name].notna().any()]
         declared = (*(n for n in declared if n in known), *(n for n in known if n in CONSTRUCTS)) or declared
     lower = [name for name in declared if metrics.get(name).direction == LOWER]
-    return plan._replace(
+    return plan.changed(
         primary_outcome=declared[0], secondary_outcomes=declared[1:], lower_is_better=tuple(lower)
     )
 
@@ -171,8 +162,7 @@ def power_table(scores: pd.DataFrame, plan: Plan) -> pd.DataFrame:
             known,
             [times * plan.smallest_effect for times in TIMES],
             SCENARIOS,
-            Design(plan.system, plan.scenario, outcome, pairs or None),
-            alpha=plan.alpha,
+            Design(plan.system, plan.scenario, outcome, pairs or None, 1 - plan.alpha),
             tests=max(1, len(plan.contrasts)),
         )
     except InputError as error:
@@ -276,7 +266,7 @@ def conclusion(ladder: Ladder, plan: Plan, subject: str) -> Finding:
     if not told:
         return finding_none(f"the tests of this run bear no sentence on {subject}")
     text = told[0].replace(plan.primary_outcome, metrics.get(plan.primary_outcome).short)
-    return finding_none(text) if "could not be" in text else finding(text)
+    return finding_none(text) if "could not be" in text else Finding(text)
 
 
 def draw_power(scores: pd.DataFrame, plan: Plan) -> None:
