@@ -235,7 +235,7 @@ def generate(config: GenerateSettings, *, progress: bool = True) -> Path:
         runs.job(
             work, ledger, [runs.Part(keys, tuple(config.models()), label="conversations")],
             Writer, (config, str(folder)), llm=config.reached(), workers=config.workers,
-            scheduler=config.scheduler, chunk=1, logged=bool(config.models()), progress=progress,
+            scheduler=config.scheduler, logged=bool(config.models()), progress=progress,
         )  # fmt: skip
         records = [safety.loads(body, "a body of the ledger") for body in ledger.bodies(keys)]
         _export(work, records)

@@ -6,21 +6,19 @@ only; use ``tls://`` for any other address (Dask's configuration names the certi
 
 import multiprocessing
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import count, islice
+from functools import partial
 from typing import Any, TypeVar
 
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.tables import fingerprint
-from crs_lib.runs.processes import Outcome
 
 LOCAL = "local"
 WORKERS_WITHIN = 120.0  # seconds to wait for the first worker
 LOSSES = 3  # workers that a task may lose before its sessions count as failed
 _MAKERS: dict[str, Any] = {}
 _LOCK = threading.Lock()
-_NUMBERS = count()
 T = TypeVar("T")
 
 
@@ -67,42 +65,24 @@ def connected(scheduler: str, workers: int) -> Iterator[Any]:
                 own.close(**patience)
 
 
-def outcomes(
+@contextmanager
+def submitter(
     do: Callable[[Any, Any], Any],
-    tasks: Sequence[Any],
     make: Callable[..., Any],
     arguments: tuple[Any, ...],
     scheduler: str,
     workers: int,
-) -> Iterator[Outcome]:
-    """The outcomes of tasks, in the order in which they finish; two a thread are under way at once.
+) -> Iterator[tuple[Callable[[Any], Any], int]]:
+    """The function that sends a task to a cluster and returns its future, and how many to have under way.
 
     A task is ``do(made, task)``, with ``made`` from ``make(*arguments)`` once in each process. A task whose
-    worker dies goes to another worker; the error of the third loss is its outcome. An InputError, and an
-    error that ends the run, are raised.
+    worker dies goes to another worker; after the third loss its future has an error. Two tasks a thread are
+    under way.
     """
     with connected(scheduler, workers) as client:
-        from distributed import as_completed
-
-        name = f"crs-{fingerprint([repr(arguments), next(_NUMBERS)])[:8]}"
-        waiting = iter(range(len(tasks)))
-
-        def send(number: int) -> Any:
-            given = (_work, do, make, arguments, tasks[number])
-            return client.submit(*given, key=f"{name}-{number}", pure=False, retries=LOSSES)
-
+        executor = client.get_executor(pure=False, retries=LOSSES)
         width = 2 * max(1, sum(client.nthreads().values()))
-        under_way = as_completed([send(number) for number in islice(waiting, width)], loop=client.loop)
-        for future in under_way:
-            error: Exception | None = None
-            try:
-                value = future.result()
-            except Exception as raised:  # KilledWorker and other errors of a cluster
-                if isinstance(raised, InputError) or getattr(raised, "ends_run", False):
-                    raise
-                value, error = None, raised
-            under_way.update(map(send, islice(waiting, 1)))
-            yield Outcome(int(future.key.rpartition("-")[2]), value, error)
+        yield partial(executor.submit, _work, do, make, arguments), width
 
 
 def _work(do: Callable[[Any, Any], T], make: Callable[..., Any], arguments: tuple[Any, ...], task: Any) -> T:

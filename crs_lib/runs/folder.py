@@ -25,9 +25,8 @@ from crs_lib.core.tables import sha256
 from crs_lib.runs.ledger import Ledger
 
 _PACKAGES = (
-    "crs-lib", "numpy", "pandas", "scipy", "scikit-learn", "statsmodels", "seaborn", "matplotlib",
-    "papermill", "nbval", "ollama", "pyarrow",
-)  # fmt: skip
+    "crs-lib numpy pandas scipy scikit-learn statsmodels seaborn matplotlib papermill nbval ollama pyarrow"
+).split()
 # These change no result and may differ when a run continues.
 _FREE = ("workers", "scheduler", "progress")
 
@@ -42,7 +41,6 @@ def only_one(folder: Path) -> AbstractContextManager[None]:
 class Stage:
     """One stage of a run at work: its folder, and its entry in the manifest."""
 
-    study: str
     run: str
     name: str
     folder: Path
@@ -95,6 +93,11 @@ def manifest_at(path: Path) -> dict[str, Any]:
     return record | {"stages": stages}
 
 
+def command(notebook: str, run: str) -> str:
+    """The command that makes a stage of a run."""
+    return f"python -m crs_lib run {notebook} -p run {run}"
+
+
 def entry(study: str, run: str, stage: str) -> dict[str, Any]:
     """The manifest's entry of a stage as it stands; empty where there is none."""
     found: dict[str, Any] = read_manifest(study, run).get("stages", {}).get(stage, {})
@@ -105,10 +108,7 @@ def finished(study: str, run: str, stage: str, notebook: str) -> dict[str, Any]:
     """The manifest entry of a finished stage; RunError with the command that makes it, if there is none."""
     found = entry(study, run, stage)
     if found.get("status") != "finished":
-        raise RunError(
-            f"no finished {notebook} in run {run!r}; "
-            f"make it with: python -m crs_lib run {notebook} -p run {run}"
-        )
+        raise RunError(f"no finished {notebook} in run {run!r}; make it with: {command(notebook, run)}")
     return found
 
 
@@ -119,11 +119,11 @@ def output(study: str, run: str, stage: str, notebook: str, name: str) -> Path:
     the manifest says.
     """
     made = finished(study, run, stage, notebook)
-    return as_written(study, run, made, name, f"python -m crs_lib run {notebook} -p run {run}")
+    return as_written(study, run, made, name, command(notebook, run))
 
 
-def as_written(study: str, run: str, made: Mapping[str, Any], name: str, command: str) -> Path:
-    """A file of the stage with the entry ``made``; RunError with the ``command`` as :func:`output`."""
+def as_written(study: str, run: str, made: Mapping[str, Any], name: str, again: str) -> Path:
+    """A file of the stage with the entry ``made``; RunError with the command ``again`` as :func:`output`."""
     path = paths.run_folder(study, run) / name
     wrong = "is gone"
     if path.is_file():
@@ -131,9 +131,7 @@ def as_written(study: str, run: str, made: Mapping[str, Any], name: str, command
         digest = _digest(path, facts.st_size, facts.st_mtime_ns, facts.st_ino)
         wrong = "is not as it was written" if digest != made["outputs"].get(name, "") else ""
     if wrong:
-        raise RunError(
-            f"{name} of run {run!r} {wrong}; make it anew, with the run's own parameters: {command}"
-        )
+        raise RunError(f"{name} of run {run!r} {wrong}; make it anew, with the run's own parameters: {again}")
     return path
 
 
@@ -166,7 +164,7 @@ def stage(
         before = manifest.get("stages", {}).get(name)
         if fixed and before:
             _refuse_other(run, name, before, given, inputs or {})
-        work = Stage(study, run, name, folder, given, dict(inputs or {}))
+        work = Stage(run, name, folder, given, dict(inputs or {}))
         manifest.update(study=study, run=run, code=code_version(), packages=dict(_versions()))
         entry = {"parameters": given, "inputs": work.inputs, "counts": work.counts, "started": _now()}
         manifest.setdefault("stages", {})[name] = entry
@@ -201,7 +199,7 @@ def _refuse_other(
 def _write(manifest: dict[str, Any], work: Stage, **facts: str) -> None:
     """Write the manifest with the present state of a stage; a stage that ended names its outputs' hashes."""
     entry = manifest["stages"][work.name]
-    entry |= {**facts, "counts": work.counts}
+    entry |= facts
     if facts["status"] != "running":
         found = {name: work.folder / name for name in sorted(work.outputs)}
         entry["ended"] = _now()
@@ -226,14 +224,10 @@ def code_version() -> dict[str, Any]:
     """Git commit and dirty flag of the repository; empty outside git and for an installed package."""
     if paths.installed():
         return {}
+    words = ["git", "-C", str(paths.ROOT), "status", "--porcelain=v2", "--branch", "--untracked-files=no"]
     try:
-        commit, status = (
-            subprocess.run(
-                ["git", "-C", str(paths.ROOT), *words.split()],
-                capture_output=True, text=True, check=True, timeout=10,
-            ).stdout.strip()
-            for words in ("rev-parse HEAD", "status --porcelain --untracked-files=no")
-        )  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return {}
-    return {"commit": commit, "dirty": bool(status)}
+    lines = done.stdout.splitlines()
+    return {"commit": lines[0].split()[-1], "dirty": not lines[-1].startswith("#")}

@@ -5,13 +5,13 @@ depends on its key alone, so the number and kind of workers never change a resul
 """
 
 import gc
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from functools import cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError, RunError
@@ -31,6 +31,7 @@ _WEIGHTS = "weights of "
 # Makes the body (a line of JSON) of a session; the same key must give the same body. Threads share one whose
 # sessions wait for models; its attribute ``models`` is their Pool, or what has the Pool's methods.
 _Maker = Callable[[Key], str]
+T = TypeVar("T")
 
 
 class Part(NamedTuple):
@@ -109,7 +110,6 @@ def job(
     llm: "LLMSettings | None" = None,
     workers: int = 1,
     scheduler: str = "",
-    chunk: int = 0,
     logged: bool = False,
     most_failed: int = 0,
     hint: str = "",
@@ -142,8 +142,8 @@ def job(
                     for spec in {*part.models}.difference(*(rest.models for rest in parts[place + 1 :])):
                         shared().models.release(spec)
                 else:
-                    told |= {"chunk": chunk or (1 if part.models else part_size(len(part.keys)))}
-                    told |= {"workers": workers, "scheduler": scheduler}
+                    chunk = 1 if part.models else part_size(len(part.keys))
+                    told |= {"workers": workers, "scheduler": scheduler, "chunk": chunk}
                     sessions(ledger, part.keys, make, (*arguments, far), **told)
                 _check_weights(start, part, llm)
         finally:
@@ -221,8 +221,8 @@ def sessions(
     recorded as failed and the others continue; :func:`check` says so. A batch of threads or of a cluster
     stops with a RunError after ``PATIENCE`` failures in a row: its server is gone.
     """
-    if workers < 1 or threads < 0:
-        raise InputError(f"workers is {workers}, threads {threads}; give whole numbers >= 1")
+    if workers < 1:
+        raise InputError(f"workers is {workers}; give a whole number >= 1")
     safety.check_limit("workers", max(workers, threads), "workers or threads at once are")
     done = ledger.finished()
     todo = [key for key in keys if key not in done]
@@ -299,10 +299,13 @@ def _in_tasks(
     if scheduler and tasks:
         from crs_lib.runs import dask
 
-        for outcome in dask.outcomes(attempts, tasks, make, arguments, scheduler, workers):
-            lost = outcome.error  # the cluster gave the task up
-            told = f"{type(lost).__name__}: {lost}"
-            yield [Done(key, None, told) for key in tasks[outcome.number]] if lost else outcome.value
+        with dask.submitter(attempts, make, arguments, scheduler, workers) as (submit, width):
+            for keys, future in _submitted(submit, tasks, width):
+                lost = future.exception()
+                if isinstance(lost, InputError) or getattr(lost, "ends_run", False):
+                    future.result()
+                told = f"{type(lost).__name__}: {lost}"  # the cluster gave the task up
+                yield [Done(key, None, told) for key in keys] if lost else future.result()
     elif workers > 1:
         for outcome in outcomes(attempts, tasks, workers, make, arguments):
             yield outcome.result()
@@ -321,26 +324,30 @@ def _in_threads(
     """
     if not todo:
         return
-    maker, waiting = make(*arguments), iter(todo)
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="session")
-    under_way: set[Future[Done]] = set()
-    ended, patient = False, True
+    maker, pool = make(*arguments), ThreadPoolExecutor(threads, thread_name_prefix="session")
+    models, patient = getattr(maker, "models", None), True
     gc.freeze()
     try:
         # Twice the threads: whoever ends a session finds the next one waiting, whatever this thread does.
-        under_way |= {pool.submit(_attempt, maker, key) for key in islice(waiting, 2 * threads)}
-        while under_way:
-            ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            under_way |= {pool.submit(_attempt, maker, key) for key in islice(waiting, len(ready))}
-            for future in ready:
-                yield [future.result()]
-        ended = True
-    except KeyboardInterrupt:
-        patient = False
+        for _, future in _submitted(lambda key: pool.submit(_attempt, maker, key), todo, 2 * threads):
+            yield [future.result()]
+    except BaseException as error:
+        patient = not isinstance(error, KeyboardInterrupt)
+        if models is not None:
+            models.halt()
         raise
     finally:
-        models = getattr(maker, "models", None)
-        if not ended and models is not None:
-            models.halt()
         pool.shutdown(wait=patient, cancel_futures=True)
         gc.unfreeze()
+
+
+def _submitted(
+    submit: Callable[[T], "Future[Any]"], tasks: Iterable[T], width: int
+) -> Iterator[tuple[T, "Future[Any]"]]:
+    """Tasks with their futures, in the order in which they end; ``width`` are under way at once."""
+    waiting, sent = iter(tasks), dict["Future[Any]", T]()
+    sent |= {submit(task): task for task in islice(waiting, width)}
+    while sent:
+        ready, _ = wait(sent, return_when=FIRST_COMPLETED)
+        sent |= {submit(task): task for task in islice(waiting, len(ready))}
+        yield from ((sent.pop(future), future) for future in ready)

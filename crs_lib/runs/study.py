@@ -43,10 +43,6 @@ class StageSpec:
     parameters: Callable[[Any], Mapping[str, Any]] = methodcaller("values")
     contracts: Mapping[str, tables.Contract] = field(default_factory=dict)
 
-    def command(self, run: str) -> str:
-        """The command that makes the stage of a run."""
-        return f"python -m crs_lib run {self.notebook} -p run {run}"
-
 
 class Study:
     """A study: its name (the folder under ``results/``), its stages in order, and tables derived from them.
@@ -82,8 +78,7 @@ class Study:
             raise InputError(f"stage {stage!r} takes {spec.settings.__name__}, not {type(settings).__name__}")
         inputs = {**spec.needs(settings)}
         inputs |= {name: sha256(self.path(settings.run, name)) for name in spec.inputs}
-        called = _called(stage, variant)
-        given = spec.parameters(settings)
+        called, given = f"{stage} {variant}".strip(), spec.parameters(settings)
         with folder.stage(self.name, settings.run, called, given, inputs, fixed=False) as work:
             made = dict(spec.make(settings, work) or {})
             for name, file in spec.outputs.items():
@@ -99,9 +94,9 @@ class Study:
         With ``optional`` a run that lacks this stage, but has another, raises NoDataError: a figure or a
         page does without.
         """
-        notebook, called = self.stages[stage].notebook, _called(stage, variant)
         try:
-            return folder.finished(self.name, run, called, notebook)
+            called = f"{stage} {variant}".strip()
+            return folder.finished(self.name, run, called, self.stages[stage].notebook)
         except RunError as error:
             if optional and folder.read_manifest(self.name, run).get("stages"):
                 raise NoDataError(str(error)) from None
@@ -121,13 +116,11 @@ class Study:
             )
         spec = self._maker_of[table]
         entry = self.finished(run, spec.name, variant=variant, optional=optional)
-        file = spec.outputs.get(table, table)
+        file, again = spec.outputs.get(table, table), folder.command(spec.notebook, run)
         place = next((name for name in entry["outputs"] if Path(name).name == Path(file).name), file)
         if optional and place not in entry["outputs"]:
-            raise NoDataError(
-                f"{spec.notebook} of run {run!r} wrote no {file}; make it anew with: {spec.command(run)}"
-            )
-        return folder.as_written(self.name, run, entry, place, spec.command(run))
+            raise NoDataError(f"{spec.notebook} of run {run!r} wrote no {file}; make it anew with: {again}")
+        return folder.as_written(self.name, run, entry, place, again)
 
     def read(
         self,
@@ -150,10 +143,6 @@ class Study:
         if path.suffix == ".csv" and path.stat().st_size <= _BLANK:
             return pd.DataFrame()
         return tables.read_table(path, contract, columns=columns, repeated=repeated)
-
-
-def _called(stage: str, variant: str) -> str:
-    return f"{stage} {variant}" if variant else stage
 
 
 def _write(path: Path, made: Any) -> None:

@@ -96,7 +96,7 @@ REFUSED = [
     ("thesis topics --catalog sample --seed -1", "seed is -1; give a whole number >= 0 and < 4,294,967,296"),
     ("thesis topics --catalog sample --seed 4294967296", "seed is 4294967296; give a whole number"),
     ("simulate --scheduler nope://", "scheduler is 'nope://'"),
-    ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' names the folder of a user"),
+    ("data score --logs ~nosuchuser/x --catalog sample --out o", "'~nosuchuser/x' is no path: its user does not exist"),
     ("data score --logs a\0b --catalog sample --out o", "'a\\x00b'"),
     ("data score --logs log.jsonl --catalog ~nosuchuser/x.json --out o", "'~nosuchuser/x.json'"),
     ("data score --logs /proc/self/mem --catalog sample --out o", "mem: cannot be read (Input/output error)"),
@@ -170,7 +170,7 @@ def test_a_run_whose_folder_is_removed_says_so_at_the_next_session_and_begins_an
                 ledger.path.write_bytes(b"")
 
     monkeypatch.setattr(Ledger, "record", remove)
-    with pytest.raises(RunError, match=r"ledger.sqlite was removed or replaced while it was written"):
+    with pytest.raises(RunError, match=r"ledger.sqlite was removed or replaced; put the folder back"):
         simulate.simulate(config, progress=False)
     assert recorded == [10]  # the first chunk alone was made in vain
     if replaced:
@@ -215,7 +215,7 @@ def test_a_sweep_without_end_is_refused_with_its_limit(tmp_path):
             grid,
             "89,700, the limit is 10,000 runs of one sweep; raise it with CRS_MOST_SWEEP_CELLS",
         ),
-        ("x-{seed:99999999}", "grid: {seed: [1]}", "names of parameters alone"),
+        ("x-{seed:99999999}", "grid: {seed: [1]}", "cannot be a folder"),
     ]:
         path.write_text(f'notebooks: [03_simulate]\nrun: "{run}"\n{cells}\n')
         with pytest.raises(InputError, match=says):
