@@ -33,9 +33,8 @@ def write(config: AskConfig, out: Path | None = None) -> Path:
 def page(asked: Sequence[Question], kind: str) -> str:
     """The page: scripts and styles are allowed by checksum only, data is text that nothing executes."""
     css, js = part("annotate.css"), part("annotate.js")
-    text, scale = labels.SCALES[kind]
     shown = [{"id": one.id, "earlier": one.earlier, "sides": one.sides} for one in asked]
-    data = {"page": labels.digest(asked), "text": text, "scale": scale, "questions": shown}
+    data = {"page": labels.digest(asked), **labels.SCALES[kind], "questions": shown}
     return fill(part("annotate.html"), {
         "css": css, "js": js, "css_hash": _checksum(css), "js_hash": _checksum(js), "data": _inert(data),
     })  # fmt: skip

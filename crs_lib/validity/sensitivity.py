@@ -111,7 +111,7 @@ def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Con
 
 
 def agreement(
-    a: pd.DataFrame, b: pd.DataFrame, metric: str, *, resamples: int = 1000, seed: int = 0
+    a: pd.DataFrame, b: pd.DataFrame, metric: str, *, resamples: int = 1000
 ) -> dict[str, float | int]:
     """Kendall's tau-b in [-1, 1] of the systems' means in two sets of scores, with its 95 % interval.
 
@@ -131,7 +131,7 @@ def agreement(
 
     found = dict.fromkeys(("tau", "low", "high"), float("nan"))
     if len(systems) > 1:
-        design = stats.Design(resamples=resamples, seed=seed)
+        design = stats.Design(resamples=resamples)
         drawn = stats.bootstrap_estimates(statistic, len(scenarios), design, method="percentile")
         found = {"tau": float(drawn.estimate[0]), "low": float(drawn.low[0]), "high": float(drawn.high[0])}
     return {**found, "n_systems": len(systems), "n_sessions": len(scenarios)}
@@ -207,17 +207,7 @@ def make(run: str, sessions: int = 10) -> Path:
     return paths.run_folder(simulate.STUDY, run)
 
 
-_KEPT = (
-    "n_turns",
-    "seed",
-    "shift_first",
-    "shift_gap",
-    "shift_types",
-    "rates",
-    "explicitness",
-    "insist",
-    "templates",
-)
+_KEPT = "n_turns seed shift_first shift_gap shift_types rates explicitness insist templates".split()
 
 
 def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfig | None:
