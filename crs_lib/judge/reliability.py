@@ -123,7 +123,7 @@ def _agreed(measure: str, frame: pd.DataFrame, design: "stats.Design") -> dict[s
     try:
         if measure == "icc":
             value, n, equal = "icc", "n", "the dialogues do not differ"
-            found = stats.icc(frame, design).set_index("type").loc["ICC(2,k)"]
+            found = stats.icc(frame, design).iloc[0]
         else:
             found = stats.krippendorff_alpha(frame, design).iloc[0]
     except InputError as error:
