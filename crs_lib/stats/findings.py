@@ -70,11 +70,6 @@ class Estimate(NamedTuple):
         """The same estimate with the other sign: that of ``b - a`` instead of ``a - b``."""
         return Estimate(-self.value, -self.high, -self.low, self.n)
 
-    @property
-    def size(self) -> "Estimate":
-        """The difference as a sentence tells it: positive where its interval lies below 0, else as it is."""
-        return self.turned if self.excludes_zero and self.value < 0 else self
-
     @classmethod
     def of(cls, row: "Mapping[str, Any] | pd.Series[Any]", value: str = "mean", n: str = "n") -> "Estimate":
         """The estimate of a table's row: the column ``value`` with ``low`` and ``high``, ``n`` if there."""
@@ -228,7 +223,8 @@ def finding_gap(
         shared = _counted(gap.n, by.removesuffix("_id"))
         return finding_none(none or f"{a} and {b} share {shared}, too few for an interval")
     known = {"a": a, "b": b, "n": gap.n, "doubt": gap.doubt, "verdict": gap.verdict(smallest)}
-    known |= {"gap": gap.size, "a_mean": means[a], "b_mean": means[b]}
+    size = gap.turned if gap.excludes_zero and gap.value < 0 else gap
+    known |= {"gap": size, "a_mean": means[a], "b_mean": means[b]}
     return _sentence(template, known | words)
 
 

@@ -26,10 +26,8 @@ def contrast_power(
     ``sd_difference`` is that of ``n`` common scenarios, ``power_now`` the chance in [0, 1] that a paired
     Wilcoxon test at the design's alpha / ``tests`` finds ``effect`` with them, ``detectable_effect`` what it
     finds with ``power``, ``sessions_needed`` the scenarios that ``effect`` takes (missing above 100,000).
-    Without any spread every effect is found. From the noncentral t distribution and Wilcoxon's efficiency of
-    3/π.
-    NaN for fewer than 2 common scenarios.
-
+    Without any spread every effect is found; NaN for fewer than 2 common scenarios. From the noncentral t
+    distribution and Wilcoxon's efficiency of 3/π.
     Source: Cohen (1988), chapter 2; Lehmann (1975), Nonparametrics, section 2.4 (efficiency).
     """
     rows, level = [], design.alpha / tests
@@ -44,12 +42,7 @@ def contrast_power(
 
 
 def contrast_curves(
-    frame: pd.DataFrame,
-    effects: Sequence[float],
-    sessions: Sequence[int],
-    design: Design = USUAL,
-    *,
-    tests: int = 1,
+    frame: pd.DataFrame, effects: Sequence[float], sessions: Sequence[int], design: Design, tests: int = 1
 ) -> pd.DataFrame:
     """Power in [0, 1] of every contrast by effect and number of scenarios, a row each.
 
@@ -67,11 +60,8 @@ def contrast_curves(
 
 def _spreads(frame: pd.DataFrame, design: Design) -> list[dict[str, Any]]:
     """Every contrast with its common scenarios and the deviation of its differences; NaN for fewer than 2."""
-    return [
-        {"a": d.a, "b": d.b, "n": n, "sd_difference": float(d.values.std(ddof=1)) if n > 1 else np.nan}
-        for d in design.differences(frame, least=0)
-        for n in [len(d.both)]
-    ]
+    pairs = design.differences(frame, least=0)
+    return [{"a": d.a, "b": d.b, "n": len(d.both), "sd_difference": d.spread} for d in pairs]
 
 
 def wilcoxon_power(effect: float, n: int, alpha: float) -> float:

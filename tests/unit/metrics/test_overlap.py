@@ -7,7 +7,8 @@ import pytest
 from sklearn.metrics import f1_score, jaccard_score, precision_score, recall_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from crs_lib.metrics.overlap import agreement, copied_share, copy_ratio, idf_cosine, jaccard
+from crs_lib.core.text import words
+from crs_lib.metrics.overlap import agreement, copied_share, idf_cosine, jaccard
 
 USER, SYSTEM = {1, 2, 3}, {2, 3, 4, 5}
 
@@ -82,7 +83,7 @@ def test_agreement_of_two_states(gold, predicted, expected):
     ],
 )
 def test_copying_is_the_larger_share_of_shared_ngrams(reply, request_, orders, share):
-    assert copy_ratio(reply, request_, orders) == share
+    assert copied_share(words(reply), words(request_), orders) == share
 
 
 def test_words_of_values_are_no_copying():
