@@ -91,13 +91,8 @@ def test_the_difference_of_two_correlations_is_paired():
     frame = pd.DataFrame({"scenario": range(80), "y": y, "near": near, "same": 2 * near + 1})
     frame["far"] = y + 3 * rng.normal(size=80)
     one, other, gap, none = (
-        stats.cluster_bootstrap_correlation(frame, *columns, stats.Design(resamples=400), minus=minus).iloc[0]
-        for columns, minus in (
-            (("near", "y"), ""),
-            (("far", "y"), ""),
-            (("near", "y"), "far"),
-            (("near", "y"), "same"),
-        )
+        stats.cluster_bootstrap_correlation(frame, x, "y", stats.Design(resamples=400), minus=minus).iloc[0]
+        for x, minus in (("near", ""), ("far", ""), ("near", "far"), ("near", "same"))
     )
     assert gap["correlation"] == pytest.approx(one["correlation"] - other["correlation"])
     assert gap["low"] < gap["correlation"] < gap["high"]
@@ -111,20 +106,15 @@ def test_correlation_equals_scipy(kind):
     x = rng.integers(0, 6, 60).astype(float)
     frame = pd.DataFrame({"scenario": range(60), "x": x, "y": x + rng.normal(size=60) * 2})
     frame.loc[5, "x"] = np.nan
-    row = stats.cluster_bootstrap_correlation(frame, "x", "y", stats.Design(resamples=3000), kind=kind).iloc[
-        0
-    ]
+    design = stats.Design(resamples=3000)
+    row = stats.cluster_bootstrap_correlation(frame, "x", "y", design, kind=kind).iloc[0]
     both = frame.dropna()
     function = {"pearson": sp.pearsonr, "spearman": sp.spearmanr}[kind]
     assert row["correlation"] == pytest.approx(function(both["x"], both["y"])[0], rel=1e-10)
     again = sp.bootstrap(
-        (both["x"], both["y"]),
-        lambda a, b: function(a, b)[0],
-        paired=True,
-        vectorized=False,
-        n_resamples=1000,
-        rng=np.random.default_rng(1),
-    )
+        (both["x"], both["y"]), lambda a, b: function(a, b)[0], paired=True, vectorized=False,
+        n_resamples=1000, rng=np.random.default_rng(1),
+    )  # fmt: skip
     assert (row["low"], row["high"]) == pytest.approx(tuple(again.confidence_interval), abs=0.04)
     assert (row["n"], row["n_missing"]) == (59, 1)
 
@@ -142,20 +132,16 @@ def test_weighted_ranks_are_ranks_of_the_repeated_values(pairs):
 
 
 def test_degenerate_cases():
-    single = matrix_frame([[0.2, 0.4]])
-    row = stats.cluster_bootstrap(single, stats.Design(resamples=50)).iloc[0]
-    assert row["mean"] == 0.2
-    assert np.isnan(row["low"])
-    flat = stats.cluster_bootstrap(matrix_frame(np.full((6, 2), 0.3)), stats.Design(resamples=50))
+    design = stats.Design(resamples=50)
+    row = stats.cluster_bootstrap(matrix_frame([[0.2, 0.4]]), design).iloc[0]
+    assert row["mean"] == 0.2 and np.isnan(row["low"])
+    flat = stats.cluster_bootstrap(matrix_frame(np.full((6, 2), 0.3)), design)
     assert flat[["low", "high"]].to_numpy() == pytest.approx(0.3)
-    absent = stats.cluster_bootstrap(matrix_frame([[1.0, np.nan], [2.0, np.nan]]), stats.Design(resamples=50))
-    assert np.isnan(absent["mean"][1])
-    assert absent["n_missing"][1] == 2
+    absent = stats.cluster_bootstrap(matrix_frame([[1.0, np.nan], [2.0, np.nan]]), design)
+    assert np.isnan(absent["mean"][1]) and absent["n_missing"][1] == 2
     with pytest.raises(InputError, match="no rows"):
-        stats.cluster_bootstrap(single.iloc[:0])
+        stats.cluster_bootstrap(absent.iloc[:0].assign(scenario=0, value=0))
     with pytest.raises(InputError, match="confidence=95"):
-        stats.cluster_bootstrap(matrix_frame(random_matrix(1, 5, 2)), stats.Design(confidence=95))
+        stats.Design(confidence=95)
     constant = pd.DataFrame({"scenario": [1, 2, 3], "x": [1.0, 1.0, 1.0], "y": [1.0, 2.0, 3.0]})
-    assert np.isnan(
-        stats.cluster_bootstrap_correlation(constant, "x", "y", stats.Design(resamples=20))["correlation"][0]
-    )
+    assert np.isnan(stats.cluster_bootstrap_correlation(constant, "x", "y", design)["correlation"][0])
