@@ -107,7 +107,7 @@ def _people(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFram
 
 
 def _ratings(run: str) -> pd.DataFrame:
-    made = STUDY.read(run, "ratings", optional=True)
+    made = STUDY.read(run, "ratings")
     if made.empty:
         raise NoDataError(f"the corpus of run {run!r} has no rated conversation")
     return made
@@ -115,8 +115,8 @@ def _ratings(run: str) -> pd.DataFrame:
 
 def _systems(run: str) -> pd.DataFrame:
     """The means of the main measure, with the largest numbers that they rest on."""
-    measure = STUDY.finished(run, "evaluate", optional=True)["parameters"]["measure"]
-    means = STUDY.read(run, "means", optional=True)
+    measure = STUDY.finished(run, "evaluate")["parameters"]["measure"]
+    means = STUDY.read(run, "means")
     part = means[means["measure"] == measure].reset_index(drop=True)
     return part.assign(n_topics=part["n"].max(), n_conversations=part["clusters"].max())
 
@@ -148,15 +148,13 @@ STUDY: Study = Study(
     derived={
         "average_ratings": lambda run: counts.average_rating_counts(_ratings(run)),
         "aspect_ratings": lambda run: counts.aspect_rating_counts(_ratings(run)),
-        "judgments": lambda run: counts.judgment_counts(STUDY.read(run, "judged", optional=True)),
+        "judgments": lambda run: counts.judgment_counts(STUDY.read(run, "judged")),
         "systems": _systems,
     },
 )  # fmt: skip
 
 
-def figure_table(run: str, table: str) -> pd.DataFrame:
-    """A table by the name that the registry of figures gives it."""
-    return STUDY.read(run, table, optional=True)
+figure_table = STUDY.figure_table  # a table by the name that the registry of figures gives it
 
 
 def limits(source: str, *further: str) -> stats.Sentences:

@@ -131,7 +131,5 @@ def summary(run: str, convention: str = "") -> stats.Sentences:
 
 def write(run: str, convention: str = "") -> Path:
     """Write the sentences of :func:`summary` as a list, ``findings.md`` beside the figures of a run."""
-    path = paths.figures() / f"{STUDY}-{run}" / "findings.md"
-    with tables.write_aside(path) as file:
-        file.write(summary(run, convention)._repr_markdown_() + "\n")
-    return path
+    text = summary(run, convention)._repr_markdown_() + "\n"
+    return tables.write_whole(paths.figures() / f"{STUDY}-{run}" / "findings.md", text)

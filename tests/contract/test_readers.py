@@ -87,7 +87,7 @@ def index(place, read):
     folder.mkdir(exist_ok=True)
     array(folder, "values")
     (folder / "header.json").write_bytes(place.read_bytes())
-    return read(folder, "kind", ["values"], mapped=False)
+    return read(folder, "kind", ["values"])
 
 
 def topics(place, read):

@@ -250,14 +250,14 @@ def test_scores_after_shifts_are_means_up_to_the_next_shift_by_its_type():
     shifts = pd.DataFrame(
         {"model": ["tracker"] * 2, "session_id": ["00000"] * 2, "turn": [2, 4], "type": ["switch", "return"]}
     )
-    found = statistics.shift_scores(turns, shifts, "item_tas")
+    found = statistics._shift_scores(turns, shifts, "item_tas")
     assert found["value"].tolist() == pytest.approx([0.3, 0.7])
     assert found["shift_type"].tolist() == ["switch", "return"]
     assert "note" in statistics.shift_model(turns, shifts, "item_tas")  # one system
     assert "note" in statistics.shift_model(turns, shifts, "item_recovery_rate")  # no value by turn
     untouched = turns.assign(since_shift=pd.array([None] * 6, dtype="Int64"))
     nothing = pd.DataFrame(columns=shifts.columns)
-    assert statistics.shift_scores(untouched, nothing, "item_tas").empty
+    assert statistics._shift_scores(untouched, nothing, "item_tas").empty
     assert "note" in statistics.shift_model(untouched, nothing, "item_tas")
 
 
