@@ -11,6 +11,7 @@ import json
 import re
 import tokenize
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -106,10 +107,10 @@ class Parameter:
         if self.kind == "list" and not text.lstrip().startswith("["):
             item = Parameter(self.name, self.inner or "str", self.default, "")
             return self.checked([item.from_text(part.strip()) for part in text.split(",") if part.strip()])
-        try:
-            return self.checked(safety.loads(text.lower() if self.kind == "bool" else text, self.name))
-        except InputError:
-            return self.checked(text)
+        value: Any = text
+        with suppress(InputError):
+            value = safety.loads(text.lower() if self.kind == "bool" else text, self.name)
+        return self.checked(value)
 
 
 def read(cell: str, source: str) -> list[Parameter]:
