@@ -118,11 +118,9 @@ def logged(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
         if place % 2 == 0:
             state = listener.listen(turn.text)
             log = state.as_logged(grounder) | {
-                "asks": not state.asks_about,
-                "asks_about": state.asks_about,
-                "requests": state.requests,
+                "asks": not state.asks_about, "asks_about": state.asks_about, "requests": state.requests,
                 "stage": "" if state.asks_about else _OTHERS,
-            }
+            }  # fmt: skip
             turns.append(replace(turn, meta={**turn.meta, "user_meta": log}))
         else:
             ids = [grounder.catalog.items[i].item_id for i in heard.films(grounder, turn.text)]
@@ -225,16 +223,11 @@ def _rows(
         asked |= bool(log["requests"])
         thanks = bool(CUES["thanks"].search(fold(pair.user.text))) and not log["requests"]
         reply = ReplyFeatures(
-            n_films=len(pair.system.meta["rec_ids"]),
-            gain=metrics["normalised_gain"],
-            novel=metrics["novelty"],
-            invited=asked or elicited,
-            elicits=elicits,
-            elicited_before=elicited,
+            len(pair.system.meta["rec_ids"]), gain=metrics["normalised_gain"], novel=metrics["novelty"],
+            invited=asked or elicited, elicits=elicits, elicited_before=elicited,
             answers=bool(log["asks_about"]) and n_words >= _ANSWER_WORDS,
-            closes=thanks and bool(CUES["closes"].search(said)),
-            repeats=said in before,
-        )
+            closes=thanks and bool(CUES["closes"].search(said)), repeats=said in before,
+        )  # fmt: skip
         elicited |= elicits
         before.add(said)
         following = dialogue.turns[2 * pair.turn : 2 * pair.turn + 1]
@@ -307,7 +300,7 @@ def _both(frame: pd.DataFrame, score: str, rating: str, resamples: int = 0, seed
     known = frame[frame[[score, rating]].notna().all(axis=1)]
     x, y = known[score].to_numpy(float), known[rating].to_numpy(float)
     row: dict[str, Any] = {"n": len(known), "coverage": len(known) / max(1, int(frame[rating].notna().sum()))}
-    row |= {"pearson": correlation(x, y)} | rho(frame, score, rating, resamples=resamples, seed=seed)
+    row |= {"pearson": _correlation(x, y)} | rho(frame, score, rating, resamples=resamples, seed=seed)
     given = [name for name in BASELINES if name in known]
     return row | {"partial": partial(x, y, known[given].to_numpy(float)) if given else np.nan}
 
@@ -323,7 +316,7 @@ def _within(rows: pd.DataFrame, score: str) -> dict[str, Any]:
     return row | {"partial": np.nan}
 
 
-def correlation(x: ArrayLike, y: ArrayLike) -> float:
+def _correlation(x: ArrayLike, y: ArrayLike) -> float:
     """Pearson's correlation in [-1, 1]; NaN for fewer than three pairs or where one side does not vary."""
     a, b = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
@@ -332,8 +325,8 @@ def correlation(x: ArrayLike, y: ArrayLike) -> float:
 
 
 def spearman(x: ArrayLike, y: ArrayLike) -> float:
-    """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`correlation`."""
-    return correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
+    """Spearman's rank correlation in [-1, 1], ties by mid-ranks; NaN as :func:`_correlation`."""
+    return _correlation(scipy.stats.rankdata(x), scipy.stats.rankdata(y))
 
 
 def partial(x: Floats, y: Floats, given: Floats) -> float:
@@ -342,7 +335,7 @@ def partial(x: Floats, y: Floats, given: Floats) -> float:
         return math.nan
     base = np.column_stack([np.ones(len(x)), *(scipy.stats.rankdata(column) for column in given.T)])
     left = [ranks - base @ np.linalg.lstsq(base, ranks)[0] for ranks in map(scipy.stats.rankdata, (x, y))]
-    return correlation(left[0], left[1])
+    return _correlation(left[0], left[1])
 
 
 def exact_p(x: ArrayLike, y: ArrayLike) -> float:
@@ -350,8 +343,8 @@ def exact_p(x: ArrayLike, y: ArrayLike) -> float:
     a, b = scipy.stats.rankdata(x), scipy.stats.rankdata(y)
     if not 3 <= len(a) <= _EXACT:
         return math.nan
-    found = abs(correlation(a, b))
-    every = [abs(correlation(a, np.array(order))) for order in permutations(b)]
+    found = abs(_correlation(a, b))
+    every = [abs(_correlation(a, np.array(order))) for order in permutations(b)]
     return float(np.mean([value >= found - 1e-12 for value in every]))
 
 

@@ -40,7 +40,7 @@ def _against_last(rows: object, n: int) -> Floats:
 
 
 @DETECTORS.register("similarity")
-class Similarity:
+class _Similarity:
     """The thesis's: one minus the TF-IDF cosine with the utterance before, in [0, 1]."""
 
     usual = 0.7  # an alarm below similarity 0.3
@@ -54,7 +54,7 @@ class Similarity:
 
 
 @DETECTORS.register("jaccard")
-class Jaccard:
+class _Jaccard:
     """The thesis's on concepts: one minus their Jaccard overlap with the utterance before, in [0, 1]."""
 
     usual = 0.7

@@ -33,7 +33,7 @@ _NEAR = 4  # words between a refusal and the value that it refuses
 _ATTITUDES = ("wanted", "unwanted", "given up")
 
 
-class Heard(NamedTuple):
+class _Heard(NamedTuple):
     """One user turn: concepts wanted, unwanted and given up, films named, what it asks for.
 
     ``resets`` says that all earlier constraints are given up; ``asks_about`` is a question about a film,
@@ -85,7 +85,7 @@ def _titles(grounder: Grounder, text: str) -> list[Any]:
     ]
 
 
-def hear(grounder: Grounder, text: str) -> Heard:
+def hear(grounder: Grounder, text: str) -> _Heard:
     """Read one user turn; values inside a title, or inside a longer value, do not count."""
     titles = _titles(grounder, text)
     matches = [m for m in grounder.audit(text) if not m.rejected and _sayable(m, text)]
@@ -100,7 +100,7 @@ def hear(grounder: Grounder, text: str) -> Heard:
     said = fold(text)
     resets, about, asks = (bool(CUES[name].search(said)) for name in ("resets", "about", "asks"))
     named, about = tuple(dict.fromkeys(title.item for title in titles)), about and bool(titles or "?" in text)
-    return Heard(wanted, unwanted, given_up, resets, named, about, asks)
+    return _Heard(wanted, unwanted, given_up, resets, named, about, asks)
 
 
 def _sayable(match: Match, text: str) -> bool:

@@ -143,7 +143,7 @@ def write_key(run: str, kind: str, questions: Sequence[Question]) -> None:
     tables.write_json(folder(run) / KEY, {"kind": kind, "page": digest(questions), "questions": entries})
 
 
-class PageKey(NamedTuple):
+class _PageKey(NamedTuple):
     """The key of a run's page: the kind of question, the digest of the page, and a row a question."""
 
     kind: str
@@ -151,16 +151,16 @@ class PageKey(NamedTuple):
     questions: pd.DataFrame
 
 
-def read_key(run: str) -> PageKey:
+def read_key(run: str) -> _PageKey:
     """The key of a run's page; RunError with the command that makes one."""
     path = folder(run) / KEY
     if not path.is_file():
         raise RunError(f"run {run!r} has no page; make it: python -m crs_lib validity annotate --run {run}")
     made = safety.read_object(path)
-    return PageKey(made["kind"], made["page"], pd.DataFrame(made["questions"]))
+    return _PageKey(made["kind"], made["page"], pd.DataFrame(made["questions"]))
 
 
-def _metric_values(run: str, key: PageKey) -> pd.DataFrame:
+def _metric_values(run: str, key: _PageKey) -> pd.DataFrame:
     """One row per question: the mean of every turn metric over the turns that it asks about.
 
     For pairs the value of the right side less that of the left.

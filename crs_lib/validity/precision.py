@@ -66,7 +66,7 @@ class Precision(NamedTuple):
     needed: pd.DataFrame
 
 
-def scores(config: PrecisionConfig) -> pd.DataFrame:
+def _scores(config: PrecisionConfig) -> pd.DataFrame:
     """One row a session: system, catalogue, wording, seed, scenario and ``value``, the metric."""
     rows, rule = list[dict[str, Any]](), conventions.get("default")
     for catalog in config.catalogs:
@@ -114,7 +114,7 @@ def balanced(frame: pd.DataFrame) -> pd.DataFrame:
 
 def run(config: PrecisionConfig) -> Precision:
     """Simulate, score and take the variance apart; both tables are written into the run's folder."""
-    components = stats.facet_variances(balanced(scores(config)), FACETS)
+    components = stats.facet_variances(balanced(_scores(config)), FACETS)
     rows = [
         stats.scenarios_needed(components, config.precision, fixed=list(SCOPES)[place + 1 :]).assign(
             holds_for=scope

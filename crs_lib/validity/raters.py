@@ -44,7 +44,7 @@ _TURN_LEVEL = ("relevance", "interestingness", "overall")
 _WHOLE = ("understanding", "task-completion", "interest-arousal", "efficiency", "dialogue-overall")
 
 
-class Rated(NamedTuple):
+class _RatedTalks(NamedTuple):
     """Conversations with mean ratings, and the ratings one by one.
 
     ``ratings`` has a row a rating: conv_id, item (the conversation, or conversation and utterance), rater,
@@ -55,7 +55,7 @@ class Rated(NamedTuple):
     ratings: pd.DataFrame
 
 
-def abredial(table: str = TURNS, folder: Path | None = None) -> Rated:
+def abredial(table: str = TURNS, folder: Path | None = None) -> _RatedTalks:
     """AB-ReDial from its table of turns or of dialogues; by default where the data set ``abredial`` lies.
 
     The two tables hold the same conversations at different lengths; each is read as conversations of its own.
@@ -83,7 +83,7 @@ def abredial(table: str = TURNS, folder: Path | None = None) -> Rated:
     ratings = pd.DataFrame(found, columns=["conv_id", "item", "rater", "construct", "value"])
     means = ratings.groupby(["item", "construct"])["value"].mean().to_dict()
     records = [_record(name, rows[0], means) for name, rows in talks.items()]
-    return Rated([dialogue_of(record, RecordOrigin(path.name)) for record in records], ratings)
+    return _RatedTalks([dialogue_of(record, RecordOrigin(path.name)) for record in records], ratings)
 
 
 def _record(name: str, row: Mapping[Any, str], means: Mapping[Any, float]) -> dict[str, Any]:

@@ -248,7 +248,7 @@ def _value(grounder: Grounder, code: int) -> str:
     return grounder.key(code).split("=", 1)[1]
 
 
-def reactions(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
+def _reactions(dialogues: Iterable[Dialogue]) -> pd.DataFrame:
     """One row per session of oracle and random: the share of user turns worded differently, in [0, 1].
 
     Constraints and shifts are equal by design; the user's reactions differ.
@@ -286,7 +286,7 @@ def checks(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row a check: the rule, the share found, the share expected, and whether it holds."""
     early = float(leaks(dialogues, grounder)["leaked"].mean())
     said = float(voiced(dialogues, grounder)["voiced"].mean())
-    differ = float(reactions(dialogues)["differ"].mean())
+    differ = float(_reactions(dialogues)["differ"].mean())
     repeated = float(variety(dialogues)["repeated"].mean())
     rows = [
         ("a shift's target is named before it is voiced", early, "0", early == 0),

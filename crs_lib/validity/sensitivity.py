@@ -95,8 +95,8 @@ def choices() -> Iterator[tuple[str, str, Convention]]:
 
 def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataFrame:
     """One row per choice, setting and metric: tau to the default convention's means, as :func:`agreement`."""
-    default = session_scores(dialogues, grounder, conventions.get("default"))
-    scored = ((*names, session_scores(dialogues, grounder, rule)) for *names, rule in choices())
+    default = _session_scores(dialogues, grounder, conventions.get("default"))
+    scored = ((*names, _session_scores(dialogues, grounder, rule)) for *names, rule in choices())
     return pd.DataFrame([
         {"choice": choice, "setting": setting, "metric": metric} | agreement(default, found, metric)
         for choice, setting, found in scored
@@ -104,7 +104,7 @@ def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataF
     ])  # fmt: skip
 
 
-def session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention) -> pd.DataFrame:
+def _session_scores(dialogues: Iterable[Dialogue], grounder: Grounder, rule: Convention) -> pd.DataFrame:
     """Each session's metrics under a convention, a row a session: model, session_id and the metrics."""
     sessions = pd.DataFrame([one.session for one in score_all(dialogues, grounder, rule)])
     return sessions[["model", "session_id", *METRICS]].astype(dict.fromkeys(METRICS, float))
@@ -164,7 +164,7 @@ def by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
         part = part_of(catalog, share)
         world = World(part, Grounder(part))
         talks = (simulate.session(world, key.system, key.session, config) for key in asked)
-        found[share] = session_scores(talks, world.grounder, conventions.get("default"))
+        found[share] = _session_scores(talks, world.grounder, conventions.get("default"))
     return pd.DataFrame([
         {"share": share, "films": max(1, round(share * len(catalog))), "metric": metric}
         | agreement(found[max(SHARES)], scores, metric)

@@ -68,25 +68,23 @@ def test_wishes_are_carried_replaced_taken_back_and_given_up():
         listener = heard.Listener(TEN)
         return [listener.listen(text)[:3] for text in texts]
 
+    drama, comedy = ({DRAMA}, set(), False), ({COMEDY}, set(), False)
     states = said(
-        "I want drama films", "something else please", "a comedy film then", "no comedy film any more"
+        "I want drama films", "something else please", "a comedy film then", "no comedy film please"
     )
-    assert states == [({DRAMA}, set(), False), ({DRAMA}, set(), False), ({COMEDY}, set(), False),
-                      (set(), {COMEDY}, False)]  # fmt: skip
-    dropped = said(
-        "drama films with Ada Quill", "Ada Quill is not required any more", "forget the rest, a comedy film"
+    assert states == [drama, drama, comedy, (set(), {COMEDY}, False)]
+    states = said(
+        "drama films with Ada Quill", "Ada Quill is not required any more", "forget the rest, a comedy"
     )
-    assert dropped[1:] == [({DRAMA}, set(), False), ({COMEDY}, set(), False)]
+    assert states[1:] == [drama, comedy]
     liked = {code("genre", "War"), DRAMA}  # of a film that is liked, until a wish is said
-    assert said("I loved Iron Valley", "Who directed Paper Kites?", "give me a comedy film") == [
-        (liked, set(), False), (liked, set(), True), ({COMEDY}, set(), False),
-    ]  # fmt: skip
+    states = said("I loved Iron Valley", "Who directed Paper Kites?", "give me a comedy film")
+    assert states == [(liked, set(), False), (liked, set(), True), comedy]
 
 
 def test_a_year_in_brackets_is_no_title():
-    assert [TEN.catalog.items[i].title for i in heard.films(TEN, "Her (1988), 1947 (1990) and Iron Valley (1947)")] == [
-        "Her", "1947", "Iron Valley",
-    ]  # fmt: skip
+    named = heard.films(TEN, "Her (1988), 1947 (1990) and Iron Valley (1947)")
+    assert [TEN.catalog.items[film].title for film in named] == ["Her", "1947", "Iron Valley"]
     assert heard.films(TEN, "something like Iron Valley (1947)") == (5,)
 
 
@@ -186,17 +184,15 @@ def test_what_the_person_says_next_moves_the_score_received(tmp_path):
 
 def test_every_system_utterance_gets_a_prediction_merged_and_opening_ones_too(tmp_path):
     record = talk(3, *GOOD)
-    record["dialogue"].insert(0, {"turn_ind": 0, "role": "ASST", "utterance": "Hi! What films do you like?"})
-    record["dialogue"].append({"turn_ind": 5, "role": "ASST", "utterance": "Enjoy!"})
+    record["dialogue"].insert(0, {"role": "ASST", "utterance": "Hi! What films do you like?"})
+    record["dialogue"].append({"role": "ASST", "utterance": "Enjoy!"})
     for place, turn in enumerate(record["dialogue"]):
         turn["turn_ind"] = place
     (scored,) = agreement.score(read(tmp_path, record), TEN)
-    entry = scored.entry
-    assert [turn["turn_ind"] for turn in entry["turns"]] == [0, 2, 4, 5]
-    values = [turn["turn_level_pred"]["relevance"] for turn in entry["turns"]]
-    assert values == [0.75, 1.0, 1.0, 1.0]
-    assert entry["dial_level_pred"] == {"dialogue_overall": 0.75}  # (1 + ½)/2: nobody reacted
-    assert entry["conv_id"] == "alpha_3"
+    values = {0: 0.75, 2: 1.0, 4: 1.0, 5: 1.0}
+    turns = [{"turn_ind": i, "turn_level_pred": {"relevance": value}} for i, value in values.items()]
+    whole = {"dialogue_overall": 0.75}  # (1 + ½)/2: nobody reacted
+    assert scored.entry == {"conv_id": "alpha_3", "turns": turns, "dial_level_pred": whole}
 
 
 def test_agreement_needs_ratings_and_reads_them(tmp_path):
@@ -239,15 +235,11 @@ def test_a_catalogue_keyed_by_id_is_read_with_years_and_actors(tmp_path):
         "12": {"name": "(2015)", "genre": ["drama"], "star": ["Cy Hale"], "director": []},
         "13": {"name": "1947 (1990)", "genre": ["war"], "star": [None, "Stig"], "plot": "A winter."},
     }  # fmt: skip
-    path = tmp_path / "films.json"
-    path.write_text(json.dumps(records))
-    found = sources.load(path)
-    assert [(item.item_id, item.title, item.year) for item in found.items] == [
-        ("11", "Harbour Lights", 1951),
-        ("13", "1947", 1990),
-    ]
-    assert found.items[1].values["actor"] == ("Stig",)
-    assert found.items[0].values["genre"] == ("Drama",)
+    (tmp_path / "films.json").write_text(json.dumps(records))
+    first, second = sources.load(tmp_path / "films.json").items
+    assert (first.item_id, first.title, first.year) == ("11", "Harbour Lights", 1951)
+    assert (second.item_id, second.title, second.year) == ("13", "1947", 1990)
+    assert (first.values["genre"], second.values["actor"]) == (("Drama",), ("Stig",))
 
 
 @pytest.fixture
