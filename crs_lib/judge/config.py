@@ -42,9 +42,7 @@ class JudgeSettings(Settings):
     num_predict: AnswerLength = 400
     together: Annotated[bool, Field(description="ask for all constructs of one scale in one call")] = False
     think: Thinking = None
-    expected: Annotated[
-        bool, Field(description="the mean of the levels by their probability, not a level that is written")
-    ] = False
+    expected: Annotated[bool, Field(description="the mean of the levels by their probability")] = False
 
     def check(self) -> None:
         room(self.options)
@@ -81,24 +79,20 @@ def _distinct(specs: Sequence[str]) -> Sequence[str]:
     return specs
 
 
+_Specs = Annotated[Sequence[str], AfterValidator(_distinct)]
+_Canaries = Sequence[Annotated[str, OneOf(CANARIES)]]
+_Given = Mapping[str, Any] | None
+
+
 class JudgeConfig(Settings):
     """The effective settings of a judgement, checked."""
 
-    run: Annotated[RunName, Field(description="name of the run whose dialogues are judged")]
-    judges: Annotated[
-        Sequence[str], AfterValidator(_distinct), Field(description="specs of the models that judge")
-    ]
-    samples: Annotated[int, Field(ge=1, description="times that each judge is asked about a dialogue")] = 1
-    canaries: Annotated[
-        Sequence[Annotated[str, OneOf(CANARIES)]],
-        Field(description="dialogues spoilt on purpose, judged too"),
-    ] = ()
-    n_canaries: Annotated[
-        int, Field(ge=1, description="sessions of each system that canaries are made of")
-    ] = 20
-    llm: Annotated[
-        Mapping[str, Any] | None, Field(description='settings of the judges\' models, e.g. {"num_ctx": 4096}')
-    ] = None
+    run: Annotated[RunName, Field(description="run whose dialogues are judged")]
+    judges: Annotated[_Specs, Field(description="specs of the models that judge")]
+    samples: Annotated[int, Field(ge=1, description="times that a judge is asked about a dialogue")] = 1
+    canaries: Annotated[_Canaries, Field(description="dialogues spoilt on purpose, judged too")] = ()
+    n_canaries: Annotated[int, Field(ge=1, description="sessions of each system made canaries of")] = 20
+    llm: Annotated[_Given, Field(description='settings of the models, e.g. {"num_ctx": 4096}')] = None
 
     def check(self) -> None:
         for spec in self.judges if self.reached and self.asked.expected else ():

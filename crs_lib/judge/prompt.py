@@ -52,24 +52,22 @@ def wish_summary(dialogue: Dialogue) -> str:
         if "wishes" not in meta and "constraints" not in meta:
             continue
         wished = _values(meta.get("wishes") or meta.get("constraints") or {})
-        avoided = _values(meta.get("avoid") or {})
-        now = "; ".join([f"{k} = {v}" for k, v in wished] + [f"not {k} = {v}" for k, v in avoided])
+        now = "; ".join([*wished, *(f"not {value}" for value in _values(meta.get("avoid") or {}))])
         if now != before:
             lines.append(f"from turn {pair.turn}: {now or 'anything'}")
         before = now
     return "\n".join(lines) or "No wishes were recorded; take them from what the user says."
 
 
-def _values(wishes: Any) -> list[tuple[str, str]]:
-    """(field, quoted value) pairs of a logged state, empty values left out."""
+def _values(wishes: Any) -> list[str]:
+    """Texts `field = quoted value` for the fields of a logged state that have a value."""
     if not isinstance(wishes, Mapping):
         raise InputError(f"logged constraints must be an object of fields, got {shorten(repr(wishes), 80)}")
     found = []
     for name, value in wishes.items():
         parts = value if isinstance(value, list | tuple) else [value]
         kept = [one_line(str(part)) for part in parts if part not in (None, "")]
-        if kept:
-            found.append((str(name), " and ".join(kept)))
+        found += [f"{name} = {' and '.join(kept)}"] if kept else []
     return found
 
 

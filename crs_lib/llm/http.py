@@ -153,9 +153,8 @@ class Server(Backend, Generic[C]):
         self, argument: str, *, host: str | None = None, timeout: float = 300.0, send_key: bool = False
     ) -> None:
         self.spec, self.model, self.timeout = f"{self.kind}:{argument}", argument, timeout
-        found = parse(
-            host or os.environ.get(self.variable) or "127.0.0.1", port=self.port, variable=self.variable
-        )
+        named = host or os.environ.get(self.variable) or "127.0.0.1"
+        found = parse(named, port=self.port, variable=self.variable)
         self.endpoints = tuple(address.removesuffix("/v1") for address in found)
         secret = os.environ.get(self.key) if send_key else None
         if send_key and not secret:
@@ -271,18 +270,16 @@ def _one(text: str, port: int) -> str:
     try:
         parts = urlsplit(text if "://" in text else f"http://{text}")
         given, name = parts.port, parts.hostname or ""
+        if name.split() not in ([], [name]):
+            raise ValueError(name)
         httpx.URL(f"http://[{name}]" if ":" in name else f"http://{name}")
     except (ValueError, httpx.InvalidURL) as error:
         raise InputError(f"a server's address cannot be read; {example}") from error
     if parts.username or parts.password or parts.query or parts.fragment or ";" in parts.path:
-        raise InputError(
-            "a server's address must not hold a name and password, '?', '#' or ';'; put a key into the "
-            "environment"
-        )
+        wrong = "a name and password, '?', '#' or ';'"
+        raise InputError(f"a server's address must not hold {wrong}; put a key into the environment")
     if parts.scheme not in ("http", "https"):
         raise InputError(f"{parts.scheme[:40]!r} is no scheme of a server's address; {example}")
-    if re.search(r"[\s\x00-\x20]", name):
-        raise InputError(f"the server's name in {text[:80]!r} is none; {example}")
     name = "127.0.0.1" if name in ("", "0.0.0.0", "::") else f"[{name}]" if ":" in name else name
     chosen = given or (None if "://" in text else port)
     return f"{parts.scheme}://{name}{f':{chosen}' if chosen else ''}{parts.path.rstrip('/')}"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 import httpx
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from crs_lib.core import safety
 from crs_lib.core.errors import InputError
@@ -58,18 +58,14 @@ class _Part(BaseModel):
     text: str
 
 
-class _Function(BaseModel):
-    name: str
-    arguments: str | dict[str, Any] | None = None
-
-
 class _ToolCall(BaseModel):
     id: str | None = None
-    function: _Function
+    name: str = Field(validation_alias=AliasPath("function", "name"))
+    arguments: str | dict[str, Any] | None = Field(None, validation_alias=AliasPath("function", "arguments"))
 
     def read(self) -> ToolCall:
         """The call; its arguments come as a JSON text, which may be broken."""
-        name, told, fault = safety.valid(self.function.name), self.function.arguments or {}, ""
+        name, told, fault = safety.valid(self.name), self.arguments or {}, ""
         try:
             given = safety.loads(told if isinstance(told, str) else json.dumps(told), name)
             fault = "" if isinstance(given, dict) else "the arguments are no JSON object"
@@ -93,22 +89,6 @@ class _Alternative(BaseModel):
     logprob: float
 
 
-class _Token(BaseModel):
-    top_logprobs: list[_Alternative] = []
-
-
-class _Logprobs(BaseModel):
-    content: list[_Token] | None = None
-
-
-class _Choice(BaseModel):
-    """An answer of the model: its message, why it ended, and the weights of its tokens."""
-
-    message: _Said
-    finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
-
-
 _Count = Annotated[int, Field(strict=True, ge=0, lt=2**53)]
 
 
@@ -120,10 +100,14 @@ class Usage(BaseModel):
 
 
 class _Completion(BaseModel):
-    """A chat completion, as far as it is used."""
+    """A chat completion, as far as it is used: of its first choice, and of that choice's first token."""
 
     model: str | None = None
-    choices: Annotated[list[_Choice], Field(min_length=1)]
+    message: _Said = Field(validation_alias=AliasPath("choices", 0, "message"))
+    stop: str | None = Field(None, validation_alias=AliasPath("choices", 0, "finish_reason"))
+    weighed: list[_Alternative] | None = Field(
+        None, validation_alias=AliasPath("choices", 0, "logprobs", "content", 0, "top_logprobs")
+    )
     usage: Usage | None = None
 
 
@@ -136,23 +120,21 @@ def read(answer: object, who: str) -> dict[str, Any]:
         found = _Completion.model_validate(answer)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        told = f"{'/'.join(map(str, first['loc']))}: {first['msg']}, given {first['input']!r}"
+        told = shorten(f"{'/'.join(map(str, first['loc']))}: {first['msg']}, given {first['input']!r}", 300)
         raise LLMError(
-            "garbled", f"{who} answered with something that is no chat completion ({shorten(told, 300)})"
+            "garbled", f"{who} answered with something that is no chat completion ({told})"
         ) from error
-    choice, used = found.choices[0], found.usage or Usage()
-    said, stop = choice.message, choice.finish_reason or "stop"
+    said, stop, used = found.message, found.stop or "stop", found.usage or Usage()
     if stop == "content_filter" or (said.refusal and not said.content):
         why = shorten(said.refusal or "finish_reason is content_filter", 300)
         raise LLMError("filtered", f"{who} held the reply back: {why}")
-    tokens = (choice.logprobs.content if choice.logprobs else None) or [_Token()]
-    parts = said.content if isinstance(said.content, list) else []
+    text = said.content or ""
     return {
-        "text": said.content if isinstance(said.content, str) else "".join(part.text for part in parts),
+        "text": text if isinstance(text, str) else "".join(part.text for part in text),
         "thinking": said.reasoning_content or said.reasoning or "", "model": found.model, "stop": stop,
         "calls": tuple(one.read() for one in said.tool_calls or ()),
         "tokens_in": used.prompt_tokens, "tokens_out": used.completion_tokens,
-        "first_token": {one.token: one.logprob for one in tokens[0].top_logprobs},
+        "first_token": {one.token: one.logprob for one in found.weighed or ()},
     }  # fmt: skip
 
 

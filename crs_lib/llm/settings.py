@@ -12,13 +12,15 @@ _HOW = ("host", "timeout", "slots", "send_key", "max_failed")
 
 OPTIONS = ("temperature", "num_ctx", "num_predict")
 Temperature = Annotated[float, Field(ge=0, le=2, description="0 gives the likeliest words")]
-Context = Annotated[
-    int, Field(ge=1, description="tokens of a prompt and its answer; a change reloads the model")
-]
+Context = Annotated[int, Field(ge=1, description="tokens of prompt and answer; a change reloads the model")]
 AnswerLength = Annotated[int, Field(ge=1, description="tokens of an answer at most")]
 Thinking = Annotated[
-    bool | None, Field(description="whether an Ollama model thinks; null leaves it to the model")
+    bool | None, Field(description="make an Ollama model think or not; null leaves it to it")
 ]
+_Limit = Annotated[
+    int | None, Field(ge=20, description="characters of a JSON reply; null: 600, worded: none")
+]
+_Tools = Literal["auto", "native", "json"]
 
 
 class LLMSettings(Settings):
@@ -30,49 +32,27 @@ class LLMSettings(Settings):
 
     _where: ClassVar[str] = "llm: "
 
-    structured: Annotated[
-        bool, Field(description="ask for JSON with the films' ids; else titles are read from the text")
-    ] = True
-    enforce: Annotated[
-        bool, Field(description="ask again for a reply that names unknown films, then cut those sentences")
-    ] = False
+    structured: Annotated[bool, Field(description="ask for JSON with films' ids; else titles")] = True
+    enforce: Annotated[bool, Field(description="ask again where unknown films are named, then cut")] = False
     offered: Annotated[int, Field(ge=1, le=50, description="films that a model is given to choose from")] = 4
     most: Annotated[int, Field(ge=1, le=50, description="films that a reply recommends at most")] = 3
-    listed: Annotated[
-        int, Field(ge=0, le=5000, description="films that closed: and rag: put before a model; 0 is all")
-    ] = 30
-    retriever: Annotated[str, Field(description="the search behind rag: and agent:, e.g. bm25")] = (
-        "hybrid:minilm"
-    )
+    listed: Annotated[int, Field(ge=0, le=5000, description="films shown by closed: and rag:; 0: all")] = 30
+    retriever: Annotated[str, Field(description="search of rag: and agent:, e.g. bm25")] = "hybrid:minilm"
     searches: Annotated[int, Field(ge=0, le=50, description="searches of agent: in a turn at most")] = 4
-    tools: Annotated[
-        Literal["auto", "native", "json"],
-        Field(description="how agent: acts; auto is JSON where a server calls no tools"),
-    ] = "auto"
+    tools: Annotated[_Tools, Field(description="of agent:; auto is JSON where a server calls none")] = "auto"
     state: Annotated[bool, Field(description="ask what the user wants now, beside the reply")] = True
-    reply_limit: Annotated[
-        int | None,
-        Field(ge=20, description="characters of a reply in JSON; null is 600, and none for worded"),
-    ] = None
+    reply_limit: _Limit = None
     temperature: Temperature = 0.7
     num_ctx: Context = 8192
     num_predict: AnswerLength = 400
     think: Thinking = None
     threads: Annotated[int, Field(ge=1, le=256, description="threads of a local: model")] = 1
-    reuse: Annotated[
-        bool, Field(description="a local: model keeps what two prompts begin with; faster, bytes may differ")
-    ] = False
-    host: Annotated[
-        str, Field(description="servers, with commas between; empty is the backend's default")
-    ] = ""
+    reuse: Annotated[bool, Field(description="a local: model keeps prompts' beginnings; faster")] = False
+    host: Annotated[str, Field(description="servers, commas between; empty: the backend's default")] = ""
     timeout: Annotated[float, Field(gt=0, description="seconds that one attempt may take")] = 300.0
     slots: Annotated[int, Field(ge=1, le=1000, description="calls that each server works on at once")] = 2
-    send_key: Annotated[
-        bool, Field(description="send OLLAMA_API_KEY or OPENAI_API_KEY to these servers; else it stays here")
-    ] = False
-    max_failed: Annotated[
-        int, Field(ge=0, le=10**6, description="sessions that may fail before the run counts as failed")
-    ] = 0
+    send_key: Annotated[bool, Field(description="send OLLAMA_API_KEY or OPENAI_API_KEY there")] = False
+    max_failed: Annotated[int, Field(ge=0, le=10**6, description="sessions of a run that may fail")] = 0
 
     def check(self) -> None:
         room(self.options)
