@@ -71,6 +71,13 @@ def write_aside(path: Path, mode: str = "w") -> Iterator[IO[Any]]:
             _drop(aside)
 
 
+def write_whole(path: Path, content: str | bytes) -> Path:
+    """Write a text or bytes with :func:`write_aside`; returns the path."""
+    with write_aside(path, "wb" if isinstance(content, bytes) else "w") as file:
+        file.write(content)
+    return path
+
+
 @contextmanager
 def together() -> Iterator[None]:
     """Within, no file that is written replaces another until all are complete; on an error none does."""

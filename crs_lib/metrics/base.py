@@ -146,18 +146,12 @@ def describe(level: str | None = None) -> pd.DataFrame:
     """One row a metric, sorted: name, short name, level, range, direction, mark, version, source."""
     rows = [
         {
-            "metric": m.name,
-            "short": m.short,
-            "level": m.level,
-            "range": f"[{m.low:g}, {m.high:g}]",
-            "direction": m.direction,
-            "mark": m.mark,
-            "version": m.version,
-            "source": m.source,
+            "metric": m.name, "short": m.short, "level": m.level, "range": f"[{m.low:g}, {m.high:g}]",
+            "direction": m.direction, "mark": m.mark, "version": m.version, "source": m.source,
         }
         for m in sorted(every(), key=lambda m: (m.level != SESSION, m.name))
         if level in (None, m.level)
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(rows)
 
 

@@ -67,35 +67,23 @@ def share_met(wishes: Set[int], items: Sequence[Set[int]]) -> float:
     return max(len(wishes & facts) for facts in items) / len(wishes)
 
 
-def _uniform_share(background: Background) -> NDArray[np.float64]:
-    """The probability, by concept, that a recommendable item drawn with equal chances has it."""
-    return _share(background, np.ones(len(background.catalog)))
-
-
-def _popular_share(background: Background) -> NDArray[np.float64]:
-    """The probability, by concept, that a recommendable item drawn by connectedness has it."""
-    return _share(background, background.catalog.popularity)
-
-
-def _share(background: Background, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def _expected(background: Background, weight: NDArray[np.float64]) -> Callable[[frozenset[int]], float]:
+    """:func:`expected_satisfaction` of constraints where items are drawn by a weight."""
     catalog = background.catalog
     weight = np.where(catalog.recommendable, weight, 0.0)
-    total = weight.sum()
     sums = [weight[catalog.items_with(code)].sum() for code in range(len(catalog.vocabulary))]
-    shares: NDArray[np.float64] = np.array(sums) / total
-    return shares
+    share = np.array(sums) / weight.sum()
+    return lru_cache(65_536)(lambda constraints: expected_satisfaction(constraints, share))
 
 
 def _expected_uniform(background: Background) -> Callable[[frozenset[int]], float]:
     """:func:`expected_satisfaction` of constraints under a uniform draw."""
-    share = background.once(_uniform_share)
-    return lru_cache(65_536)(lambda constraints: expected_satisfaction(constraints, share))
+    return _expected(background, np.ones(len(background.catalog)))
 
 
 def _expected_popular(background: Background) -> Callable[[frozenset[int]], float]:
     """:func:`expected_satisfaction` of constraints under a draw by connectedness."""
-    share = background.once(_popular_share)
-    return lru_cache(65_536)(lambda constraints: expected_satisfaction(constraints, share))
+    return _expected(background, background.catalog.popularity)
 
 
 @FACTS.register("n_items", level=TURN)

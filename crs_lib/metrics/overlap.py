@@ -192,15 +192,19 @@ def _words_of_values(background: Background) -> Callable[[int], list[str]]:
 _STATE: dict[str, Any] = {"source": "dialogue-state accuracy (docs/metrics.md, section 4)", "gate": False}
 
 
+def _stated(turn: TurnRecord) -> Agreement:
+    if turn.stated is None or not turn.constraints:
+        return Agreement(*[math.nan] * 4)
+    return agreement(turn.constraints, turn.stated)
+
+
 @metric("state_f1", "state F1", TURN, 0, 1, HIGHER, **_STATE)
 def state_f1(turn: TurnRecord) -> float:
     """F1 of the stated values with the active constraints, in [0, 1].
 
     A value that the catalogue lacks is wrong. NaN where nothing is stated, and without constraints.
     """
-    if turn.stated is None or not turn.constraints:
-        return math.nan
-    return agreement(turn.constraints, turn.stated).f1
+    return turn.once(_stated).f1
 
 
 @metric("state_joint", "state joint", TURN, 0, 1, HIGHER, **_STATE)
@@ -209,6 +213,4 @@ def state_joint(turn: TurnRecord) -> float:
 
     NaN where nothing is stated, and without constraints.
     """
-    if turn.stated is None or not turn.constraints:
-        return math.nan
-    return agreement(turn.constraints, turn.stated).joint
+    return turn.once(_stated).joint

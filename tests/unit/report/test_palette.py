@@ -16,10 +16,7 @@ from crs_lib.report.trace import Index
 class Files:
     """What the index of a trace asks of a run."""
 
-    run, models, types = "colours", ["tracker", "oracle", "ollama:a"], []
-
-    def session_metrics(self):
-        return []
+    run, models, types, session_metrics = "colours", ["tracker", "oracle", "ollama:a"], [], []
 
 
 @pytest.fixture
