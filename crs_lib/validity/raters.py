@@ -12,7 +12,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from crs_lib import data as datasets
 from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts, rng
-from crs_lib.core.dialogue import USER, Dialogue
+from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, one_line
 from crs_lib.core.text import shorten, words
 from crs_lib.data.forms import RecordOrigin, dialogue_of
@@ -104,21 +103,21 @@ def _record(name: str, row: Mapping[Any, str], means: Mapping[Any, float]) -> di
     return {"conv_id": name, "model_name": _SYSTEM, "dialogue": turns, **whole}
 
 
-def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000, seed: int = 0) -> pd.DataFrame:
+def ceiling(ratings: pd.DataFrame, *, resamples: int = 1000) -> pd.DataFrame:
     """How far one rater agrees with the others, one row per construct.
 
     ``spearman`` correlates every rating with the mean of the others of its item (95 % interval over
     conversations): the height that a score can be held against. ``alpha`` is Krippendorff's, ordinal. Items
     with a single rating are left out.
     """
-    design = stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5), seed=seed)
+    design = stats.Design(system="rater", scenario="item", resamples=max(200, resamples // 5))
     out = []
     for construct, mine in ratings.groupby("construct", sort=False):
         known = agreement.one_against_rest(mine)
         if known.empty:
             continue
         row = {"construct": construct, "n_ratings": len(known), "n_items": known["item"].nunique()}
-        row |= rho(known.assign(system=""), "value", "rest", resamples=resamples, seed=seed)
+        row |= rho(known.assign(system=""), "value", "rest", resamples=resamples)
         alpha = stats.krippendorff_alpha(known, design).iloc[0]
         row |= {"alpha": alpha["alpha"], "alpha_low": alpha["low"], "alpha_high": alpha["high"]}
         out.append(row)
@@ -187,7 +186,7 @@ def resolved(
     return {item: film for item, (n, film, hits) in best.items() if n >= _SEEN and hits >= _SHARE * n}
 
 
-def prediction(frame: pd.DataFrame, *, resamples: int = 100, seed: int = 0) -> pd.DataFrame:
+def prediction(frame: pd.DataFrame, *, resamples: int = 100) -> pd.DataFrame:
     """AUC of every predictor for either criterion, over replies and over dialogues.
 
     ``within`` is the mean over systems of their own AUC, with its 95 % interval over conversations; ``all``
@@ -200,7 +199,7 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100, seed: int = 0) -> p
     out = []
     for criterion, (level, (rows, names)) in product(CRITERIA, levels.items()):
         groups = (rows["system"] + rows["conv_id"]).to_frame("talk").groupby("talk", sort=False)
-        members, draw = list(groups.indices.values()), rng.stream(seed, "people", f"success {level}")
+        members, draw = list(groups.indices.values()), rng.stream(0, "people", f"success {level}")
         drawn = (draw.integers(0, len(members), len(members)) for _ in range(resamples))
         picks = [np.concatenate([members[talk] for talk in talks]) for talks in drawn]
         for name in names:
@@ -279,11 +278,11 @@ def judged(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     return frame
 
 
-def with_judge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.DataFrame:
+def with_judge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
     """Spearman of our scores and of baselines with the judge's, by simulator, with 95 % intervals."""
     return pd.DataFrame([
         {"simulator": simulator, "judge": judge, "score": name}
-        | rho(part, name, judge, resamples=resamples, seed=seed)
+        | rho(part, name, judge, resamples=resamples)
         for simulator, part in [("all", rows), *rows.groupby("simulator")]
         for judge in JUDGE
         for name in (WHOLE, ON_PAPER, *BASELINES)
@@ -323,7 +322,7 @@ def views(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     of the values heard, NaN without any. A person's roles count as one value: words do not tell them apart.
     """
     kept, rule = list(dialogues), conventions.get("default")
-    twins = [_with_heard(dialogue, grounder) for dialogue in kept]
+    twins = [agreement.logged(dialogue, grounder, whole=False) for dialogue in kept]
     scored = [score_all(talks, grounder, rule) for talks in (kept, twins)]
     rows: list[dict[str, Any]] = []
     for dialogue, twin, with_log, with_words in zip(kept, twins, *scored, strict=True):
@@ -337,17 +336,6 @@ def views(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _with_heard(dialogue: Dialogue, grounder: Grounder) -> Dialogue:
-    """The dialogue with the heard constraints and exclusions in its log, all else as it was."""
-    listener, out = heard.Listener(grounder), []
-    for turn in dialogue.turns:
-        meta = dict(turn.meta)
-        if turn.speaker == USER:
-            meta["user_meta"] = {**turn.user_meta, **listener.listen(turn.text).as_logged(grounder)}
-        out.append(replace(turn, meta=meta))
-    return replace(dialogue, turns=tuple(out))
-
-
 def _state(log: Any) -> frozenset[tuple[str, str]]:
     """The values of a log, each with the part of the log that holds it."""
     return frozenset(
@@ -358,7 +346,7 @@ def _state(log: Any) -> frozenset[tuple[str, str]]:
     )
 
 
-def bridge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.DataFrame:
+def bridge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
     """One row per system: both views' mean gain, their Spearman, and the agreement of the states.
 
     "all" comes first; its last column is the Spearman of the two views over systems. ``low`` and ``high`` are
@@ -366,7 +354,7 @@ def bridge(rows: pd.DataFrame, *, resamples: int = 500, seed: int = 0) -> pd.Dat
     """
     out, names = [], [LOGGED, HEARD]
     for system, part in [("all", rows), *rows.groupby("system", sort=False)]:
-        found = rho(part, LOGGED, HEARD, resamples=resamples, seed=seed)
+        found = rho(part, LOGGED, HEARD, resamples=resamples)
         row: dict[str, Any] = {"system": system, "n": found["n"], **part[names].mean().to_dict()}
         row |= {"spearman, turns": found["spearman"], "low": found["low"], "high": found["high"]}
         for unit, by in (("sessions", ["system", "conv_id"]), ("systems", ["system"])):
@@ -386,7 +374,7 @@ _ANSWERS = {
 }
 
 
-def chosen(dialogues: Sequence[Dialogue], n: int, seed: int = 0) -> list[Dialogue]:
+def chosen(dialogues: Sequence[Dialogue], n: int) -> list[Dialogue]:
     """A draw of ``n`` conversations whose whole people rated; all where there are fewer.
 
     Raises InputError where none is rated.
@@ -394,7 +382,7 @@ def chosen(dialogues: Sequence[Dialogue], n: int, seed: int = 0) -> list[Dialogu
     rated = [one for one in dialogues if not np.isnan(agreement.overall_rating(one))]
     if not rated:
         raise InputError("no conversation carries a rating of the whole (dial_level_aggregated)")
-    order = rng.stream(seed, "people judges").permutation(len(rated))
+    order = rng.stream(0, "people judges").permutation(len(rated))
     return [rated[i] for i in sorted(order[:n])]
 
 
