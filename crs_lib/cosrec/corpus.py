@@ -11,7 +11,8 @@ from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from crs_lib.core import paths, safety, tables
-from crs_lib.core.errors import InputError, RunError, one_line
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import one_line
 from crs_lib.cosrec.records import (
     AnnotatedTurn,
     Buyer,
