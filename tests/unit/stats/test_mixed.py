@@ -95,14 +95,14 @@ def test_no_scenario_variance_converges_at_the_boundary():
 
 def test_bad_input_says_what_to_do():
     frame = crossed()
-    with pytest.raises(InputError, match="'shift_type' has the levels"):
+    with pytest.raises(InputError, match="'shift_type' has only the levels"):
         mixed_model(frame[frame["shift_type"] == "none"], factors=("shift_type",))
     sparse = frame[(frame["system"] != "b") | (frame["shift_type"] == "none")]
     with pytest.raises(InputError, match="some combination of system, shift_type never occurs"):
         mixed_model(sparse, factors=("shift_type",))
     with pytest.raises(InputError, match="does not vary"):
         mixed_model(frame.assign(value=0.5))
-    with pytest.raises(InputError, match="'scenario' has the levels \\[0\\]"):
+    with pytest.raises(InputError, match="'scenario' has only the levels \\[0\\]"):
         mixed_model(frame[frame["scenario"] == 0])
     with pytest.raises(InputError, match="no column 'genre'"):
         mixed_model(frame, stats.Design(system="genre"))
