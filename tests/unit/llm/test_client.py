@@ -203,6 +203,5 @@ def test_logs_of_several_workers_are_joined_in_order(tmp_path: Path) -> None:
 
 def test_memory_is_freed_on_the_servers_that_are_left() -> None:
     with OllamaServer() as server, LLM("ollama:tiny", host=f"127.0.0.1:1,{server.url}") as llm:
-        with pytest.raises(LLMError, match=r"no server answers at http://127\.0\.0\.1:1.*ollama serve"):
-            llm.backend.unload()
-        assert server.counts["unload"] == 1
+        llm.backend.unload()
+        assert server.counts["unload"] == 1 and server.chats == 0
