@@ -27,10 +27,10 @@ def get(names: tuple[str, ...] = (), *, list_: bool = False, verify: bool = Fals
     if verify:
         _verify([data.locate(name) and one for name, one in zip(names, chosen, strict=True)])
     elif list_ or not chosen:
+        known = data.describe()
+        table(known[known["name"].isin(names or known["name"])], digits=1)
         for one in chosen:
-            print("\n".join(f"{name:<9} {text}" for name, text in one.details()))
-        if not chosen:
-            table(data.describe(), digits=1)
+            table(one.table())
     else:
         for one in chosen:
             place, known = fetch.fetch(one), len(fetch.check(one))

@@ -128,7 +128,7 @@ def _people(settings: ScoreSettings, stage: runs.Stage) -> dict[str, pd.DataFram
 
 
 def _ratings(run: str) -> pd.DataFrame:
-    made = STUDY.read(run, "ratings", optional=True)
+    made = STUDY.read(run, "ratings")
     if made.empty:
         raise NoDataError(f"the corpus of run {run!r} has no rated conversation")
     return made
@@ -136,8 +136,8 @@ def _ratings(run: str) -> pd.DataFrame:
 
 def _systems(run: str) -> pd.DataFrame:
     """The means of the main measure, with the largest numbers that they rest on."""
-    measure = STUDY.finished(run, "evaluate", optional=True)["parameters"]["measure"]
-    means = STUDY.read(run, "means", optional=True)
+    measure = STUDY.finished(run, "evaluate")["parameters"]["measure"]
+    means = STUDY.read(run, "means")
     part = means[means["measure"] == measure]
     numbers = {"n_topics": part["n"].max(), "n_conversations": part["clusters"].max()}
     return part.assign(**{name: int(n) for name, n in numbers.items() if len(part)}).reset_index(drop=True)
@@ -187,7 +187,7 @@ STUDY: Study = Study(
     derived={
         "average_ratings": lambda run: counts.average_rating_counts(_ratings(run)),
         "aspect_ratings": lambda run: counts.aspect_rating_counts(_ratings(run)),
-        "judgments": lambda run: counts.judgment_counts(STUDY.read(run, "judged", optional=True)),
+        "judgments": lambda run: counts.judgment_counts(STUDY.read(run, "judged")),
         "systems": _systems,
     },
 )
@@ -195,7 +195,7 @@ STUDY: Study = Study(
 
 def figure_table(run: str, table: str) -> pd.DataFrame:
     """A table by the name that the registry of figures gives it."""
-    return STUDY.read(run, table, optional=True)
+    return STUDY.figure_table(run, table)
 
 
 def limits(source: str, *further: str) -> stats.Sentences:

@@ -54,20 +54,11 @@ def judge_run(
     if not config.judges:
         return folder
     runs.output(simulate.STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
-    inputs = _dialogues(run)
-    before = runs.entry(simulate.STUDY, run, STAGE)
+    inputs, before, given = _dialogues(run), runs.entry(simulate.STUDY, run, STAGE), config.parameters()
     weights = _weights(config, inputs["dialogues"], before)
-    with (
-        runs.stage(
-            simulate.STUDY,
-            run,
-            STAGE,
-            config.parameters(),
-            inputs | jobs.weights_as_inputs(weights),
-            fixed=False,
-        ) as stage,
-        stage.ledger() as ledger,
-    ):
+    inputs |= jobs.weights_as_inputs(weights)
+    opened = runs.stage(simulate.STUDY, run, STAGE, given, inputs, fixed=False)
+    with opened as stage, stage.ledger() as ledger:
         if before.get("inputs", {}).get("dialogues") != inputs["dialogues"]:
             (folder / SCORES).unlink(missing_ok=True)  # about dialogues that are gone
         judging = _Judging(config, folder, inputs["dialogues"], weights)
@@ -227,10 +218,8 @@ def _combined(
     """
     in_order = sorted(keys, key=lambda one: (bool(one.canary), one.line, one.canary, one.judge))
     for (line, canary), mine in groupby(in_order, key=lambda one: (one.line, one.canary)):
-        parts = [
-            safety.loads(body, "a judgement in the ledger")
-            for body in ledger.bodies([keys[one] for one in mine])
-        ]
+        bodies = ledger.bodies([keys[one] for one in mine])
+        parts = [safety.loads(body, "a judgement in the ledger") for body in bodies]
         scores = [row for part in parts for row in part["scores"]]
         yield {
             "model": lines[line].model, "session_id": lines[line].session_id,
@@ -245,15 +234,14 @@ def read_records(run: str) -> list[dict[str, Any]]:
 
     A judge that is under way, or failed, takes nothing from those that ended before.
     """
+    command = f"python -m crs_lib judge {run} --judges MODEL"
     if not is_judged(run):
-        raise RunError(
-            f"run {run!r} was not judged; do it with: python -m crs_lib judge {run} --judges MODEL"
-        )
+        raise RunError(f"run {run!r} was not judged; do it with: {command}")
     entry = runs.entry(simulate.STUDY, run, STAGE)
     if entry["inputs"]["dialogues"] != _dialogues(run)["dialogues"]:
         raise RunError(f"the judges of run {run!r} read older dialogues than it has now; judge it again")
     if entry["status"] == "finished":
-        runs.as_written(simulate.STUDY, run, entry, SCORES, f"python -m crs_lib judge {run} --judges MODEL")
+        runs.as_written(simulate.STUDY, run, entry, SCORES, command)
     return list(tables.read_jsonl(paths.run_folder(simulate.STUDY, run) / SCORES))
 
 

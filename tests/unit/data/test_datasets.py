@@ -17,6 +17,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import pooch
 import pytest
 
 from crs_lib import __main__ as command_line
@@ -189,7 +190,7 @@ def silent(handler: BaseHTTPRequestHandler) -> None:
     [
         (None, r"refused films\.json: 404 .*same command tries again"),
         (lambda handler: handler.send_error(503), r"refused films\.json: 503"),
-        (drop, r"broke after \d+ bytes of films\.json"),
+        (drop, r"broke while films\.json came"),
         (stall, r"sent nothing of films\.json for 0\.3 s"),
         (silent, r"sent nothing of films\.json for 0\.3 s"),
     ],
@@ -283,7 +284,7 @@ def test_an_interrupted_download_leaves_nothing(
         raise KeyboardInterrupt
 
     server.answers[server.raw("data/films.json")] = BODY
-    monkeypatch.setattr(fetch._Download, "__call__", stop)
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", stop)
     assert command_line.main(["data", "get", "films"]) == 130
     assert "the same command continues" in capsys.readouterr().err
     assert left(tmp_path / "external") == []
@@ -517,7 +518,7 @@ def test_a_package_gives_its_files_whole_or_not_at_all(
     row = replace(FILMS, folder="t", files=(good,), package="@t/films@1.0.0")
     assert (fetch.fetch(row) / "films.json").read_bytes() == BODY
     (paths.external() / "t/films.json").unlink()
-    with pytest.raises(RunError, match=r"dist/other.json of the package has another checksum"):
+    with pytest.raises(RunError, match=r"t/films.json has another checksum"):
         fetch.fetch(replace(row, files=(replace(good, source="dist/other.json"),)))
     with pytest.raises(RunError, match=r"lacks a file .*dist/none.json"):
         fetch.fetch(replace(row, files=(replace(good, source="dist/none.json"),)))
