@@ -24,8 +24,8 @@ from crs_lib import stats
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import prompts, rng
 from crs_lib.core.dialogue import Dialogue
-from crs_lib.core.errors import InputError, one_line
-from crs_lib.core.text import shorten, words
+from crs_lib.core.errors import InputError
+from crs_lib.core.text import one_line, shorten, words
 from crs_lib.data.forms import RecordOrigin, dialogue_of
 from crs_lib.evaluate.run import score_all
 from crs_lib.llm import LLM, Cache, LLMError, Recorder, Request, calls
