@@ -8,7 +8,7 @@ from crs_lib import llm, notebooks
 from crs_lib.cli.app import command, table
 from crs_lib.core import paths, safety, tables
 from crs_lib.core.errors import InputError
-from crs_lib.notebooks import parameters as declared
+from crs_lib.notebooks import runner
 
 _Pairs = tuple[list[str], ...]
 _SIMULATE, _EVALUATE = "03_simulate", "04_evaluate"
@@ -36,7 +36,7 @@ def run(
         raise InputError("run takes one notebook, e.g. 03_simulate; more of them in order: crs sweep")
     found = notebooks.find(notebook[0])
     if parameters:
-        print(declared.help_text(notebooks.parameters_of(found), found.stem))
+        print(runner.help_text(notebooks.parameters_of(found), found.stem))
         return
     print(f"{found.stem} finished: {paths.shown(notebooks.run(found, given_values(found, p, f), o))}")
 
@@ -92,7 +92,9 @@ def simulate(
     from crs_lib.simulate import run as simulation
     from crs_lib.simulate.config import SimulateConfig
 
-    given = declared.check(notebooks.parameters_of(_SIMULATE), given_values(_SIMULATE, p, f), _SIMULATE)
+    given = runner.check_parameters(
+        notebooks.parameters_of(_SIMULATE), given_values(_SIMULATE, p, f), _SIMULATE
+    )
     own = {f"{_SIMULATE}.{name}" for name in given}
     swept: Iterable[Mapping[str, Any]] = sweeps.read(sweep).cells if sweep else [{}]
     cells = [{name: value for name, value in cell.items() if name not in own} | given for cell in swept]
@@ -212,8 +214,7 @@ def _needs(notebook: str, given: Mapping[str, Any], absent: list[str]) -> Iterab
     from crs_lib.catalog import sources
     from crs_lib.judge.config import JudgeConfig
     from crs_lib.judge.run import STAGE
-    from crs_lib.simulate import roles
-    from crs_lib.simulate.config import STUDY, SimulateConfig
+    from crs_lib.simulate.config import STUDY, SimulateConfig, needs
     from crs_lib.systems import programs
 
     if notebook == _EVALUATE and given.get("judges"):
@@ -229,5 +230,5 @@ def _needs(notebook: str, given: Mapping[str, Any], absent: list[str]) -> Iterab
         if any(entry.get("status") != "finished" for entry in made):
             absent += programs.missing(config.programs())
             if config.roles():
-                return roles.needs(config.roles(), config.llm_settings, sources.load(config.catalog))
+                return needs(config.roles(), config.llm_settings, sources.load(config.catalog))
     return ()

@@ -120,11 +120,11 @@ def _ready(config: Any) -> Iterator[Any]:
     from crs_lib.catalog import sources
     from crs_lib.llm.base import LLMError
     from crs_lib.runs import Start, jobs
-    from crs_lib.simulate import roles
+    from crs_lib.simulate.config import needs, versions
     from crs_lib.simulate.conversation import Maker
 
-    jobs.checked(roles.needs(config.roles(), config.llm_settings, sources.load(config.catalog)))
-    roles.versions(config.programs(), {})
+    jobs.checked(needs(config.roles(), config.llm_settings, sources.load(config.catalog)))
+    versions(config.programs(), {})
     with tempfile.TemporaryDirectory() as folder:
         maker = Maker(config.catalog, config, start=Start(folder))
         try:

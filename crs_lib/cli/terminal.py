@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from crs_lib.core.errors import printable
+from crs_lib.core.text import printable
 
 CODE = 130  # as shells count a program that Ctrl-C ended
 TIDY = 1.4  # seconds that a command has to store what is finished and to stop what it started

@@ -84,11 +84,7 @@ def read_reply(text: str, group: Sequence[str]) -> dict[str, _CheckedScore]:
 
 
 def judge_session(
-    dialogue: Dialogue,
-    judge: str,
-    samples: int,
-    model: LLM,
-    asked: JudgeSettings,
+    dialogue: Dialogue, judge: str, samples: int, model: LLM, asked: JudgeSettings
 ) -> dict[str, Any]:
     """One dialogue as a judge sees it, asked ``samples`` times: a record that can be a line of JSON.
 
@@ -115,21 +111,17 @@ def judge_session(
 
 
 def _request(
-    dialogue: Dialogue,
-    excerpt: prompt.Excerpt,
-    group: tuple[str, ...],
-    sample: int,
-    asked: JudgeSettings,
+    dialogue: Dialogue, excerpt: prompt.Excerpt, group: tuple[str, ...], sample: int, asked: JudgeSettings
 ) -> Request:
     name = "+".join(group)
     lowest, highest = prompt.scale(group)
-    levels = tuple(str(level) for level in range(lowest, highest + 1))
+    how: dict[str, Any] = {"schema": schema(group)}
+    if asked.expected:
+        how = {"choices": tuple(map(str, range(lowest, highest + 1)))}
     return Request(
         prompt.messages(dialogue, group, excerpt, asked.expected), "judge", options=asked.options,
-        schema=None if asked.expected else schema(group), choices=levels if asked.expected else (),
-        replicate=sample,
-        seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample),
-        tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name},
+        seed=rng.address_seed(asked.seed, "judge", dialogue.session_id, name, sample), replicate=sample,
+        tags={"session": dialogue.session_id, "system": dialogue.model_name, "construct": name}, **how,
     )  # fmt: skip
 
 
@@ -221,10 +213,7 @@ def _files(path: Path, pattern: str) -> list[Path]:
 
 
 def _table_of(path: Path) -> pd.DataFrame:
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except (OSError, ValueError, pd.errors.ParserError) as error:
-        raise InputError(f"{path.name} cannot be read as a CSV: {error}") from error
+    frame = pd.read_csv(path, dtype=str, keep_default_na=False)
     missing = [name for name in ("model", *constructs.names()) if name not in frame.columns]
     if missing:
         raise InputError(f"{path.name}: columns {missing} are missing; it has {list(frame.columns)[:20]}")

@@ -189,10 +189,7 @@ def test_no_judges_no_work(run, tmp_path):
         ({"judges": ["template"], "llm": {"together": 1}}, "together is 1; give true or false"),
         ({"judges": ["template"], "llm": {"num_ctx": 300}}, "leaves no room for a prompt"),
         ({"judges": ["template"], "llm": {"expected": True, "together": True}}, "leave out together"),
-        (
-            {"judges": ["scripted"], "llm": {"expected": True}},
-            "take one of local, ollama, openai, replay",
-        ),
+        ({"judges": ["scripted"], "llm": {"expected": True}}, "take one of local, ollama, openai, replay"),
     ],
 )
 def test_bad_settings_say_what_to_do(arguments, message):

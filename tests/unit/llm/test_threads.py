@@ -74,10 +74,7 @@ def test_an_interrupt_ends_a_call_and_leaves_no_row(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_interrupt_ends_many_calls_and_keeps_the_replies_that_still_come(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache.sqlite")
-    with (
-        OllamaServer(delay=1.0) as server,
-        LLM("ollama:tiny", host=server.url, cache=cache, slots=3) as llm,
-    ):
+    with OllamaServer(delay=1.0) as server, LLM("ollama:tiny", host=server.url, cache=cache, slots=3) as llm:
         llm.backend.digest()
         assert interrupt(0.3, lambda: llm.gather([ask(i) for i in range(50)])) < 0.9
         ends = time.perf_counter() + 5
