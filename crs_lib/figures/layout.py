@@ -43,16 +43,6 @@ OUTCOMES = {
     "thesis_legacy": ("context_adaptation_score", *_OVERLAP, *_RECOVERY),
 }
 
-# The order of figures and tables on pages and in captions.md; those that are not named here come last.
-ORDER = (
-    "ability_adaptation system_overview dataset_attributes experimental_design correlation_heatmap "
-    "paired_effects leaderboard metric_bars distributions component_dots judge_radar judge_scatter "
-    "power_curve critical_difference sensitivity_weights sensitivity_choices sensitivity_catalogue "
-    "exploitability adaptation_profile shift_profile concept_top score_over_turns score_around_shifts "
-    "recovery_curves recovery_by_answers tokens_and_time "
-    "table_model_metrics table_pairwise table_recovery table_judges"
-).split()
-
 
 def outcomes(convention: str) -> tuple[str, ...]:
     """The outcomes of a convention, the primary one first; the headline for our own."""

@@ -36,16 +36,7 @@ def _by_scenario(shifts: pd.DataFrame, system: str, columns: list[str]) -> pd.Da
     return mine.groupby("session_id", sort=True)[columns].mean().dropna()
 
 
-@figure(
-    "Cost of history at shifts against ability, the normalised gain for fresh users (left), and "
-    "against the cost where nothing shifts (right), for {systems} systems: means with 95 % regions over "
-    "n = {sessions} scenarios with {shifts} shifts per system.",
-    title="Ability and adaptation",
-    dark=True,
-    made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh",
-    note="A system that clings pays at shifts only, one that forgets pays at both. Shaded: 95 % region of "
-    "the mean (Hotelling), n = {sessions} scenarios; in placebo windows nothing shifts.",
-)
+@figure(dark=True, made_by="python -m crs_lib run 03_simulate -p run {run} -p arms shift,none,fresh")
 def ability_adaptation(shifts: pd.DataFrame) -> Any:
     """The ability–adaptation plane, and beside it the cost at shifts against that at placebos."""
     require(shifts, ["session_id", "fresh_gain", "history_cost", "placebo_cost"])
@@ -92,12 +83,7 @@ def _profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([means(part, ["model", "type"], n).assign(part=n) for n, part in defined.items()])
 
 
-@figure(
-    "Uptake of added constraints, release of dropped or excluded ones, and retention of the others, "
-    "by system and type of shift: means over the first three replies with 95 % intervals (n = {sessions} "
-    "scenarios).",
-    title="Uptake, release and retention by type of shift",
-)
+@figure()
 def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
     """Uptake, release and retention: a panel each, types of shift down, systems as points with intervals."""
     table, order = _profile(turns, shifts), systems_of(turns)
@@ -125,12 +111,7 @@ def shift_profile(turns: pd.DataFrame, shifts: pd.DataFrame) -> Any:
 _TYPES = 6  # types of shift whose intervals fit side by side in small print
 
 
-@figure(
-    "Share of shifts recovered ({recovered}) within the window of the convention, by system and type "
-    "of shift, with Wilson 95 % intervals ({shifts} shifts in n = {sessions} sessions per system).",
-    title="Recovery by type of shift",
-    note="Share recovered with Wilson 95 % interval; n: shifts per system, in {sessions} sessions.",
-)
+@figure()
 def adaptation_profile(shifts: pd.DataFrame) -> Any:
     """Share of shifts recovered: systems by shift types, each cell with its interval."""
     table, order = recovered_by_type(shifts, recovered_by(shifts)), systems_of(shifts)
@@ -183,13 +164,7 @@ _TOP = 3  # concepts of a system
 _SIDES = {"missing": "missing_concepts", "added": "hallucinated_concepts"}
 
 
-@figure(
-    "Concepts that the replies of a system most often leave out of the utterance (missing) and name "
-    "beyond it (added): share of turns with 95 % intervals (n = {sessions} sessions per system, resampled).",
-    title="Concepts missing and added, by system",
-    note="Facts about a recommended film count as added; lines: 95 % intervals; n = {sessions} sessions per "
-    "system.",
-)
+@figure()
 def concept_top(turns: pd.DataFrame) -> Any:
     """The concepts that each system most often leaves out and most often adds, as shares of its turns."""
     require(turns, ["session_id", *_SIDES.values()])

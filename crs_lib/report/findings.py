@@ -58,7 +58,7 @@ def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
 
     Waits count up to ``horizon`` replies, over the shifts that were followed for so long: none is censored.
     """
-    seen = waits(shifts, horizon)
+    seen = _waits(shifts, horizon)
     if seen.empty:
         return stats.finding_none(f"no shift was followed for {horizon} replies")
     mean = means_of(seen, "wait", **_AT)
@@ -77,7 +77,7 @@ def recovery(shifts: pd.DataFrame, horizon: int = HORIZON) -> Finding:
     return Finding(f"{sentence}.")
 
 
-def waits(shifts: pd.DataFrame, horizon: int = HORIZON) -> pd.DataFrame:
+def _waits(shifts: pd.DataFrame, horizon: int = HORIZON) -> pd.DataFrame:
     """Shifts followed for ``horizon`` replies: replies until recovery, at most so many; whether none came."""
     columns = ["model", "session_id", "wait", "lost"]
     if "watched" not in shifts or shifts.empty:

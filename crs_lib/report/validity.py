@@ -10,7 +10,7 @@ from crs_lib import evaluate
 from crs_lib.catalog import sources
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.figures import style
-from crs_lib.validity import agreement, gate, raters
+from crs_lib.validity import agreement, raters
 
 _LINES = ("-", "--", ":", "-.")
 
@@ -113,8 +113,3 @@ def failed(table: pd.DataFrame, metric: str) -> list[str]:
     """The orderings that a metric fails, one a line."""
     found = table.set_index("metric").loc[metric, "failed"]
     return [] if pd.isna(found) or not found else str(found).split("; ")
-
-
-def marked(table: pd.DataFrame, run: str = "gate") -> pd.DataFrame:
-    """A table with a ``metric`` column, and the gate's mark of each metric beside it."""
-    return table.assign(mark=table["metric"].map(gate.marks(run)).fillna(""))

@@ -10,7 +10,7 @@ from crs_lib.core import dialogue
 from crs_lib.core.dialogue import Dialogue, Mark, Turn
 from crs_lib.figures import style
 from crs_lib.report.session import TITLE
-from crs_lib.report.trace import Index
+from crs_lib.report.trace import _Index
 
 
 class Files:
@@ -21,7 +21,7 @@ class Files:
 
 @pytest.fixture
 def index():
-    return Index(Files(), [], "default", 10).data()
+    return _Index(Files(), [], "default", 10).data()
 
 
 def contrast(ink, paper):
