@@ -154,7 +154,7 @@ class LegacyScorer:
         cc, cr = _mean(cross), _mean(retained)
         score = composite.cas(rate, delay - 1, interference, cc, cr, self.rule.cas, slowest=SLOWEST)
         values = zip(METRICS, (rate, delay, interference, cc, cr, score), strict=True)
-        return {**dict(values), "judge": constructs.unjudged()}
+        return {**dict(values), "judge": dict.fromkeys(constructs.CONSTRUCTS)}
 
 
 def _entries(rows: Any) -> list[dict[int, float]]:
