@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice, pairwise
+from operator import or_
 from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
@@ -69,9 +70,7 @@ class GroundedScorer:
         concepts = dict(zip(looked_up, self.extractor.sets(looked_up), strict=True))
         field, words = self.extractor.space.field, {text: words_of(text) for text in said}
         meant = {  # without a log the user's own words stand for what is wished
-            wishes: frozenset(
-                code for name, value in wishes for code in concepts[value] if field[code] == name
-            )
+            wishes: frozenset(c for name, value in wishes for c in concepts[value] if field[c] == name)
             for wishes in dict.fromkeys(wished)
             if wishes is not None
         }
@@ -98,12 +97,11 @@ class GroundedScorer:
         rows = [head | self._turn(turn) for turn in turns]
         shifts = [turn for turn in dialogue.shift_turns() if 1 <= turn <= len(turns)]
         alike = [row["context_retention"] >= rule.recovery_cr for row in rows]
-        both = [
-            row["cross_coherence"] >= rule.recovery_cc or near for row, near in zip(rows, alike, strict=True)
-        ]
+        named = [row["cross_coherence"] >= rule.recovery_cc for row in rows]
+        signals = {"combined": list(map(or_, named, alike)), "cosine": alike}
         found = {
             name: composite.after_shifts(shifts, met, window=rule.window, within_segment=rule.within_segment)
-            for name, met in (("combined", both), ("cosine", alike))
+            for name, met in signals.items()
         }
         by_shift = []
         for place, one in enumerate(found["combined"]):
@@ -117,12 +115,8 @@ class GroundedScorer:
         return Scores(rows, by_shift, session)
 
     def _turn(self, turn: _GroundedTurn) -> _Row:
-        rule, user, system, slots = (
-            self.rule,
-            turn.user,
-            turn.system,
-            overlap.agreement(turn.gold, turn.system),
-        )
+        rule, user, system = self.rule, turn.user, turn.system
+        slots = overlap.agreement(turn.gold, system)
         cc = overlap.jaccard(user, system, empty=rule.empty)
         cr = overlap.idf_cosine(user, system, self._idf, empty=rule.empty)
         keys = self.extractor.space.keys
