@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, ParamSpec, TypeVar, cast
 
-from crs_lib.core.errors import InputError, RunError, one_line
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import one_line
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -89,3 +89,20 @@ def listing(parts: Iterable[str], word: str = "and") -> str:
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} {word} {items[-1]}"
+
+
+# C0 and C1 controls but tab and line feed, line separators, bidirectional marks, lone surrogates.
+_STEERS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """The text with control characters, bidirectional marks and lone surrogates as escapes."""
+    return _STEERS.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def one_line(text: str, limit: int = 1_000) -> str:
+    r"""``printable`` on one line of at most ``limit`` characters; a line break is shown as ``\n``."""
+    plain = printable(text[: limit + 1]).replace("\n", "\\n")
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"

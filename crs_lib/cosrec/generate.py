@@ -30,11 +30,7 @@ class Writer:
     """Makes the record of one conversation from its number alone; see :func:`crs_lib.runs.job`."""
 
     def __init__(
-        self,
-        config: GenerateSettings,
-        source: str,
-        start: Start | None = None,
-        pool: Pool | None = None,
+        self, config: GenerateSettings, source: str, start: Start | None = None, pool: Pool | None = None
     ) -> None:
         """Opens the stock. At the nth ``start`` of a run n times as many attempts are made as the config
         says: what failed before gets new seeds. ``pool`` replaces the models that the config names.

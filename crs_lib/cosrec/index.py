@@ -192,7 +192,7 @@ class _Records(Mapping[str, D], Generic[D]):
 
     def __init__(self, folder: Path, kind: type[D]) -> None:
         """Opens the records of an index; RunError where there are none."""
-        _, arrays = load_arrays(folder, _RECORDS, ["starts"], mapped=True)
+        _, arrays = load_arrays(folder, _RECORDS, ["starts"])
         self._starts, self._kind = arrays["starts"], kind
         self._bytes: Any = np.memmap(folder / "lines.bin", np.uint8, "r") if len(self._starts) > 1 else None
         self.ids = StoredIds(folder, len(self._starts) - 1)
@@ -221,11 +221,11 @@ class StockOnDisk(Stock):
     def __init__(self, folder: Path) -> None:
         """Raises RunError where there is no such index."""
         self.folder, self._made = folder, {}
-        self.facts, _ = load_arrays(folder, _KIND, [], mapped=True)
+        self.facts, _ = load_arrays(folder, _KIND, [])
         self.products = records = _Records(folder / "products" / "records", CatalogueProduct)
         self.passages = _Records(folder / "passages" / "records", Passage)
         self._row = records.row
-        _, self._reviews = load_arrays(folder / "products" / "reviews", _REVIEWS, _PAIRS, mapped=True)
+        _, self._reviews = load_arrays(folder / "products" / "reviews", _REVIEWS, _PAIRS)
 
     def reviews_of(self, user: str) -> list[Review]:
         users, rows = (self._reviews[name] for name in _PAIRS)

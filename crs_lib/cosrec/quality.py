@@ -19,10 +19,9 @@ from crs_lib.stats import Design, cluster_bootstrap_correlation
 
 def signals(conversation: Conversation) -> dict[str, float]:
     """Facts of a conversation that need no rater: lengths, questions, repetition, form."""
-    said = [u.text for u in conversation.utterances]
+    said, user = conversation.texts(), conversation.texts("U")
+    speakers = [one.speaker for one in conversation.utterances]
     tokens = [word for text in said for word in words(text)]
-    user = [u.text for u in conversation.utterances if u.speaker == "U"]
-    speakers = [u.speaker for u in conversation.utterances]
     pairs = list(pairwise(tokens))
     return {
         "lines": len(said),
@@ -38,9 +37,8 @@ def signals(conversation: Conversation) -> dict[str, float]:
 
 def _further_signals(conversation: Conversation) -> dict[str, float]:
     """Signals that only the prediction uses: lengths, variety by length, shares of each speaker, marks."""
-    said = [u.text for u in conversation.utterances]
-    user = [u.text for u in conversation.utterances if u.speaker == "U"]
-    system = [u.text for u in conversation.utterances if u.speaker == "S"] or [""]
+    said, user, system = (conversation.texts(who) for who in ("US", "U", "S"))
+    system = system or [""]
     tokens = [word for text in said for word in words(text)] or [""]
     lengths = [len(words(text)) for text in user] or [0]
     return {

@@ -25,9 +25,8 @@ import pandas as pd
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError, unknown
 from crs_lib.core.settings import Field, Settings
-from crs_lib.notebooks import parameters as notebook_parameters
 from crs_lib.notebooks import runner
-from crs_lib.notebooks.parameters import load
+from crs_lib.notebooks.runner import load
 
 
 class _File(Settings):
@@ -92,9 +91,9 @@ def _checked(file: _File) -> Sweep:
     owners = tuple(f"{book.stem}." for book in books)
     for cell in sweep.cells:
         shared = {name: value for name, value in cell.items() if not name.startswith(owners)}
-        notebook_parameters.check(list(together.values()), shared, "the sweep")
+        runner.check_parameters(list(together.values()), shared, "the sweep")
         for book, known in declared.items():
-            notebook_parameters.check(known, sweep.values_for(cell, book), book.stem)
+            runner.check_parameters(known, sweep.values_for(cell, book), book.stem)
     return sweep
 
 

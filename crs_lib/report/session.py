@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from crs_lib.core.dialogue import Dialogue, Pair
-from crs_lib.core.errors import printable
+from crs_lib.core.text import printable
 from crs_lib.evaluate.scorer import Scorer
 from crs_lib.metrics import base
 

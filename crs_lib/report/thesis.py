@@ -12,7 +12,7 @@ from crs_lib import data as datasets
 from crs_lib import evaluate, judge, runs, simulate, stats
 from crs_lib.core import paths, tables
 from crs_lib.core.errors import RunError
-from crs_lib.evaluate.study import MOVIES
+from crs_lib.evaluate.run import MOVIES
 from crs_lib.figures import layout
 from crs_lib.figures.latex import headline_table
 from crs_lib.metrics import base, conventions

@@ -39,8 +39,7 @@ class Encoded(NamedTuple):
 
     def of(self, text: int) -> Floats:
         """Token vectors of one text, (tokens, d) float32."""
-        rows: Floats = self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32)
-        return rows
+        return np.asarray(self.tokens[self.starts[text] : self.starts[text + 1]].astype(np.float32))
 
     def widened(self) -> "Encoded":
         """The same vectors with float32 tokens: twice the memory, no conversion at every query."""
@@ -56,8 +55,7 @@ def _joined(sentences: Floats, tokens: Sequence[NDArray[np.float16]]) -> Encoded
 def unit(rows: Floats) -> Floats:
     """Rows scaled to length 1; zero rows stay zero."""
     length = np.sqrt((rows * rows).sum(axis=-1, keepdims=True))
-    out: Floats = (rows / np.maximum(length, np.float32(1e-12))).astype(np.float32)
-    return out
+    return np.asarray((rows / np.maximum(length, np.float32(1e-12))).astype(np.float32))
 
 
 def best_matches(query: Floats, documents: Encoded) -> Floats:
@@ -73,17 +71,13 @@ def best_matches(query: Floats, documents: Encoded) -> Floats:
     return best
 
 
-def max_sim(query: Floats, documents: Encoded, weights: Floats | None = None) -> Floats:
+def max_sim(query: Floats, documents: Encoded) -> Floats:
     """Late-interaction score of every text, in [-1, 1]: mean over query tokens of the best token match.
 
-    ``query`` is (tokens, d); ``weights`` one number a query token (default equal). Texts without tokens,
-    and all texts for a query without tokens, score 0. Source: Khattab and Zaharia (2020), ColBERT.
+    ``query`` is (tokens, d). Texts without tokens, and all texts for a query without tokens, score 0.
+    Source: Khattab and Zaharia (2020), ColBERT.
     """
-    best = best_matches(query, documents)
-    share = np.full(len(query), 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
-    share = (share / max(float(share.sum()), 1e-12)).astype(np.float32)
-    out: Floats = (best * share).sum(axis=1)
-    return out
+    return np.asarray((best_matches(query, documents) * np.float32(1 / max(1, len(query)))).sum(axis=1))
 
 
 class Encoder(Protocol):
@@ -142,17 +136,13 @@ class Hashing:
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; a text without words has zero vectors."""
         pairs = [_hashed_text(text) for text in texts]
-        sentences = (
-            np.stack([row for _, row in pairs]) if pairs else np.zeros((0, self.dimension), np.float32)
-        )
+        sentences = np.array([row for _, row in pairs], np.float32).reshape(-1, self.dimension)
         return _joined(sentences, [rows.astype(np.float16) for rows, _ in pairs])
 
     def sentences(self, texts: Sequence[str]) -> Floats:
         """The sentence vectors of :meth:`encode` alone: no token vector is kept."""
-        out = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for i, text in enumerate(texts):
-            out[i] = _hashed_text(text)[1]
-        return out
+        rows = [_hashed_text(text)[1] for text in texts]
+        return np.array(rows, np.float32).reshape(-1, self.dimension)
 
 
 def _hashed_text(text: str) -> tuple[Floats, Floats]:
@@ -173,24 +163,10 @@ def _hashed(word: str) -> Floats:
         for start in range(max(1, len(framed) - order + 1)):
             code = zlib.crc32(framed[start : start + order])
             row[code % Hashing.dimension] += 1.0 if code >> 31 else -1.0
-    out: Floats = unit(row[None])[0]
-    return out
+    return np.asarray(unit(row[None])[0])
 
 
-class Bert(Protocol):
-    """A model that gives the last layer's states for texts of equal length, each as if it were alone.
-
-    ``tokenizer`` cuts texts into word pieces; ``batch`` is the most pieces that are asked for at once.
-    """
-
-    tokenizer: Any
-    batch: int
-
-    def states(self, ids: NDArray[np.int64]) -> Floats:
-        """(texts, pieces) ids to (texts, pieces, 384), the two markers included."""
-
-
-def _hidden(model: Bert, texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
+def _hidden(model: "Model", texts: Sequence[str]) -> Iterator[tuple[list[int], Floats]]:
     """Batch by batch: which texts, and their states.
 
     Batches hold texts of one length (no padding) and each product runs on one thread, so a text has the
@@ -198,14 +174,11 @@ def _hidden(model: Bert, texts: Sequence[str]) -> Iterator[tuple[list[int], Floa
     """
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch(list(texts))]
     parts = buckets([len(row) for row in ids], model.batch)
-
-    def work(part: list[int]) -> Floats:
-        return model.states(np.array([ids[i] for i in part], dtype=np.int64))
-
     with one_thread(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         for start in range(0, len(parts), 64):  # bounded: results do not pile up behind a slow reader
             some = parts[start : start + 64]
-            yield from zip(some, pool.map(work, some), strict=True)
+            asked = [np.array([ids[i] for i in part], dtype=np.int64) for part in some]
+            yield from zip(some, pool.map(model.states, asked), strict=True)
 
 
 def buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
@@ -220,7 +193,7 @@ def buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     return parts
 
 
-def pooled(texts: Sequence[str], model: Bert) -> Encoded:
+def pooled(texts: Sequence[str], model: "Model") -> Encoded:
     """Mean-pooled sentence vectors and the token vectors of texts, each of length 1."""
     sentences = np.zeros((len(texts), WIDTH), dtype=np.float32)
     tokens: list[NDArray[np.float16]] = [np.zeros((0, WIDTH), dtype=np.float16)] * len(texts)
@@ -233,7 +206,7 @@ def pooled(texts: Sequence[str], model: Bert) -> Encoded:
 
 class _Pooled:
     name: str
-    _model: Bert
+    _model: "Model"
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
@@ -335,8 +308,7 @@ class OnnxModel:
     def states(self, ids: NDArray[np.int64]) -> Floats:
         """Last hidden states of texts of equal length."""
         every = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
-        out: Floats = self._session.run(None, {name: every[name] for name in self._asked})[0]
-        return out
+        return np.asarray(self._session.run(None, {name: every[name] for name in self._asked})[0])
 
 
 def minilm_installed() -> bool:
@@ -397,11 +369,12 @@ class NumpyModel:
         return self._norm(x + self._linear(wide, f"{name}.output.dense"), f"{name}.output.LayerNorm")
 
     def _linear(self, x: Floats, name: str) -> Floats:
-        out: Floats = x @ self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
-        return out
+        return np.asarray(x @ self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"])
 
     def _norm(self, x: Floats, name: str) -> Floats:
         centred = x - x.mean(axis=-1, keepdims=True)
         spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(1e-12))
-        out: Floats = centred / spread * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"]
-        return out
+        return np.asarray(centred / spread * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"])
+
+
+Model = OnnxModel | NumpyModel  # the last layer's states for texts of equal length, each as if alone

@@ -60,7 +60,7 @@ class UpdateFile(NamedTuple):
                 rows = codes[code : code + size * rank].reshape(size, rank).astype(np.float32)
                 parts.append(rows * scales[scale : scale + rank])
                 code, scale = code + size * rank, scale + rank
-            out[str(weight)] = (parts[0], np.ascontiguousarray(parts[1].T))
+            out[str(weight)] = parts[0], np.ascontiguousarray(parts[1].T)
         return out
 
 

@@ -1,6 +1,15 @@
-from .config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
+from .config import (
+    DEFAULT_SYSTEMS,
+    FAILED,
+    RAW_CATALOG,
+    STUDY,
+    SimulateConfig,
+    dialogues,
+    failed_sessions,
+    iter_dialogues,
+    run_folder,
+)
 from .conversation import fresh_sessions, scenario, session
-from .finished import FAILED, RAW_CATALOG, dialogues, failed_sessions, iter_dialogues, run_folder
 from .logged import ImportConfig, Imported, import_logs
 from .run import prepare, simulate
 from .shifts import SHIFTS

@@ -18,13 +18,11 @@ from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import paths, rng, tables
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError, NoDataError
-from crs_lib.evaluate.run import score_all
-from crs_lib.evaluate.study import MOVIES
+from crs_lib.evaluate.run import MOVIES, score_all
 from crs_lib.figures.stability import FEWEST_SCENARIOS
 from crs_lib.metrics import conventions
 from crs_lib.metrics.conventions import Convention, ItemWeights
-from crs_lib.simulate import roles
-from crs_lib.simulate.config import SimulateConfig
+from crs_lib.simulate.config import SimulateConfig, asks_model
 from crs_lib.simulate.scenarios import CALM, SHIFT
 from crs_lib.systems.base import World
 
@@ -214,7 +212,7 @@ _KEPT = "n_turns seed shift_first shift_gap shift_types rates explicitness insis
 
 def _ruled(run: str, parameters: dict[str, Any], sessions: int) -> SimulateConfig | None:
     """The run's own settings with fewer scenarios and no models; None where that leaves no ranking."""
-    systems = [spec for spec in parameters["systems"] if not roles.asks_model(spec)]
+    systems = [spec for spec in parameters["systems"] if not asks_model(spec)]
     if len(systems) < 2 or parameters.get("user_llm"):
         return None
     settings = {name: parameters[name] for name in _KEPT} | {"run": run, "systems": systems}

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crs_lib.core import safety
-from crs_lib.core.errors import InputError, RunError, one_line, printable
+from crs_lib.core.errors import InputError, RunError
+from crs_lib.core.text import one_line, printable
 
 ANY = st.text(st.characters(exclude_categories=()))  # lone surrogates and controls included
 JSON = st.recursive(
