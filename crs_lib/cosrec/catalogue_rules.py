@@ -181,16 +181,11 @@ def product(row: Any, rules: Options, encode: Encode) -> tuple[str, int, bytes] 
         return "language"
     parts = [tidy(item) for item in (*description, *features)]
     body = {
-        "parent_asin": asin if legacy else asin.upper(),
-        "title": tidy(title),
-        "description": parts if legacy else [part for part in parts if part],
-        "details": details,
-        "categories": row.categories,
-        "store": row.store,
-        "price": price,
-        "num_ratings": number,
+        "parent_asin": asin if legacy else asin.upper(), "title": tidy(title),
+        "description": parts if legacy else [part for part in parts if part], "details": details,
+        "categories": row.categories, "store": row.store, "price": price, "num_ratings": number,
         "avg_ratings": average,
-    }
+    }  # fmt: skip
     try:
         return body["parent_asin"], number, encode(body)
     except UnicodeEncodeError:

@@ -165,4 +165,4 @@ def test_quality_is_predicted_from_signals_alone() -> None:
     unrated = (replace(KNOWN, ratings={}), replace(ASKED, ratings={}))
     assert list(quality.predicted_quality(*unrated)["predictor"]) == []
     with pytest.raises(InputError, match="at least two rated"):
-        quality.QualityModel().fit(replace(KNOWN, ratings={}))
+        quality._learn(replace(KNOWN, ratings={}))
