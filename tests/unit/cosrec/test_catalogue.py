@@ -299,9 +299,9 @@ def test_most_reviews_keeps_the_helpful(tmp_path: Path) -> None:
 def test_many_keys_are_known_by_digest(large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(large / "in", large / "in", tmp_path / "out.jsonl", Options(keep_work=True))
     tables = [str(tmp_path / "out.jsonl.work" / "metas" / "Alpha" / "00000.parquet")]
-    exact = catalogue_tables.known_keys(tables)
+    exact = catalogue_tables._known_keys(tables)
     monkeypatch.setattr(catalogue_tables, "_EXACT", 7)
-    digests = catalogue_tables.known_keys(tables)
+    digests = catalogue_tables._known_keys(tables)
     assert type(digests) is not type(exact)
     names = [fixture.asin(i) for i in range(200)]
     assert [name in digests for name in names] == [name in exact for name in names]
