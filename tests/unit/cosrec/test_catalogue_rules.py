@@ -5,15 +5,7 @@ from typing import Any
 
 import pytest
 
-from crs_lib.cosrec.catalogue_rules import (
-    Options,
-    _legacy_clean,
-    _price_of,
-    clean,
-    encoders,
-    product,
-    review,
-)
+from crs_lib.cosrec.catalogue_rules import Options, _legacy_clean, _price_of, clean, encoders, product, review
 from crs_lib.cosrec.catalogue_tables import FIELDS, _decoder
 from tests.helpers import amazon_fixture as fixture
 

@@ -130,8 +130,7 @@ def test_the_regression_forgets_what_it_learned_before() -> None:
     used.learn(data.weighted[::-1])
     asked = fresh.to_known(data.turns)
     assert np.array_equal(
-        fresh.learn(data.weighted).shares(asked),
-        used.learn(data.weighted).shares(used.to_known(data.turns)),
+        fresh.learn(data.weighted).shares(asked), used.learn(data.weighted).shares(used.to_known(data.turns))
     )
 
 
