@@ -44,18 +44,16 @@ _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring
 # Names that commands had before; they work, and print the new one.
 OLD = {
+    **{name: f"show {name}" for name in ("figures", "trace", "report")},
+    **{name: f"validity {name}" for name in "gate precision realism sensitivity people annotate".split()},
+    **{f"cosrec-{name}": f"cosrec {name}" for name in "catalogue index generate intents".split()},
+    **{f"realtalk-{name}": f"realtalk {name}" for name in "predict evaluate compare".split()},
     "params": "run --parameters", "refresh": "run --refresh", "estimate": "simulate --estimate",
-    "try": "chat --simulated", "figures": "show figures", "trace": "show trace", "report": "show report",
-    "catalog export": "data export", "logs": "data import", "import": "data import", "score": "data score",
-    "data list": "data get --list", "data verify": "data get --verify", "thesis": "thesis demo",
-    "thesis-tables": "thesis tables", "topics": "thesis topics", "gate": "validity gate",
-    "redteam": "validity gate --redteam", "precision": "validity precision", "realism": "validity realism",
-    "sensitivity": "validity sensitivity", "people": "validity people", "annotate": "validity annotate",
-    "score-human": "validity people rated", "realtalk-predict": "realtalk predict",
-    "realtalk-evaluate": "realtalk evaluate", "realtalk-teach": "realtalk evaluate --teach",
-    "realtalk-ladder": "realtalk compare ladder", "realtalk-compare": "realtalk compare",
-    "cosrec-catalogue": "cosrec catalogue", "cosrec-index": "cosrec index",
-    "cosrec-generate": "cosrec generate", "cosrec-intents": "cosrec intents",
+    "try": "chat --simulated", "catalog export": "data export", "logs": "data import",
+    "import": "data import", "score": "data score", "data list": "data get --list",
+    "data verify": "data get --verify", "thesis": "thesis demo", "thesis-tables": "thesis tables",
+    "topics": "thesis topics", "redteam": "validity gate --redteam", "score-human": "validity people rated",
+    "realtalk-teach": "realtalk evaluate --teach", "realtalk-ladder": "realtalk compare ladder",
 }  # fmt: skip
 
 

@@ -86,8 +86,7 @@ class Interrupts:
         """Say once that the command was stopped, past all locks of the output."""
         if self._told.acquire(blocking=False):
             try:
-                sys.stderr.write(STOPPED)
-                sys.stderr.flush()
+                print(STOPPED, end="", file=sys.stderr, flush=True)
             except (OSError, ValueError, RuntimeError):
                 os.write(2, STOPPED.encode())
 

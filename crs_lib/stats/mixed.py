@@ -64,8 +64,7 @@ def mixed_model(frame: pd.DataFrame, design: Design = USUAL, *, factors: Sequenc
     scale = float(y.std())
     model = MixedLM((y - float(y.mean())) / scale, x, cluster)
     for optimiser in _OPTIMISERS:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True, action="always") as caught:
             result = model.fit(reml=True, method=[optimiser])
         if result.converged:
             break

@@ -30,16 +30,8 @@ def interval_in_words(estimate: float, low: float, high: float) -> str:
     """``0.12 [0.08, 0.16]``, with as many decimals as the width of the interval calls for."""
     width = abs(high - low)
     places = 2 if not width > 1e-9 else int(np.clip(-np.floor(np.log10(width)), 2, 6))
-    if np.isnan(width):
-        return f"{_signless(estimate, places)} (no interval)"
-    parts = (_signless(value, places) for value in (estimate, low, high))
-    return "{} [{}, {}]".format(*parts)
-
-
-def _signless(value: float, places: int) -> str:
-    """Rounded, with a true minus sign and no negative zero."""
-    text = f"{value:.{places}f}"
-    return text.replace("-", "" if float(text) == 0 else "−")
+    told, low_end, high_end = (f"{value:z.{places}f}".replace("-", "−") for value in (estimate, low, high))
+    return f"{told} (no interval)" if np.isnan(width) else f"{told} [{low_end}, {high_end}]"
 
 
 def conclusions(results: Ladder, plan: Mapping[str, Any] | Plan) -> list[str]:

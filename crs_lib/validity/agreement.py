@@ -384,10 +384,8 @@ def against_baselines(
         names.append("system identity")
     out = []
     for name in names:
-        found, base = (
-            rho(rated, score, rating, minus=name, resamples=resamples),
-            spearman(rated[name], rated[rating]),
-        )
+        found = rho(rated, score, rating, minus=name, resamples=resamples)
+        base = spearman(rated[name], rated[rating])
         row = {"score": score, "baseline": name, "spearman": found["spearman"], "of_baseline": base}
         row |= {"diff": found["spearman"] - base, "low": found["low"], "high": found["high"]}
         out.append(row)

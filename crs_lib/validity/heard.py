@@ -74,15 +74,12 @@ def films(grounder: Grounder, text: str) -> tuple[int, ...]:
 
 def _titles(grounder: Grounder, text: str) -> list[Any]:
     """The titles in a text, years in brackets left out."""
-    return [
-        title
-        for title in grounder.titles(text)
-        if not (
-            text[max(0, title.start - 1) : title.start] in ("(", "[")
-            and text[title.end : title.end + 1] in (")", "]")
-            and text[title.start : title.end].isdigit()
-        )
-    ]
+
+    def bracketed(start: int, end: int) -> bool:
+        around = text[max(0, start - 1) : start] + text[end : end + 1]
+        return text[start:end].isdigit() and len(around) == 2 and around[0] in "([" and around[1] in ")]"
+
+    return [title for title in grounder.titles(text) if not bracketed(title.start, title.end)]
 
 
 def hear(grounder: Grounder, text: str) -> _Heard:

@@ -158,11 +158,8 @@ def success(dialogues: Iterable[Dialogue], grounder: Grounder) -> pd.DataFrame:
     def ranked(row: Mapping[str, Any]) -> tuple[float, float]:
         """The share of the constraints that the ranked films meet, and of the items that are found."""
         films, wanted = [film_of[item] for item in row["items"] if item in film_of], row["wanted"]
-        met = sum(len(wanted & facts[film]) for film in films)
-        return (
-            met / (len(films) * len(wanted)) if films and wanted else np.nan,
-            len(films) / len(row["items"]) if row["items"] else np.nan,
-        )
+        met, of = sum(len(wanted & facts[film]) for film in films), len(films) * len(wanted)
+        return met / of if of else np.nan, len(films) / len(row["items"]) if row["items"] else np.nan
 
     frame[[_RANKED, "found"]] = [ranked(row) for row in rows]
     return frame.drop(columns=["items", "films", "wanted"])
@@ -177,10 +174,10 @@ def resolved(
     least three different replies name a single film while the item ranks first, and half of them name that
     one. Success is not looked at.
     """
-    told = {(items[0], text): films for items, films, text in zip(ranked, named, texts, strict=True)
-            if items and len(films) == 1}  # fmt: skip
+    every = zip(ranked, named, texts, strict=True)
+    told = {(items[0], text): films[0] for items, films, text in every if items and len(films) == 1}
     counts: dict[int, Counter[int]] = defaultdict(Counter)
-    for (item, _), (film,) in told.items():
+    for (item, _), film in told.items():
         counts[item][film] += 1
     best = {item: (count.total(), *count.most_common(1)[0]) for item, count in counts.items()}
     return {item: film for item, (n, film, hits) in best.items() if n >= _SEEN and hits >= _SHARE * n}
@@ -208,13 +205,8 @@ def prediction(frame: pd.DataFrame, *, resamples: int = 100) -> pd.DataFrame:
             within = [_auc_within(values.iloc[pick]) for pick in picks if shown]
             low, high = np.nanquantile(within, [0.025, 0.975]) if within else (np.nan, np.nan)
             row = {"criterion": criterion, "level": level, "predictor": name, "n": len(rows)}
-            row |= {
-                "all": _auc(values),
-                "within": _auc_within(values),
-                "low": float(low),
-                "high": float(high),
-            }
-            out.append(row)
+            row |= {"all": _auc(values), "within": _auc_within(values)}
+            out.append(row | {"low": float(low), "high": float(high)})
     return pd.DataFrame(out)
 
 
@@ -357,10 +349,12 @@ def bridge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
         found = rho(part, LOGGED, HEARD, resamples=resamples)
         row: dict[str, Any] = {"system": system, "n": found["n"], **part[names].mean().to_dict()}
         row |= {"spearman, turns": found["spearman"], "low": found["low"], "high": found["high"]}
-        for unit, by in (("sessions", ["system", "conv_id"]), ("systems", ["system"])):
-            means = part.groupby(by)[names].mean()
-            means = means.dropna() if unit == "sessions" else means
-            row[f"spearman, {unit}"] = agreement.spearman(means[LOGGED], means[HEARD])
+        talks, means = (
+            part.groupby(["system", "conv_id"])[names].mean().dropna(),
+            part.groupby("system")[names].mean(),
+        )
+        row["spearman, sessions"] = agreement.spearman(talks[LOGGED], talks[HEARD])
+        row["spearman, systems"] = agreement.spearman(means[LOGGED], means[HEARD])
         out.append(row | part[["joint", "precision", "recall"]].mean().to_dict())
     return pd.DataFrame(out)
 

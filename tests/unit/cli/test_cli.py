@@ -89,7 +89,7 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_about():
 def test_a_wrong_command_line_is_refused_by_the_real_program():
     done = command("run", "03_simualte_", "-p", "seed", "1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("InputError: no notebook '03_simualte_'")
+    assert done.stderr.startswith("InputError: unknown notebook '03_simualte_'")
     assert "Traceback" not in done.stderr
     assert command("dance").returncode == 2
     assert command().returncode == 2
@@ -98,10 +98,10 @@ def test_a_wrong_command_line_is_refused_by_the_real_program():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [", "could not read parameters"),
+        ("a: [", "p.yaml is not YAML"),
         ("- 1", "must map names"),
         ("", "must map names"),
-        (None, "could not read"),
+        (None, "p.yaml: cannot be read"),
     ],
 )
 def test_a_parameter_file_must_be_one(tmp_path, text, message):
