@@ -183,7 +183,7 @@ def unscored(model: str, session_id: str, convention: str, metrics: Sequence[str
     session = {
         "model": model, "session_id": session_id, "convention": convention,
         **dict.fromkeys(metrics, math.nan),
-        "judge": constructs.unjudged(),
+        "judge": dict.fromkeys(constructs.CONSTRUCTS),
         "detail": {**dict.fromkeys(_COUNTS, 0), "defined_turns": {}, "failed": reason},
     }  # fmt: skip
     return Scores([], [], session)

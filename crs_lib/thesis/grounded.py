@@ -16,7 +16,7 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from crs_lib.core.dialogue import Dialogue, Pair
-from crs_lib.metrics import composite, constructs, overlap, recovery
+from crs_lib.metrics import composite, constructs, overlap
 from crs_lib.metrics.conventions import Convention
 from crs_lib.metrics.records import Scores
 from crs_lib.metrics.similarity import SentenceSpace, cosines
@@ -100,7 +100,7 @@ class GroundedScorer:
         named = [row["cross_coherence"] >= rule.recovery_cc for row in rows]
         signals = {"combined": list(map(or_, named, alike)), "cosine": alike}
         found = {
-            name: recovery.after_shifts(shifts, met, window=rule.window, within_segment=rule.within_segment)
+            name: composite.after_shifts(shifts, met, window=rule.window, within_segment=rule.within_segment)
             for name, met in signals.items()
         }
         by_shift = []
@@ -149,17 +149,20 @@ class GroundedScorer:
         return math.fsum(map(self._idf.__getitem__, codes))
 
     def _session(
-        self, turns: Sequence[_GroundedTurn], rows: Sequence[_Row], found: dict[str, list[recovery.Recovery]]
+        self, turns: Sequence[_GroundedTurn], rows: Sequence[_Row], found: dict[str, list[composite.Recovery]]
     ) -> _Row:
         record: _Row = {name: mean_of([row[column] for row in rows]) for column, name in MEANS.items()}
         record["topic_interference_leakage"] = math.nan
         for signal, (rate, delay) in _SIGNALS.items():
-            known = recovery.rate(found[signal])
+            known = composite.rate(found[signal])
             record[rate] = 0.0 if math.isnan(known) and self.rule.undefined != "missing" else known
-            record[delay] = recovery.mean_delay(found[signal])
+            record[delay] = composite.mean_delay(found[signal])
         record |= {alias: record[name] for alias, name in ALIASES.items()}
         record["tas_volatility"] = spread_of([row["topic_adaptation_score"] for row in rows])
-        record |= {"judge": constructs.unjudged(), "detail": detail(rows, len(found["combined"]))}
+        record |= {
+            "judge": dict.fromkeys(constructs.CONSTRUCTS),
+            "detail": detail(rows, len(found["combined"])),
+        }
         wished = frozenset[int]().union(*(turn.gold for turn in turns))
         named = frozenset[int]().union(*(turn.system for turn in turns))
         record["preference_coverage"] = len(wished & named) / len(wished) if wished else math.nan

@@ -124,7 +124,7 @@ class LegacyScorer:
         ]  # fmt: skip
         late = [a.recovered and a.turn + a.delay > b.turn for a, b in pairwise(shifts)]
         session = head | {"convention": self.rule.name} | self._session(shifts, cross, retained)
-        session |= {"judge": constructs.unjudged(), "detail": {
+        session |= {"judge": dict.fromkeys(constructs.CONSTRUCTS), "detail": {
             "n_turns": len(cross), "n_shifts": len(shifts),
             "n_recovered": sum(shift.recovered for shift in shifts), "n_recovered_late": sum(late),
             "n_segments_without_topics": sum(not segment.topics for segment in segments),

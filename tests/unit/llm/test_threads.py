@@ -132,11 +132,8 @@ def test_every_waiter_is_served_whatever_fails() -> None:
     assert {*served} == {"a", "b"}
 
 
-def test_slots_must_be_at_least_one() -> None:
+def test_slots_and_time_outs_are_above_zero() -> None:
     with pytest.raises(InputError, match="slots is 0"):
         Slots(["a"], 0)
-
-
-def test_a_time_out_must_be_above_zero() -> None:
     with pytest.raises(InputError, match="timeout is 0"):
         LLM("ollama:tiny", timeout=0.0)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from crs_lib.metrics.recovery import after_shifts, mean_delay, rate
+from crs_lib.metrics.composite import after_shifts, mean_delay, rate
 
 # turn:   1      2     3      4      5     6      7      8
 MET = [True, False, False, True, False, False, False, True]
