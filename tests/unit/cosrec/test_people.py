@@ -85,7 +85,7 @@ def test_human_ceiling_by_hand() -> None:
 def test_one_way_icc_by_hand() -> None:
     # items (9, 7) and (1, 3): means 8 and 2, between = 2 * (3^2 + 3^2) = 36 over 1; within = 2 + 2 over 2
     sizes, sums, squares = np.array([2.0, 2]), np.array([16.0, 4]), np.array([130.0, 10])
-    single, mean = labels.one_way_icc(sizes, sums, squares)[0]
+    single, mean = labels._one_way_icc(sizes, sums, squares)[0]
     assert single == pytest.approx((36 - 2) / (36 + 2))
     assert mean == pytest.approx((36 - 2) / 36)
 
@@ -98,7 +98,7 @@ def test_one_way_icc_equals_the_complete_table() -> None:
         [(i, j, x[i, j]) for i in range(12) for j in range(4)], columns=["item", "rater", "value"]
     )
     table = icc(frame).set_index("type")["icc"]
-    found = labels.one_way_icc(np.full(12, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
+    found = labels._one_way_icc(np.full(12, 4.0), x.sum(axis=1), (x**2).sum(axis=1))[0]
     assert found.tolist() == pytest.approx([table["ICC(1,1)"], table["ICC(1,k)"]])
 
 
