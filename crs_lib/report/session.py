@@ -62,9 +62,7 @@ def _pieces(text: str, found: Iterable[tuple[int, int, str, str, str]]) -> list[
 
 
 def _finding(part: str, field: str, value: str, rejected: str) -> list[str]:
-    if rejected:
-        return [field, value, rejected]
-    return [field] if value == part else [field, value]
+    return [field, value, rejected] if rejected else [field] if value == part else [field, value]
 
 
 def _constraint_list(constraints: Any) -> list[list[str]]:

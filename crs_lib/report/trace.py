@@ -8,7 +8,7 @@ import html
 import itertools
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from crs_lib import evaluate, runs, simulate
-from crs_lib.catalog.fields import FIELDS
 from crs_lib.catalog.grounder import Grounder
 from crs_lib.core import dialogue as dialogues
 from crs_lib.core import paths
@@ -117,26 +116,19 @@ def _judged(run: str) -> dict[Key, Mapping[str, Any]]:
 class _Index:
     """Grows session by session in the order of the data files; ``data`` is the input of the page."""
 
-    def __init__(
-        self,
-        files: _RunFiles,
-        turn_metrics: Sequence[str],
-        convention: str,
-        page_size: int,
-        fields: Iterable[str] = FIELDS,
-    ) -> None:
+    def __init__(self, files: _RunFiles, view: SessionView, page_size: int) -> None:
         looks = style.looks(files.models)
         self._models = {name: place for place, name in enumerate(files.models)}
         self._types = {name: place for place, name in enumerate(files.types)}
         self._plots: dict[tuple[Any, ...], int] = {}
         self._head = {
             "run": files.run,
-            "convention": convention,
+            "convention": view.scorer.convention.name,
             "page_size": page_size,
             "models": [{"name": name, "colour": looks[name].colour} for name in files.models],
             "types": files.types,
-            "fields": {name: dialogues.tint_place(name) for name in (*fields, TITLE)},
-            "turn_metrics": [_described(name) for name in turn_metrics],
+            "fields": {name: dialogues.tint_place(name) for name in (*view.catalog.fields, TITLE)},
+            "turn_metrics": [_described(name) for name in view.metrics],
             "session_metrics": [_described(name) for name in files.session_metrics],
         }
         self._rows: dict[str, list[Any]] = {"model": [], "id": [], "plot": []}
@@ -220,7 +212,7 @@ def _view(files: _RunFiles) -> SessionView:
 def _write_data(files: _RunFiles, folder: Path, page_size: int) -> None:
     """Write the sessions page by page, then the index."""
     view = _view(files)
-    index = _Index(files, view.metrics, view.scorer.convention.name, page_size, view.catalog.fields)
+    index = _Index(files, view, page_size)
     for page, batch in enumerate(_batches(files, page_size)):
         for scored in batch:
             index.add(scored)
@@ -284,7 +276,7 @@ def show(run: str, model: str, session: str | int, *, height: int = 640) -> Sess
     files = _RunFiles(run)
     scored = _find(files, model, f"{session:05d}" if isinstance(session, int) else session)
     view = _view(files)
-    index = _Index(files, view.metrics, view.scorer.convention.name, 1, view.catalog.fields)
+    index = _Index(files, view, 1)
     index.add(scored)
     calls = script("crsTrace.index", index.data()) + _sessions(0, [scored], view)
     page = _page(run, "single", f"{calls.decode('utf-8')}crsTrace.start();")

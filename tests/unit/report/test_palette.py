@@ -1,6 +1,7 @@
 """One colour for each system and each field: notebooks' figures and texts, report and trace."""
 
 import re
+from types import SimpleNamespace
 
 import matplotlib
 import pytest
@@ -19,9 +20,16 @@ class Files:
     run, models, types, session_metrics = "colours", ["tracker", "oracle", "ollama:a"], [], []
 
 
+class View:
+    """What it asks of the records of sessions."""
+
+    scorer = SimpleNamespace(convention=SimpleNamespace(name="default"))
+    catalog, metrics = SimpleNamespace(fields=FIELDS), []
+
+
 @pytest.fixture
 def index():
-    return _Index(Files(), [], "default", 10).data()
+    return _Index(Files(), View(), 10).data()
 
 
 def contrast(ink, paper):
