@@ -124,7 +124,7 @@ def _alpha(views: pd.DataFrame, what: str, column: str, level: Any, draws: Mappi
     return [what, f"alpha, {level}", one["alpha"], one["low"], one["high"], int(one["n_items"])]
 
 
-def one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
+def _one_way_icc(sizes: Floats, sums: Floats, squares: Floats, weights: Floats | None = None) -> Floats:
     """ICC(1,1) and ICC(1,k), at most 1, for items with different numbers of anonymous raters: (draws, 2).
 
     Given for each item the number of ratings, their sum and sum of squares; ``weights`` (draws, items)
@@ -164,7 +164,7 @@ def quality_agreement(corpus: Mapping[str, Partition], **draws: Any) -> pd.DataF
         sums = [
             groups.agg(how).to_numpy(dtype=float) for how in ("size", "sum", lambda given: (given**2).sum())
         ]
-        icc = bootstrap_estimates(partial(one_way_icc, *sums), len(sums[0]), Design(**draws))
+        icc = bootstrap_estimates(partial(_one_way_icc, *sums), len(sums[0]), Design(**draws))
         for j, measure in enumerate(("ICC(1,1)", "ICC(1,k)")):
             rows.append([aspect, measure, icc.estimate[j], icc.low[j], icc.high[j], len(sums[0])])
         size, total = groups.transform("size"), groups.transform("sum")

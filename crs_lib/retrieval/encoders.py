@@ -121,7 +121,7 @@ def cached(
 
 
 @ENCODERS.register("hashing", dimension=512, needs="")
-class Hashing:
+class _Hashing:
     """Character 3- to 5-grams of words, hashed into 512 signed cells: no model, no training.
 
     A word of at most three letters counts a tenth of one of four, one of eight or more five times that.
@@ -146,9 +146,9 @@ class Hashing:
 
 
 def _hashed_text(text: str) -> tuple[Floats, Floats]:
-    """Token rows and sentence vector of a text for :class:`Hashing`."""
+    """Token rows and sentence vector of a text for :class:`_Hashing`."""
     tokens = words(text)
-    rows = np.stack([_hashed(w) for w in tokens] or [np.zeros(Hashing.dimension, np.float32)])
+    rows = np.stack([_hashed(w) for w in tokens] or [np.zeros(_Hashing.dimension, np.float32)])
     weights = np.array([max(0.1, min(len(w), 8) - 3) for w in tokens] or [0.0], dtype=np.float32)
     sentence: Floats = unit((rows * weights[:, None]).sum(axis=0, keepdims=True))[0]
     return rows[: len(tokens)], sentence
@@ -156,13 +156,13 @@ def _hashed_text(text: str) -> tuple[Floats, Floats]:
 
 @lru_cache(maxsize=20_000)
 def _hashed(word: str) -> Floats:
-    """The vector of one word for :class:`Hashing`, of length 1; words that come often are kept."""
-    row = np.zeros(Hashing.dimension, dtype=np.float32)
+    """The vector of one word for :class:`_Hashing`, of length 1; words that come often are kept."""
+    row = np.zeros(_Hashing.dimension, dtype=np.float32)
     framed = f"<{word}>".encode()
     for order in (3, 4, 5):
         for start in range(max(1, len(framed) - order + 1)):
             code = zlib.crc32(framed[start : start + order])
-            row[code % Hashing.dimension] += 1.0 if code >> 31 else -1.0
+            row[code % _Hashing.dimension] += 1.0 if code >> 31 else -1.0
     return np.asarray(unit(row[None])[0])
 
 
@@ -173,7 +173,7 @@ def _hidden(model: "Model", texts: Sequence[str]) -> Iterator[tuple[list[int], F
     same vectors whatever else is encoded with it; several batches run side by side.
     """
     ids = [encoding.ids for encoding in model.tokenizer.encode_batch(list(texts))]
-    parts = buckets([len(row) for row in ids], model.batch)
+    parts = _buckets([len(row) for row in ids], model.batch)
     with one_thread(), ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         for start in range(0, len(parts), 64):  # bounded: results do not pile up behind a slow reader
             some = parts[start : start + 64]
@@ -181,7 +181,7 @@ def _hidden(model: "Model", texts: Sequence[str]) -> Iterator[tuple[list[int], F
             yield from zip(some, pool.map(model.states, asked), strict=True)
 
 
-def buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
+def _buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     """Places of equal length together, each bucket of at most ``most`` pieces in all, at least one place."""
     by_length: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
@@ -193,7 +193,7 @@ def buckets(lengths: Sequence[int], most: int) -> list[list[int]]:
     return parts
 
 
-def pooled(texts: Sequence[str], model: "Model") -> Encoded:
+def _pooled(texts: Sequence[str], model: "Model") -> Encoded:
     """Mean-pooled sentence vectors and the token vectors of texts, each of length 1."""
     sentences = np.zeros((len(texts), WIDTH), dtype=np.float32)
     tokens: list[NDArray[np.float16]] = [np.zeros((0, WIDTH), dtype=np.float16)] * len(texts)
@@ -210,11 +210,11 @@ class _Pooled:
 
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Vectors of the texts; an empty text has a sentence vector of its markers and no token."""
-        return pooled(texts, self._model)
+        return _pooled(texts, self._model)
 
 
 @ENCODERS.register("minilm", dimension=384, needs="embed")
-class MiniLM(_Pooled):
+class _MiniLM(_Pooled):
     """all-MiniLM-L6-v2 (22 million weights): mean-pooled sentences, last-layer tokens.
 
     Run by onnxruntime where that and the ONNX file are found (``data get minilm-onnx``), else in numpy,
@@ -226,11 +226,11 @@ class MiniLM(_Pooled):
     name = "minilm"
 
     def __init__(self) -> None:
-        self._model = OnnxModel("minilm-onnx") if onnx_available("minilm-onnx") else NumpyModel()
+        self._model = _OnnxModel("minilm-onnx") if onnx_available("minilm-onnx") else NumpyModel()
 
 
 class UpdatedMiniLM(_Pooled):
-    """all-MiniLM-L6-v2 with a low-rank update added to its weights, in numpy; otherwise as :class:`MiniLM`.
+    """all-MiniLM-L6-v2 with a low-rank update added to its weights, in numpy; otherwise as :class:`_MiniLM`.
 
     Source: Hu et al. (2022), LoRA: low-rank adaptation of large language models.
     """
@@ -241,7 +241,7 @@ class UpdatedMiniLM(_Pooled):
 
 
 @ENCODERS.register("gte-small", dimension=384, needs="onnx")
-class GteSmall(_Pooled):
+class _GteSmall(_Pooled):
     """gte-small (33 million weights, 12 layers) by onnxruntime: mean-pooled sentences, last-layer tokens.
 
     Its files come with ``python -m crs_lib data get gte-small``. Cosines of any two texts lie between 0.7 and
@@ -252,7 +252,7 @@ class GteSmall(_Pooled):
     name = "gte-small"
 
     def __init__(self) -> None:
-        self._model = OnnxModel("gte-small")
+        self._model = _OnnxModel("gte-small")
 
 
 def _packages(*names: str) -> bool:
@@ -282,7 +282,7 @@ def _onnx_folder(name: str) -> Path | None:
     return next((place for place in places if all((place / file).is_file() for file in wanted)), None)
 
 
-class OnnxModel:
+class _OnnxModel:
     """A BERT-like encoder run by onnxruntime on the CPU."""
 
     batch = 1024
@@ -377,4 +377,4 @@ class NumpyModel:
         return np.asarray(centred / spread * self.tensors[f"{name}.weight"] + self.tensors[f"{name}.bias"])
 
 
-Model = OnnxModel | NumpyModel  # the last layer's states for texts of equal length, each as if alone
+Model = _OnnxModel | NumpyModel  # the last layer's states for texts of equal length, each as if alone

@@ -19,7 +19,7 @@ class Retriever(Protocol):
         """The ``k`` best hits, score descending; fewer where fewer match."""
 
 
-class SavedRetriever(Retriever, Protocol):
+class _SavedRetriever(Retriever, Protocol):
     """A retriever that can be written to a folder and read back."""
 
     def save(self, folder: Path) -> None:
@@ -27,11 +27,11 @@ class SavedRetriever(Retriever, Protocol):
 
 
 # Each member: a class whose ``texts`` map ids to texts, and whose class method ``load`` reads a saved folder.
-RETRIEVERS: Registry[SavedRetriever] = Registry("retriever", room="crs_lib.retrieval")
+RETRIEVERS: Registry[_SavedRetriever] = Registry("retriever", room="crs_lib.retrieval")
 FUSIONS: Registry[list[Hit]] = Registry("fusion")
 
 
-def build(spec: str, texts: Mapping[str, str]) -> SavedRetriever:
+def build(spec: str, texts: Mapping[str, str]) -> _SavedRetriever:
     """A retriever (``bm25``, ``dense:minilm`` …) over texts by id.
 
     Raises InputError for an unknown spec, or an id that is empty or holds blanks (run files could not
