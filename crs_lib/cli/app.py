@@ -127,8 +127,10 @@ def typed(setting: Setting, value: Any) -> Any:
     try:
         if Mapping in setting.kinds:
             return safety.loads(value or "{}", setting.name)
-        given = [one.strip() for one in value.split(",") if one.strip()] if setting.several else value
-        return TypeAdapter(setting.kind).validate_python(given)
+        parts = [one.strip() for one in value.split(",") if one.strip()] if setting.several else [value]
+        kind = TypeAdapter(setting.items[0] if setting.several else setting.kind)
+        read = [kind.validate_python(one) for one in parts]
+        return read if setting.several else read[0]
     except (InputError, ValidationError):
         return value
 

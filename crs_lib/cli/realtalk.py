@@ -169,6 +169,8 @@ def _report(shown: dict[str, pd.DataFrame], reading: str) -> None:
     }  # fmt: skip
     for name, heading in headings.items():
         frame = shown[name].drop(columns=["questions", "p@5", "p@10"], errors="ignore")
+        if name == "arc_intervals":
+            frame = frame[~frame["measure"].isin(["phases", "size"])]
         if len(frame):
             table(_percent(frame), heading, 1)
 

@@ -141,11 +141,9 @@ def _scores(judge: str, request: Request, answer: Reply | LLMError) -> list[dict
 def _read(answer: Reply | LLMError, request: Request) -> dict[str, _CheckedScore]:
     """The score of each construct of a call, read from the reply's words or from its probabilities."""
     name = str(request.tags["construct"])
-    if not request.choices:
-        return read_reply(answer.text, name.split("+"))
-    if isinstance(answer, LLMError):
-        return {name: _CheckedScore(None, "unreadable", shorten(answer.text, 80))}
-    return {name: expected_score(answer.probabilities)}
+    if request.choices and isinstance(answer, Reply):
+        return {name: expected_score(answer.probabilities)}
+    return read_reply(answer.text, name.split("+"))
 
 
 def expected_score(probabilities: Mapping[str, float]) -> _CheckedScore:
@@ -185,7 +183,12 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
     """
     rows: list[dict[str, Any]] = []
     owner: dict[str, str] = {}
-    for file in _files(paths.given(path), pattern):
+    place = paths.given(path)
+    files = [place] if place.is_file() else sorted(place.glob(pattern))
+    if not files:
+        expected = f"expected a CSV, or a folder with {pattern}"
+        raise InputError(f"no judge scores in {paths.shown(place)}; {expected}")
+    for file in files:
         for model, part in _table_of(file).groupby("model", sort=False):
             if str(model) in owner:
                 raise InputError(
@@ -201,15 +204,6 @@ def read_scores(path: str | Path, pattern: str = "*judge*.csv", judge: str = "th
                         "construct": name, "sample": 0, **found._asdict(),
                     })  # fmt: skip
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"score": float})
-
-
-def _files(path: Path, pattern: str) -> list[Path]:
-    found = [path] if path.is_file() else sorted(path.glob(pattern)) if path.is_dir() else []
-    if not found:
-        raise InputError(
-            f"no judge scores in {paths.shown(path)}; expected a CSV, or a folder with {pattern}"
-        )
-    return found
 
 
 def _table_of(path: Path) -> pd.DataFrame:

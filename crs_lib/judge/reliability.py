@@ -17,7 +17,6 @@ from crs_lib.core.dialogue import SYSTEM, Dialogue, Turn
 from crs_lib.core.errors import InputError
 from crs_lib.core.settings import Registry
 
-_NEEDED = ("model", "session_id", "judge", "construct", "sample", "score")
 CANARIES: Registry[list[str] | None] = Registry("canary")
 
 
@@ -187,11 +186,11 @@ def headline(scores: pd.DataFrame, resamples: int = 2000, seed: int = 0) -> pd.D
 
 
 def _originals(scores: pd.DataFrame) -> pd.DataFrame:
-    _require(scores, _NEEDED)
+    _require(scores, "model", "session_id", "judge", "construct", "sample", "score")
     return scores[scores["canary"] == ""] if "canary" in scores.columns else scores
 
 
-def _require(scores: pd.DataFrame, columns: Sequence[str]) -> None:
+def _require(scores: pd.DataFrame, *columns: str) -> None:
     missing = [column for column in columns if column not in scores.columns]
     if missing:
         raise InputError(f"judge scores: columns {missing} are missing; make them with score_table")
@@ -209,7 +208,7 @@ def canary_report(scores: pd.DataFrame) -> pd.DataFrame:
     """
     from scipy.stats import binomtest
 
-    _require(scores, ("model", "session_id", "canary", "judge", "construct", "score"))
+    _require(scores, "model", "session_id", "canary", "judge", "construct", "score")
     dialogue, by = ["model", "session_id"], ["judge", "construct"]
     means = scores.groupby([*dialogue, *by, "canary"])["score"].mean()
     means = means.unstack("canary")  # noqa: PD010 -- a pivot table would drop dialogues without a score

@@ -55,7 +55,9 @@ def judge_run(
         return folder
     runs.output(simulate.STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
     inputs, before, given = _dialogues(run), runs.entry(simulate.STUDY, run, STAGE), config.parameters()
-    weights = _weights(config, inputs["dialogues"], before)
+    weights = _same(config, inputs["dialogues"], before)  # earlier judges that were asked the same
+    if not on_record(config, inputs["dialogues"], before):
+        weights |= jobs.checked(config.needs())
     inputs |= jobs.weights_as_inputs(weights)
     opened = runs.stage(simulate.STUDY, run, STAGE, given, inputs, fixed=False)
     with opened as stage, stage.ledger() as ledger:
@@ -103,12 +105,6 @@ def _same(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dic
     earlier, inputs, question = before.get("parameters", {}), before.get("inputs", {}), config.question()
     same = inputs.get("dialogues") == dialogues and question == {n: earlier.get(n) for n in question}
     return jobs.weights_in(inputs) if same else {}
-
-
-def _weights(config: JudgeConfig, dialogues: str, before: Mapping[str, Any]) -> dict[str, str]:
-    """The digests of the judges, with those of earlier judges that were asked the same."""
-    kept = _same(config, dialogues, before)
-    return kept if on_record(config, dialogues, before) else kept | jobs.checked(config.needs())
 
 
 class _Judgement(NamedTuple):
@@ -162,15 +158,11 @@ class _Judging:
     def finished(self, ledger: Ledger) -> dict[_Judgement, Key]:
         """The finished judgements of every judge that judged all dialogues, canaries included."""
         done, found = ledger.finished(), dict[_Judgement, Key]()
+        every = range(len(self.lines))
         for spec in self._weights:
-            mine = [
-                _Judgement(line, spec, name)
-                for name in ("", *CANARIES.names())
-                for line in range(len(self.lines))
-            ]
-            keys = {one: self.key(one) for one in mine}
-            kept = {one: key for one, key in keys.items() if key in done}
-            if {one.line for one in kept if not one.canary} == {*range(len(self.lines))}:
+            asked = (_Judgement(line, spec, name) for name in ("", *CANARIES.names()) for line in every)
+            kept = {one: key for one in asked if (key := self.key(one)) in done}
+            if {one.line for one in kept if not one.canary} == {*every}:
                 found |= kept
         return found
 

@@ -95,8 +95,7 @@ def page_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = 
     paired = design.paired(_along(frame, order, design, least=3))
     x = rankable(paired.complete())
     fit = scipy.stats.page_trend_test(x)
-    found = {"statistic": float(fit.statistic), "p": float(fit.pvalue), "method": str(fit.method)}
-    return paired.row(x, test="Page trend", **found)
+    return paired.row(x, test="Page trend", statistic=float(fit.statistic), p=float(fit.pvalue))
 
 
 def jonckheere_trend(frame: pd.DataFrame, order: Sequence[Hashable], design: Design = USUAL) -> pd.DataFrame:

@@ -165,9 +165,7 @@ def logrank(frame: pd.DataFrame, design: Design = USUAL, *, strata: str | None =
     df = len(np.unique(data.code)) - 1
     if df < 1:
         raise InputError(f"{df + 1} systems with a time; at least 2 are needed")
-    layers = np.zeros(len(data.rows), dtype=int)
-    if strata is not None:
-        layers = np.asarray(pd.factorize(data.rows[strata])[0])
+    layers = pd.factorize(data.rows[strata])[0] if strata else np.zeros(len(data.rows), dtype=int)
     chi2 = np.nan
     if data.event.any():
         from statsmodels.duration.survfunc import survdiff

@@ -129,7 +129,7 @@ def logged(dialogue: Dialogue, grounder: Grounder, *, whole: bool = True) -> Dia
     return replace(dialogue, turns=tuple(turns), shift_events=() if whole else dialogue.shift_events)
 
 
-class Scored(NamedTuple):
+class _Scored(NamedTuple):
     """A conversation as it was read, and a row for every reply."""
 
     dialogue: Dialogue
@@ -199,7 +199,7 @@ def _number(value: object) -> float:
     return float(str(value)) if usable else math.nan
 
 
-def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[Scored]:
+def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[_Scored]:
     """Every dialogue with its rows, one at a time: our scores, their parts, and other metrics.
 
     Memory stays flat. ``defined`` is 1 where a constraint is known; elsewhere the score is the declared
@@ -209,7 +209,7 @@ def score(dialogues: Iterable[Dialogue], grounder: Grounder) -> Iterator[Scored]
     logs, scored = tee(logged(dialogue, grounder) for dialogue in heard_from)
     scores = score_all(scored, grounder, conventions.get("default"))
     for dialogue, log, found in zip(given, logs, scores, strict=True):
-        yield Scored(dialogue, _rows(log, found.turns, grounder))
+        yield _Scored(dialogue, _rows(log, found.turns, grounder))
 
 
 def _rows(

@@ -49,7 +49,7 @@ class _Heard(NamedTuple):
     requests: bool
 
 
-class HeardState(NamedTuple):
+class _HeardState(NamedTuple):
     """The state after a user turn: active constraints, unwanted values, what the turn asks for."""
 
     constraints: frozenset[int]
@@ -172,7 +172,7 @@ class Listener:
         self.grounder = grounder
         self._stated = self._avoid = self._alike = frozenset[int]()
 
-    def listen(self, text: str) -> HeardState:
+    def listen(self, text: str) -> _HeardState:
         """The state after one more user turn."""
         heard, field_of = hear(self.grounder, text), self.grounder.field_of
         if heard.resets:
@@ -188,7 +188,7 @@ class Listener:
             )
         elif heard.wanted:
             self._alike = frozenset()
-        return HeardState(self._stated or self._alike, self._avoid, heard.asks_about, heard.requests)
+        return _HeardState(self._stated or self._alike, self._avoid, heard.asks_about, heard.requests)
 
 
 def reaction(text: str, titles: Iterable[tuple[int, int]] = ()) -> float:

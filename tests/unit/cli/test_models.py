@@ -56,6 +56,7 @@ def test_estimate_reads_costs_from_the_log_of_a_run(results, capsys):
         (["estimate", "-p", "systems", "ollama:a", "--log", "none"], "no llm_calls.jsonl"),
         (["estimate", "-p", "systems", "ollama:a", "--judges", "olama:j"], "did you mean 'ollama'"),
         (["judge", "nothing", "--judges", "template"], "no finished 03_simulate"),
+        (["judge", "r"], "name it, e.g. --judges"),
     ],
 )
 def test_what_is_wrong_is_said_without_a_traceback(words, message, capsys):
@@ -108,11 +109,6 @@ def test_judge_takes_the_settings_of_its_models_like_a_notebook(results, capsys)
 def test_judge_refuses_what_it_would_have_to_ignore(words, message, capsys):
     assert main(["judge", "r", "--judges", "template", *words]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_judge_wants_a_judge(capsys):
-    assert main(["judge", "r"]) == 2
-    assert "name it, e.g. --judges" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -476,19 +476,6 @@ def test_the_thesis_logs_load_whole_and_match_a_plain_loop(folder, turns):
     }
 
 
-@pytest.mark.external
-def test_rated_dialogues_load_whole():
-    path = real("crsarena", "crs_arena_eval_redial.json")
-    raw = json.loads(path.read_text(encoding="utf-8"))
-    dialogues = read(path)
-    assert [d.session_id for d in dialogues] == [record["conv_id"] for record in raw]
-    for dialogue, record in zip(dialogues, raw, strict=True):
-        assert [t.text for t in dialogue.turns] == [u["utterance"] for u in record["dialogue"]]
-        assert dialogue.extra["annotations"]["dial_level_aggregated"] == record["dial_level_aggregated"]
-        ratings = [t.meta.get("turn_level_aggregated") for t in dialogue.turns]
-        assert ratings == [u.get("turn_level_aggregated") for u in record["dialogue"]]
-
-
 @pytest.mark.subprocess
 @pytest.mark.external
 def test_the_order_of_reading_is_the_same_under_any_hash_seed():
