@@ -132,7 +132,7 @@ class Dialogue:
             rows += look["turn"].format(look["papers"][is_user], *shown)
         head = f"<b>{html.escape(self.model_name)}</b> · session {html.escape(self.session_id)}"
         legend = " ".join(look["legend"].format(colours[name], html.escape(name)) for name in fields)
-        return look["table"].format(f"{head} · {legend}" if legend else head, rows)
+        return str(look["table"].format(f"{head} · {legend}" if legend else head, rows))
 
 
 def _turn(entry: object, index: int, where: str) -> Turn:
