@@ -76,8 +76,8 @@ def export(*, out: Path, run: str = "", catalog: str = "") -> None:
 
 
 @command(
-    "data import", takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"], reads="path logs",
-    writes="quirks",
+    "data import", reads="path logs", writes="quirks",
+    takes=["crs_lib.simulate.logged:ImportConfig catalog system strict"],
 )  # fmt: skip
 def import_logs(
     path: str = "", *, logs: str = "", run: str = "", quirks: Path | None = None, **given: Any
@@ -143,14 +143,14 @@ def tell(found: Any, config: Any) -> None:
     print(f"run: {paths.shown(found.folder)}/")
 
 
+_SCORING = "crs_lib.evaluate.choose:ScoringConfig"
 _SCORES = ("turns.parquet", "shifts.parquet", "results.jsonl", "model_metrics.csv")
 
 
 @command(
     "data score",
     takes=[
-        "crs_lib.evaluate.choose:ScoringConfig catalog convention extractor similarity vocabulary topics "
-        "topic_model llm llm_settings"
+        f"{_SCORING} catalog convention extractor similarity vocabulary topics topic_model llm llm_settings"
     ],
     reads="logs catalog vocabulary topic_model",
     writes=" ".join(f"out/{name}" for name in (*_SCORES, "llm_calls.jsonl")),
