@@ -131,14 +131,15 @@ def tell(found: Any, config: Any) -> None:
 
     table(found.systems)
     if len(found.skipped):
-        table(found.skipped.head(3), f"{len(found.skipped)} conversations could not be read; the first:")
+        print(f"{len(found.skipped)} conversations could not be read; the first:")
+        print("\n".join(f"  {row.place}: {row.reason}" for row in found.skipped.head(3).itertuples()))
         print(f"all of them: {paths.shown(found.folder / SKIPPED)}")
     for name in found.systems.loc[found.systems["turns"] == 0, "system"]:
         print(f"no usable session: {name}")
     known = found.known
     if known.foreign:
-        print(f"only {known.share:.0%} of {known.of} ({known.n}) {config.catalog} {known.says}; give the one")
-        print("that the systems had: --catalog FILE")
+        print(f"only {100 * known.share:.0f} % of {known.of} ({known.n}) {config.catalog} {known.says}; give")
+        print("the catalogue that the systems had: --catalog FILE")
     print(f"run: {paths.shown(found.folder)}/")
 
 
@@ -175,9 +176,7 @@ def score(*, logs: str, workers: int = 1, out: Path | None = None, **given: Any)
         lost = [row for row in tables.read_jsonl(place / "results.jsonl") if row["detail"].get("failed")]
         if lost:
             first = f"{lost[0]['session_id']} of {lost[0]['model']}: {lost[0]['detail']['failed']}"
-            print(
-                f"sessions without scores: {len(lost)}, e.g. {first}. The same command asks for these again"
-            )
+            print(f"sessions without scores: {len(lost)}; the first is {first}. The same command asks again")
 
 
 def score_logs(log: str, config: Any, out: Path, *, workers: int = 1) -> pd.DataFrame:

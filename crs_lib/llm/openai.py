@@ -200,5 +200,5 @@ class OpenAI(http.Server):
             raise self._refused(answer.status_code, answer.text, address, wait)
         found = safety.loads(answer.content, f"the answer of {shown(address)}")
         if not isinstance(found, dict):
-            raise InputError(f"{shown(address)} answered with {safety.kind_of(found)}, expected an object")
+            raise InputError(f"{shown(address)} answered with {type(found).__name__}, expected an object")
         return found

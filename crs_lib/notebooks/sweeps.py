@@ -21,21 +21,21 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pandas as pd
+from pydantic import BaseModel, Field, ValidationError
 
 from crs_lib.core import paths, safety
 from crs_lib.core.errors import InputError, RunError, unknown
-from crs_lib.core.settings import Field, Settings
 from crs_lib.notebooks import runner
 from crs_lib.notebooks.runner import load
 
 
-class _File(Settings):
+class _File(BaseModel, strict=True):
     """A sweep as it is written."""
 
     notebooks: Annotated[Sequence[str], Field(min_length=1, description="notebooks, in order")]
     run: Annotated[str, Field(description="a run's name, e.g. study-{seed}")]
-    parameters: Annotated[Mapping[str, Any], Field(description="values of all runs")] = {}
-    grid: Annotated[Mapping[str, Any], Field(description="lists of values to combine")] = {}
+    parameters: Annotated[Mapping[str, Any], Field(description="values of all runs by name")] = {}
+    grid: Annotated[Mapping[str, Any], Field(description="lists of values by name, to combine")] = {}
     finish: Annotated[
         Sequence[Literal["figures", "report", "trace"]], Field(description="made of each run at its end")
     ] = ()
@@ -58,7 +58,7 @@ class Sweep(NamedTuple):
         return {name: value for name, value in cell.items() if name in names} | alone
 
 
-class PlannedNotebook(NamedTuple):
+class _PlannedNotebook(NamedTuple):
     """One notebook of one cell, its parameters, and whether a finished result of it is kept."""
 
     cell: Mapping[str, Any]
@@ -78,7 +78,14 @@ def read(file: str | Path) -> Sweep:
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(_File.model_fields)}")
     try:
-        return _checked(_File(**{str(key): value for key, value in record.items() if value is not None}))
+        if wrong := [key for key in record if key not in _File.model_fields]:
+            raise unknown("key", wrong[0], _File.model_fields)
+        return _checked(_File(**{key: value for key, value in record.items() if value is not None}))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0])
+        told = f"{key} is {record.get(key)!r} ({first['msg']}); give {_File.model_fields[key].description}"
+        raise InputError(f"{path.name}: {told}") from error
     except InputError as error:
         raise InputError(f"{path.name}: {error}") from error
 
@@ -176,13 +183,13 @@ def run(
     return table
 
 
-def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[PlannedNotebook]:
+def _steps(cell: Mapping[str, Any], books: Sequence[Path]) -> Iterator[_PlannedNotebook]:
     """The notebooks of a cell in order; those after a notebook that must run are not kept."""
     kept = True
     for book in books:
         values = Sweep.values_for(cell, book)
         kept = kept and _is_finished(book, values)
-        yield PlannedNotebook(cell, book, values, kept)
+        yield _PlannedNotebook(cell, book, values, kept)
 
 
 def _is_finished(book: Path, values: Mapping[str, Any]) -> bool:

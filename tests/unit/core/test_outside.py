@@ -127,7 +127,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         with pytest.raises(InputError, match=f"^{path.name}: .*{says}"):
             safety.read_json(path)
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(InputError, match=r"list.json: holds a list, expected an object"):
+    with pytest.raises(InputError, match=r"list.json: expected a JSON object, it holds a list"):
         safety.read_object(tmp_path / "list.json")
 
 
