@@ -113,7 +113,10 @@ class Store:
 
 
 _UNUSABLE = "cannot be used ({}); nothing was changed. Move it away to start afresh or restore it from a copy"
-_FAILED = "failed ({}); free some space, or move a damaged file away, and start the same command again"
+_FAILED = (
+    "failed ({}); what was stored before is safe unless the file is damaged. Free some space, or move a "
+    "damaged file away, and start the same command again: it continues"
+)
 
 
 @contextmanager

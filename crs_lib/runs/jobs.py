@@ -129,7 +129,7 @@ def job(
     start = Start(str(stage.folder), stage.run, 1 + ledger.tries(), weights_in(stage.inputs))
     far = start._replace(folder="") if scheduler else start
     shared: Any = cache(partial(make, *arguments, start))  # made when the first part with models begins
-    with _counted(stage, ledger, scheduler, logged):
+    with _calls_exported(stage, ledger, scheduler, logged):
         try:
             for place, part in enumerate(parts):
                 if ledger.finished().issuperset(part.keys):
@@ -138,13 +138,13 @@ def job(
                 told: dict[str, Any] = {"progress": progress, "label": part.label}
                 if part.models and not scheduler:
                     width = shared().models.width(part.models)
-                    sessions(ledger, part.keys, shared, threads=width, **told)
+                    sessions(ledger, part.keys, shared, (), threads=width, **told)
                     for spec in {*part.models}.difference(*(rest.models for rest in parts[place + 1 :])):
                         shared().models.release(spec)
                 else:
                     chunk = 1 if part.models else part_size(len(part.keys))
                     told |= {"workers": workers, "scheduler": scheduler, "chunk": chunk}
-                    sessions(ledger, part.keys, make, *arguments, far, **told)
+                    sessions(ledger, part.keys, make, (*arguments, far), **told)
                 _check_weights(start, part, llm)
         finally:
             if shared.cache_info().currsize:
@@ -162,41 +162,48 @@ def _check_weights(start: Start, part: Part, llm: "LLMSettings | None") -> None:
 
 
 @contextmanager
-def _counted(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) -> Iterator[None]:
+def _calls_exported(stage: Stage, ledger: Ledger, scheduler: str, logged: bool) -> Iterator[None]:
     """Whatever happens within: the log of all calls is in the run's folder, and the stage is counted.
 
     On a cluster each machine keeps its own log, which is fetched; a failure of that becomes a note on an
     earlier error, which is the one to be told.
     """
-    from crs_lib.llm.calls import Recorder, export_all
+    with ExitStack() as ending:
+        ending.callback(_count, stage, ledger, logged)
+        if scheduler and logged:
+            ending.push(partial(_fetch_logs, stage, scheduler))
+        yield
+
+
+def _count(stage: Stage, ledger: Ledger, logged: bool) -> None:
+    if logged:
+        from crs_lib.llm.calls import export_all
+
+        stage.counts["llm_calls"] = export_all(stage.folder)
+    stage.counts |= ledger.counts()
+
+
+def _fetch_logs(stage: Stage, scheduler: str, _: Any, earlier: BaseException | None, __: Any) -> None:
+    """Bring the call logs of a cluster's workers into the run's folder."""
+    from crs_lib.llm.calls import Recorder
     from crs_lib.llm.client import LOG, drain_scratch
     from crs_lib.runs import dask
 
-    earlier: BaseException | None = None
     try:
-        yield
-    except BaseException as error:
-        earlier = error
-        raise
-    finally:
-        try:
-            if scheduler and logged:
-                with Recorder(stage.folder / LOG) as recorder:
-                    recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
-        except Exception as error:
-            if earlier is None:
-                raise
-            earlier.add_note(f"after it: {type(error).__name__}: {error}")
-        finally:
-            stage.counts |= {"llm_calls": export_all(stage.folder)} if logged else {}
-            stage.counts |= ledger.counts()
+        with closing(Recorder(stage.folder / LOG)) as recorder:
+            recorder.put(dask.on_every_machine(scheduler, drain_scratch, stage.run))
+    except Exception as error:
+        if earlier is None:
+            raise
+        earlier.add_note(f"after it: {type(error).__name__}: {error}")
 
 
 def sessions(
     ledger: Ledger,
     keys: Sequence[Key],
     make: Callable[..., _Maker],
-    *arguments: Any,
+    arguments: tuple[Any, ...],
+    *,
     workers: int = 1,
     threads: int = 0,
     scheduler: str = "",
@@ -220,10 +227,9 @@ def sessions(
     failing, before = 0, {key for key, _ in ledger.failures()}
     with progress_bar(len(keys), done=len(keys) - len(todo), label=label, shown=progress) as bar:
         if threads:
-            results = _in_threads(todo, make(*arguments), threads) if todo else _nothing()
+            results = _in_threads(todo, make, arguments, threads)
         else:
-            tasks = [todo[i : i + chunk] for i in range(0, len(todo), chunk)]
-            results = _in_tasks(tasks, partial(make, *arguments), min(workers, len(todo)), scheduler)
+            results = _in_tasks(todo, make, arguments, min(workers, len(todo)), scheduler, chunk)
         try:
             for batch in results:
                 ledger.record(batch)
