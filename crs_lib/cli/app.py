@@ -127,8 +127,8 @@ def _own(parameters: Mapping[str, inspect.Parameter], lines: Mapping[str, str]) 
     fields: dict[str, Any] = {}
     for name, one in parameters.items():
         if one.kind is not one.VAR_KEYWORD:
-            kind = Annotated[one.annotation, Field(description=lines.get(name, ""))]
-            fields[name] = (kind, ... if one.default is one.empty else one.default)
+            default = ... if one.default is one.empty else one.default
+            fields[name] = (Annotated[one.annotation, Field(description=lines.get(name, ""))], default)
     return create_model("Options", __base__=Settings, **fields)
 
 
