@@ -150,7 +150,8 @@ def vectors(
     wanted = dict(zip(keys, texts, strict=True))
     with Store(path, _SCHEMA, "vector cache") as cache:
         try:
-            known = {key: _rows(*row, kind) for key in wanted for row in cache.do(_STORED, (key,))}
+            found = ((key, *row) for key in wanted for row in cache.do(_STORED, (key,)))
+            known = {key: np.frombuffer(rows, kind).reshape(-1, width) for key, width, rows in found}
         except DamageError:
             cache.close()
             path.replace(path.with_suffix(".damaged"))
@@ -161,7 +162,3 @@ def vectors(
             cache.many("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
             known |= made
     return [known[key] for key in keys]
-
-
-def _rows(width: int, rows: bytes, kind: type[Rows]) -> NDArray[Rows]:
-    return np.frombuffer(rows, dtype=kind).reshape(-1, width)
