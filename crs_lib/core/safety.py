@@ -170,9 +170,7 @@ class _Unpacked(io.RawIOBase):
         self._read += len(part)
         if self._read > _PIECE:
             ratio = self._read // max(1, self._packed)
-            check_limit(
-                "unpacked_ratio", ratio, f"{self._name}: it unpacks to more than its size by a ratio of"
-            )
+            check_limit("unpacked_ratio", ratio, f"{self._name}: it unpacks to more than its size, by")
         buffer[: len(part)] = part
         return len(part)
 
