@@ -31,7 +31,7 @@ from typing import Annotated, Any
 from pydantic import TypeAdapter, ValidationError, create_model
 
 from crs_lib.cli import terminal
-from crs_lib.core import paths, safety
+from crs_lib.core import paths, prompts, safety
 from crs_lib.core.errors import InputError, RunError, did_you_mean
 from crs_lib.core.settings import Entry, Field, Registry, Setting, Settings, fields_of
 from crs_lib.core.text import listing
@@ -42,19 +42,6 @@ command = COMMANDS.register
 _PAIRS = (list[str],)  # the items of an option that takes a name and a value each time
 _POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _OPTION = re.compile(r"^(\w+): (.+)\n?", re.MULTILINE)  # a parameter's line in a docstring
-# Names that commands had before; they work, and print the new one.
-OLD = {
-    **{name: f"show {name}" for name in ("figures", "trace", "report")},
-    **{name: f"validity {name}" for name in "gate precision realism sensitivity people annotate".split()},
-    **{f"cosrec-{name}": f"cosrec {name}" for name in "catalogue index generate intents".split()},
-    **{f"realtalk-{name}": f"realtalk {name}" for name in "predict evaluate compare".split()},
-    "params": "run --parameters", "refresh": "run --refresh", "estimate": "simulate --estimate",
-    "try": "chat --simulated", "catalog export": "data export", "logs": "data import",
-    "import": "data import", "score": "data score", "data list": "data get --list",
-    "data verify": "data get --verify", "thesis": "thesis demo", "thesis-tables": "thesis tables",
-    "topics": "thesis topics", "redteam": "validity gate --redteam", "score-human": "validity people rated",
-    "realtalk-teach": "realtalk evaluate --teach", "realtalk-ladder": "realtalk compare ladder",
-}  # fmt: skip
 
 
 def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
@@ -62,12 +49,13 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
 
     Ends the process (2) with the list of the commands for words that name none.
     """
+    old = prompts.lists("old_commands")
     for name, rest in ((" ".join(words[:size]), words[size:]) for size in (2, 1)):
         if name in COMMANDS.names():
             return COMMANDS.get(name), rest
-        if name in OLD:
-            print(f"{name} is now: crs {OLD[name]}", file=sys.stderr)
-            return find([*OLD[name].split(), *rest])
+        if name in old:
+            print(f"{name} is now: crs {old[name]}", file=sys.stderr)
+            return find([*old[name].split(), *rest])
     group = words[0] if words else ""
     shown = [one for one in COMMANDS if one.name.startswith(f"{group} ")] or COMMANDS
     lines = "\n".join(f"  {one.name:<21} {one.summary}" for one in shown)
@@ -75,7 +63,7 @@ def find(words: Sequence[str]) -> tuple[Entry[object], Sequence[str]]:
     form = RawDescriptionHelpFormatter
     parser = ArgumentParser(PROGRAM, f"{PROGRAM} COMMAND …", text, formatter_class=form)
     parser.parse_args([word for word in words if word in ("-h", "--help")])
-    hint = did_you_mean(group, [*COMMANDS.names(), *OLD])
+    hint = did_you_mean(group, [*COMMANDS.names(), *old])
     return parser.error(f"no command {' '.join(words[:2])!r}{hint}; they are:\n{lines}")
 
 
@@ -101,8 +89,7 @@ def do(one: Entry[object], words: Sequence[str]) -> None:
     told = {name: typed(known[name], text) for name, text in told.items()}
     checked = own(**{name: value for name, value in told.items() if name in options})
     given = {**usual, **told, **{name: getattr(checked, name) for name in options}}
-    outputs = [path for name in one.facts.get("writes", "").split() for path in _named(given, name)]
-    inputs = [path for name in one.facts.get("reads", "").split() for path in _named(given, name)]
+    outputs, inputs = (list(_named(given, one.facts.get(way, ""))) for way in ("writes", "reads"))
     paths.apart(outputs, [path for place in inputs for path in _within(place)] if outputs else ())
     one.make(**given)
 
@@ -137,14 +124,11 @@ def typed(setting: Setting, value: Any) -> Any:
 
 def _own(parameters: Mapping[str, inspect.Parameter], lines: Mapping[str, str]) -> type[Settings]:
     """A function's parameters as a settings class, each with its line of help."""
-    fields: dict[str, Any] = {
-        name: (
-            Annotated[one.annotation, Field(description=lines.get(name, ""))],
-            ... if one.default is one.empty else one.default,
-        )
-        for name, one in parameters.items()
-        if one.kind is not one.VAR_KEYWORD
-    }
+    fields: dict[str, Any] = {}
+    for name, one in parameters.items():
+        if one.kind is not one.VAR_KEYWORD:
+            default = ... if one.default is one.empty else one.default
+            fields[name] = (Annotated[one.annotation, Field(description=lines.get(name, ""))], default)
     return create_model("Options", __base__=Settings, **fields)
 
 
@@ -155,9 +139,7 @@ def _taken(source: str) -> list[Setting]:
     return [one for one in fields_of(getattr(import_module(module), kind)) if not names or one.name in names]
 
 
-def _add(
-    parser: ArgumentParser, setting: Setting, default: Any, *, own: bool = False, positional: bool = False
-) -> None:
+def _add(parser: ArgumentParser, setting: Setting, default: Any, *, own: bool, positional: bool) -> None:
     """Add the option of a field; what is not given is absent from what the parser returns."""
     name = setting.name.rstrip("_").replace("_", "-").removeprefix("n-")
     words: dict[str, Any] = {"default": SUPPRESS, "help": _help(setting, default).replace("%", "%%")}
@@ -192,13 +174,12 @@ def _metavar(setting: Setting, own: bool) -> str:
     return "A,B" if setting.several and not own else known.rstrip("_")
 
 
-def _named(given: Mapping[str, Any], entry: str) -> Iterator[Path]:
-    """The paths that an entry of ``reads`` or ``writes`` stands for."""
-    name, _, file = entry.partition("/")
-    found = given.get(name)
-    for one in found if isinstance(found, list | tuple) else [found]:
-        if one:
-            yield paths.given(one) / file
+def _named(given: Mapping[str, Any], entries: str) -> Iterator[Path]:
+    """The paths that the entries of ``reads`` or ``writes`` stand for."""
+    for name, _, file in (entry.partition("/") for entry in entries.split()):
+        found = given.get(name)
+        places = found if isinstance(found, list | tuple) else [found]
+        yield from (paths.given(one) / file for one in places if one)
 
 
 def _within(path: Path, most: int = 10_000) -> Iterator[Path]:

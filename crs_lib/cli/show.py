@@ -1,7 +1,7 @@
 """Pages and pictures of finished runs, and the thesis from beginning to end."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,55 +95,16 @@ def finish(sweep: Any, name: str) -> None:
             thesis.write_tables(run, convention)
             show(sweep.finish, run=run, convention=convention, study="movies")
     if len(done) > 1 and len(sweep.grid):
-        _over_grid(sweep, done, name)
-
-
-def _over_grid(sweep: Any, cells: Sequence[Mapping[str, Any]], name: str) -> None:
-    """The mean outcomes of every system in every cell, as a table and a figure."""
-    from crs_lib import evaluate
-    from crs_lib.figures import NoDataError, layout, style
-    from crs_lib.figures.scores import sweep_outcomes
-
-    keys = {key: key.rpartition(".")[2] for key in sweep.grid}
-    frames = []
-    for cell in cells:
-        point = {short: _in_words(cell[key]) for key, short in keys.items()}
-        for convention in evaluate.conventions_of(cell["run"]):
-            means = evaluate.read(cell["run"], "model_metrics", convention)
-            outcomes = means["metric"].isin(layout.outcomes(convention))
-            frames.append(means[outcomes].assign(run=cell["run"], **point))
-    rest = "convention model metric mean low high n n_missing".split()
-    frame = pd.concat(frames, ignore_index=True)[["run", *keys.values(), *rest]]
-    place = paths.results() / "movies" / f"sweep-{name}.csv"
-    tables.write_csv(place, frame)
-    print(f"over the grid: {paths.shown(place)}")
-    long = frame.melt(["run", *rest], list(keys.values()), "parameter", "value")
-    try:
-        for kind in ("png", "pdf"):
-            with style.applied():
-                path = style.write(sweep_outcomes(long), paths.figures() / f"sweep-{name}.{kind}")
-            print(f"drawn: {paths.shown(path)}")
-    except NoDataError as error:
-        print(f"no figure of the grid: {error}")
-
-
-def _in_words(value: Any) -> str:
-    """A value of the grid as an axis shows it."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_in_words(one)}" for name, one in value.items()) or "as declared"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
+        for path in thesis.write_grid(sweep.grid, done, name):
+            print(f"over the grid: {paths.shown(path)}")
 
 
 OPEN, CLOSE = "<!-- findings -->", "<!-- /findings -->"  # in README.md
-THESIS: Mapping[str, Any] = {
-    "run": "demo", "catalog": "sample", "n_sessions": 50, "n_turns": 20, "workers": 2,
-}  # fmt: skip
+_DEMO: dict[str, Any] = {"run": "demo", "catalog": "sample", "workers": 2}
 
 
 @command("thesis demo")
-def thesis(*, n_sessions: int = THESIS["n_sessions"], n_turns: int = THESIS["n_turns"]) -> None:
+def thesis(*, n_sessions: int = 50, n_turns: int = 20) -> None:
     """Run notebooks 01 to 06, from the catalogue to the figures.
 
     n_sessions: of each system
@@ -154,7 +115,7 @@ def thesis(*, n_sessions: int = THESIS["n_sessions"], n_turns: int = THESIS["n_t
     from crs_lib.report import findings, scoreboard
     from crs_lib.validity import sensitivity
 
-    run, asked = THESIS["run"], {**THESIS, "n_sessions": n_sessions, "n_turns": n_turns}
+    run, asked = _DEMO["run"], {**_DEMO, "n_sessions": n_sessions, "n_turns": n_turns}
     for notebook in notebooks.committed():
         if "01" <= notebook.stem[:2] <= "06":
             takes = {parameter.name for parameter in notebooks.parameters_of(notebook)}
@@ -163,7 +124,7 @@ def thesis(*, n_sessions: int = THESIS["n_sessions"], n_turns: int = THESIS["n_t
     print("sensitivity, figures, pages …", flush=True)
     sensitivity.make(run)
     told = findings.write(run)
-    if asked == THESIS:
+    if (n_sessions, n_turns) == (50, 20):
         quote(told.read_text(encoding="utf-8"), paths.ROOT / "README.md")
     show(("figures", "report", "trace"), run=run, study="movies")
     table(scoreboard(evaluate.read(run, "model_metrics")))
@@ -177,8 +138,7 @@ def quote(text: str, page: Path) -> None:
     old = page.read_text(encoding="utf-8") if page.is_file() else ""
     new = re.sub(f"{OPEN}.*?{CLOSE}", lambda _: f"{OPEN}\n{text.strip()}\n{CLOSE}", old, flags=re.DOTALL)
     if new != old:
-        with tables.write_aside(page) as file:
-            file.write(new)
+        tables.write_whole(page, new)
 
 
 @command(

@@ -23,17 +23,11 @@ _FAMILIES = {"confirmatory": "holm", "exploratory": "benjamini_hochberg"}
 
 
 class Plan(Settings):
-    """A declared analysis; the fields are the keys of the plan file.
-
-    ``contrasts`` are the confirmatory pairs (a, b), read as "a against b", on the primary outcome.
-    ``families`` names the correction of the confirmatory family and of all other comparisons.
-    ``smallest_effect`` is the smallest difference that matters, in units of the primary outcome.
-    ``factors`` (such as ``shift_type``) join the system in the mixed model. With ``all_pairs`` no contrast
-    was declared: ``contrasts`` are all pairs, and the pairs of each outcome are a family of their own.
-    """
+    """A declared analysis; the fields are the keys of the plan file."""
 
     _where = "plan: "
 
+<<<<<<< HEAD
     primary_outcome: Annotated[str, Field(description="the outcome that decides")]
     contrasts: Annotated[tuple[Pair, ...], Field(description="the confirmatory pairs, a against b")]
     smallest_effect: Annotated[float, Field(gt=0, description="the smallest difference that matters")]
@@ -51,6 +45,23 @@ class Plan(Settings):
     permutations: Annotated[int, Field(ge=1, description="draws of a permutation test")] = 10_000
     seed: Annotated[int, Field(description="seed of every resampling")] = 0
     all_pairs: Annotated[bool, Field(description="no contrast was declared")] = False
+=======
+    primary_outcome: Annotated[str, Field(description="the outcome that the contrasts test")]
+    contrasts: Annotated[tuple[Pair, ...], Field(description="confirmatory pairs (a, b): a against b")]
+    smallest_effect: Annotated[float, Field(gt=0, description="smallest difference that matters")]
+    secondary_outcomes: Annotated[tuple[str, ...], Field(description="outcomes tested besides")] = ()
+    families: Annotated[dict[str, str], Field(description="correction of each family of tests")] = _FAMILIES
+    alpha: Annotated[Share, Field(description="level of the tests")] = 0.05
+    power: Annotated[Share, Field(description="chance wanted to find the smallest effect")] = 0.8
+    factors: Annotated[tuple[str, ...], Field(description="join the system in the mixed model")] = ()
+    lower_is_better: Annotated[tuple[str, ...], Field(description="outcomes of which less is better")] = ()
+    system: Annotated[str, Field(description="column of the system")] = "system"
+    scenario: Annotated[str, Field(description="column of the scenario")] = "scenario"
+    resamples: Annotated[int, Field(ge=1, description="resamples of the intervals")] = 2000
+    permutations: Annotated[int, Field(ge=1, description="permutations of the tests")] = 10_000
+    seed: Annotated[int, Field(description="seed of resamples and permutations")] = 0
+    all_pairs: Annotated[bool, Field(description="all pairs, each outcome a family: none declared")] = False
+>>>>>>> main
 
     @property
     def outcomes(self) -> tuple[str, ...]:
