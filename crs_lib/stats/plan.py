@@ -27,25 +27,6 @@ class Plan(Settings):
 
     _where = "plan: "
 
-<<<<<<< HEAD
-    primary_outcome: Annotated[str, Field(description="the outcome that decides")]
-    contrasts: Annotated[tuple[Pair, ...], Field(description="the confirmatory pairs, a against b")]
-    smallest_effect: Annotated[float, Field(gt=0, description="the smallest difference that matters")]
-    secondary_outcomes: Annotated[tuple[str, ...], Field(description="outcomes told beside it")] = ()
-    families: Annotated[dict[str, str], Field(description="correction of each family")] = _FAMILIES
-    alpha: Annotated[Share, Field(description="share of false alarms in a family")] = 0.05
-    power: Annotated[Share, Field(description="share of true differences to be found")] = 0.8
-    factors: Annotated[tuple[str, ...], Field(description="factors beside the system")] = ()
-    lower_is_better: Annotated[
-        tuple[str, ...], Field(description="outcomes that fall as systems get better")
-    ] = ()
-    system: Annotated[str, Field(description="column of the systems")] = "system"
-    scenario: Annotated[str, Field(description="column of what is resampled")] = "scenario"
-    resamples: Annotated[int, Field(ge=1, description="draws of a bootstrap")] = 2000
-    permutations: Annotated[int, Field(ge=1, description="draws of a permutation test")] = 10_000
-    seed: Annotated[int, Field(description="seed of every resampling")] = 0
-    all_pairs: Annotated[bool, Field(description="no contrast was declared")] = False
-=======
     primary_outcome: Annotated[str, Field(description="the outcome that the contrasts test")]
     contrasts: Annotated[tuple[Pair, ...], Field(description="confirmatory pairs (a, b): a against b")]
     smallest_effect: Annotated[float, Field(gt=0, description="smallest difference that matters")]
@@ -61,7 +42,6 @@ class Plan(Settings):
     permutations: Annotated[int, Field(ge=1, description="permutations of the tests")] = 10_000
     seed: Annotated[int, Field(description="seed of resamples and permutations")] = 0
     all_pairs: Annotated[bool, Field(description="all pairs, each outcome a family: none declared")] = False
->>>>>>> main
 
     @property
     def outcomes(self) -> tuple[str, ...]:
