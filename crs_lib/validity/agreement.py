@@ -231,8 +231,8 @@ def _rows(
         )  # fmt: skip
         elicited |= elicits
         before.add(said)
-        following = dialogue.turns[2 * pair.turn : 2 * pair.turn + 1]
-        taken = heard.reaction_to(following[0].text, grounder) if following else math.nan
+        said_next = "".join(turn.text for turn in dialogue.turns[2 * pair.turn : 2 * pair.turn + 1])
+        taken = heard.reaction(said_next, grounder.titles(said_next))
         on_paper = adaptation(reply, wishes_known=bool(log["constraints"]))
         row = {"conv_id": dialogue.session_id, "system": dialogue.model_name, "turn": pair.turn}
         row |= {ON_PAPER: on_paper, RECEIVED: received(on_paper, taken, reply.n_films), REACTION: taken}
@@ -359,9 +359,8 @@ def rho(
         return row | {"low": math.nan, "high": math.nan}
     known = known.assign(conversation=known["system"] + " " + known["conv_id"])
     design = stats.Design(scenario="conversation", resamples=resamples)
-    found = stats.cluster_bootstrap_correlation(
-        known, score, rating, design, minus=minus, method="percentile"
-    )
+    how: Any = {"minus": minus, "method": "percentile"}
+    found = stats.cluster_bootstrap_correlation(known, score, rating, design, **how)
     low, high = found.loc[0, ["low", "high"]].astype(float)
     return row | {"low": low, "high": high}
 

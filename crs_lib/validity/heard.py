@@ -121,17 +121,12 @@ def _kinds(grounder: Grounder, text: str, taken: Sequence[tuple[int, int]]) -> l
     return found
 
 
-def _in_role(matches: Iterable[Match], text: str) -> list[Match]:
+def _in_role(matches: Sequence[Match], text: str) -> list[Match]:
     """Of a person's roles those that the words before the name tell; all where they tell none."""
-    roles: dict[tuple[int, int], list[Match]] = {}
-    for match in matches:
-        roles.setdefault((match.start, match.end), []).append(match)
-    out = []
-    for (start, _), same in roles.items():
-        near = set(_last_clause(text[:start]).split()[-3:])
-        cued = [match for match in same if near & set(ALL_FIELDS[match.field].cues)]
-        out += cued if len(same) > 1 and cued else same
-    return out
+    near = {m.start: set(_last_clause(text[: m.start]).split()[-3:]) for m in matches}
+    cued = [m for m in matches if near[m.start] & set(ALL_FIELDS[m.field].cues)]
+    told = {(m.start, m.end) for m in cued}
+    return [*cued, *(m for m in matches if (m.start, m.end) not in told)]
 
 
 def _last_clause(text: str) -> str:
@@ -184,19 +179,14 @@ class Listener:
         return _HeardState(self._stated or self._alike, self._avoid, heard.asks_about, heard.requests)
 
 
-def reaction(text: str, titles: Iterable[tuple[int, int]] = ()) -> float:
+def reaction(text: str, titles: Iterable[tuple[int, ...]] = ()) -> float:
     """Share of acceptance among the cues of what a person says after a reply, in [0, 1]; NaN without a cue.
 
-    ``titles`` are the character ranges of film titles, which are passed over.
+    ``titles`` are those of films, which are passed over: tuples that begin with a range of characters.
     """
-    for start, end in sorted(titles, reverse=True):
+    for start, end, *_ in sorted(titles, reverse=True):
         text = f"{text[:start]} {text[end:]}"
     said = CUES["unseen"].sub(" ", fold(text))
     rejects = len(CUES["rejects"].findall(said))
     accepts = len(CUES["accepts"].findall(CUES["rejects"].sub(" # ", said)))
     return accepts / (accepts + rejects) if accepts or rejects else math.nan
-
-
-def reaction_to(text: str, grounder: Grounder) -> float:
-    """:func:`reaction` of a text, the titles of the catalogue's films passed over."""
-    return reaction(text, [(mention.start, mention.end) for mention in grounder.titles(text)])

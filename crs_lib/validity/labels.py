@@ -22,7 +22,7 @@ import scipy
 
 from crs_lib import evaluate, simulate, stats
 from crs_lib.core import paths, prompts, rng, safety, tables
-from crs_lib.core.dialogue import Dialogue
+from crs_lib.core.dialogue import Dialogue, Pair
 from crs_lib.core.errors import InputError, RunError
 from crs_lib.core.settings import Field, RunName, Seed, Settings
 from crs_lib.metrics import base
@@ -33,7 +33,6 @@ KEY, FOLDER = "key.json", "annotation"
 SCALES = prompts.lists("movies/annotation")  # the question of each kind of page, and its five answers
 SCRIPTED = "scripted"  # the prefix of raters that are programs
 _POWER, _LEVEL = 0.8, 0.05
-_SHOWN = ("user", "system", "shift")  # of a turn on the page
 
 
 @dataclass(frozen=True)
@@ -106,12 +105,14 @@ def _question(run: str, talks: Sequence[Dialogue], session: str, shift: int, see
     systems = tuple(dialogue.model_name for dialogue in talks)
     blinded = hashlib.sha256(json.dumps([run, seed, systems, session, shift]).encode()).hexdigest()[:12]
     said, first, last = talks[0].pairs(), max(0, shift - 1 - BEFORE), shift - 1 + AFTER
-    shown = (
-        [(p.user.text, p.system.text, p.turn == shift) for p in one.pairs()[first:last]] for one in talks
-    )
-    sides = tuple(tuple(dict(zip(_SHOWN, turn, strict=True)) for turn in side) for side in shown)
+    sides = tuple(tuple(_shown(pair, shift) for pair in one.pairs()[first:last]) for one in talks)
     turns = tuple(range(shift, min(last, len(said)) + 1))
     return Question(blinded, tuple(p.user.text for p in said[:first]), sides, systems, session, shift, turns)
+
+
+def _shown(pair: Pair, shift: int) -> Mapping[str, Any]:
+    """A turn as the page shows it."""
+    return {"user": pair.user.text, "system": pair.system.text, "shift": pair.turn == shift}
 
 
 def digest(questions: Iterable[Question]) -> str:

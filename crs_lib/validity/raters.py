@@ -346,10 +346,8 @@ def bridge(rows: pd.DataFrame, *, resamples: int = 500) -> pd.DataFrame:
 _ROLE = "people_judge"
 # Spearman over dialogues of CRSArena-Eval's ReDial part, as printed by the authors of FACE.
 PUBLISHED = {"FACE (published)": 0.668, "G-Eval (published)": 0.577}
-_ANSWERS = {
-    "score": {"type": "integer", "minimum": 1, "maximum": 5},
-    "better": {"type": "string", "enum": ["A", "B"]},
-}
+_LEVELS, _PLACES = {"type": "integer", "minimum": 1, "maximum": 5}, {"type": "string", "enum": ["A", "B"]}
+_ANSWERS = {"score": _LEVELS, "better": _PLACES}
 
 
 def chosen(dialogues: Sequence[Dialogue], n: int) -> list[Dialogue]:

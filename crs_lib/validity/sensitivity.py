@@ -47,10 +47,9 @@ def weights(turns: pd.DataFrame) -> pd.DataFrame:
     ``turns`` are scored turns of several systems; turns without S* are left out, as in the score itself.
     ``n_systems`` have such turns, in ``n_sessions`` scenarios; without any, tau is NaN and "best" empty.
     """
-    parts = turns[turns["satisfaction_corrected"].notna()].assign(
-        fresh=lambda known: (known["novelty"] * known["satisfaction"]).fillna(0.0),
-        leaked=lambda known: known["topic_interference_leakage"].fillna(0.0),
-    )
+    parts = turns.dropna(subset="satisfaction_corrected")
+    fresh = (parts["novelty"] * parts["satisfaction"]).fillna(0.0)
+    parts = parts.assign(fresh=fresh, leaked=parts["topic_interference_leakage"].fillna(0.0))
     names = ["satisfaction_corrected", "fresh", "leaked", "copying"]
     sessions = parts.groupby(["model", "session_id"], sort=False)[names].mean()
     means = sessions.groupby("model", sort=False).mean()
@@ -95,9 +94,8 @@ def by_convention(dialogues: Sequence[Dialogue], grounder: Grounder) -> pd.DataF
     default = _session_scores(dialogues, grounder, conventions.get("default"))
     rows = []
     for choice, setting, rule in choices():
-        rows += _taus(
-            {"choice": choice, "setting": setting}, default, _session_scores(dialogues, grounder, rule)
-        )
+        scores = _session_scores(dialogues, grounder, rule)
+        rows += _taus({"choice": choice, "setting": setting}, default, scores)
     return pd.DataFrame(rows)
 
 
@@ -171,9 +169,8 @@ def by_catalogue(catalog: Catalog, config: SimulateConfig) -> pd.DataFrame:
 
 def stability(table: pd.DataFrame, by: str) -> pd.DataFrame:
     """The lowest and mean tau by a column: how far the ranking can be trusted whatever is chosen."""
-    found = table.groupby(by, sort=False)["tau"].agg(["min", "mean", "size"]).reset_index()
-    found["mean"] = np.round(found["mean"], 12)
-    return found.rename(columns={"min": "lowest_tau", "mean": "mean_tau", "size": "n"})
+    found = table.groupby(by, sort=False)["tau"].agg(lowest_tau="min", mean_tau="mean", n="size")
+    return found.round({"mean_tau": 12}).reset_index()
 
 
 def make(run: str, sessions: int = 10) -> Path:
