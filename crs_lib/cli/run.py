@@ -155,10 +155,8 @@ def planned(config: Any, judged: Mapping[str, Any]) -> Iterator[Any]:
 
 
 @command(
-    "judge", defaults={"judges": ()},
-    takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries",
-           "crs_lib.llm.settings:LLMSettings host slots"],
-)  # fmt: skip
+    "judge", takes=["crs_lib.judge.config:JudgeConfig judges samples llm canaries"], defaults={"judges": ()}
+)
 def judge(run: str, *, report: bool = False, **given: Any) -> None:
     """Let models judge a finished run.
 
@@ -168,9 +166,6 @@ def judge(run: str, *, report: bool = False, **given: Any) -> None:
     from crs_lib import judge as judging
 
     if given["judges"]:
-        reached = {name: given.pop(name) for name in ("host", "slots") if name in given}
-        if reached and isinstance(given.get("llm", {}), dict):
-            given["llm"] = given.get("llm", {}) | reached
         folder = judging.judge_run(run, **given)
         table(llm.usage(folder / "llm_calls.jsonl"), digits=2)
         print(f"scores: {paths.shown(folder / judging.SCORES)}")

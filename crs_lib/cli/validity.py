@@ -13,28 +13,21 @@ from crs_lib.core.settings import Field, OneOf
 
 
 @command("validity gate", takes=["crs_lib.validity.gate:GateConfig"])
-def gate(
-    *, develop: bool = False, confirm: bool = False, redteam: bool = False, metric: str = "", **given: Any
-) -> None:
+def gate(*, develop: bool = False, confirm: bool = False, redteam: bool = False, **given: Any) -> None:
     """Test which metrics order the control policies correctly.
 
     develop: test the protocol's requirements on its development seeds
     confirm: test them once on its confirmation seeds, and log the verdict
     redteam: search for policies that raise a score without use to the user
-    metric: with --redteam: show this metric only; all are searched
     """
-    from crs_lib.metrics import base
     from crs_lib.validity import gate as gates
     from crs_lib.validity import redteam as search
 
-    if metric:
-        base.get(metric)
     if develop or confirm:
         _protocol(given, confirm)
     elif redteam:
         config = gates.GateConfig(**{**search.USUAL, **given})
-        found = search.run(config).drop(columns=["budget", "seed", "n_sessions"])
-        table(found[found["metric"] == metric] if metric else found)
+        table(search.run(config).drop(columns=["budget", "seed", "n_sessions"]))
         print(f"{config.budget} policies, {config.n_sessions} scenarios; {search.TABLE} of run {config.run}")
     else:
         config = gates.GateConfig(**given)
@@ -146,7 +139,7 @@ def people(
         found = [raters.prediction(frame), raters.systems(frame), frame[["found"]].describe().T]
     elif part == "simulators":
         frame = raters.judged(talks, films)
-        found = [make(frame) for make in (raters.with_judge, raters.rankings, raters.survival)]
+        found = [make(frame) for make in (raters.with_judge, raters.survival)]
     else:
         folder, drawn = paths.results() / "movies" / "people", raters.chosen(talks, n)
         answers = pd.concat(raters.ask(drawn, spec, folder / paths.slug(spec)) for spec in llm)
