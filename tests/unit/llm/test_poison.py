@@ -161,7 +161,9 @@ def test_a_call_under_other_weights_than_the_run_began_with_ends_the_run(tmp_pat
         OllamaServer({"tiny:latest": "b" * 64}) as server,
         Pool(None, LLMSettings(host=server.url), retry=ONCE, weights={"ollama:tiny": "a" * 64}) as pool,
     ):
-        with pytest.raises(RunError, match=r"ollama:tiny changed .* aaaaaaaaaaaa, now bbbbbbbbbbbb") as caught:
+        with pytest.raises(
+            RunError, match=r"ollama:tiny changed .* aaaaaaaaaaaa, now bbbbbbbbbbbb"
+        ) as caught:
             pool.complete("ollama:tiny", ask())
         assert caught.value.ends_run and server.chats == 0
         assert pool("template").complete(ask()).text  # nothing is known of its weights
