@@ -14,7 +14,6 @@ from crs_lib.core import paths
 from crs_lib.core.dialogue import Dialogue
 from crs_lib.core.errors import InputError
 from crs_lib.validity import agreement, raters
-from tests.helpers import scripted as _scripted  # noqa: F401
 from tests.helpers.films import grounder
 
 TEN = grounder()
