@@ -67,7 +67,7 @@ def read(file: str | Path) -> Sweep:
 
     Raises InputError naming the key, the parameter or the value that is wrong; nothing has run then.
     """
-    path = _find(file)
+    path = runner.found("sweep", file, paths.notebooks() / "sweeps", ".yaml")
     record = safety.read_yaml(path)
     if not isinstance(record, dict):
         raise InputError(f"{path.name}: expected the keys {', '.join(_File.model_fields)}")
@@ -96,15 +96,6 @@ def _checked(file: _File) -> Sweep:
         for book, known in declared.items():
             runner.check_parameters(known, sweep.values_for(cell, book), book.stem)
     return sweep
-
-
-def _find(file: str | Path) -> Path:
-    given = Path(file)
-    folder = paths.notebooks() / "sweeps"
-    for path in (given, folder / given.name, folder / f"{given.name}.yaml"):
-        if path.is_file():
-            return path
-    raise unknown("sweep", str(file), sorted(path.stem for path in folder.glob("*.yaml")))
 
 
 def _cells(file: _File) -> Iterator[dict[str, Any]]:

@@ -97,9 +97,8 @@ def _stratum(rankings: Sequence[Ranking], k: int | None = None) -> list[Hit]:
     """
     found = _ranks(rankings)
     missing = max(len(ranking) for ranking in rankings) + 1
-    rows = {
-        name: [where.get(number, missing) for number in range(len(rankings))] for name, where in found.items()
-    }
+    lists = range(len(rankings))
+    rows = {name: [where.get(number, missing) for number in lists] for name, where in found.items()}
     order = sorted(rows, key=lambda name: (sorted(rows[name]), rows[name]))
     return [Hit(name, 1 / place) for place, name in enumerate(order, start=1)][:k]
 
