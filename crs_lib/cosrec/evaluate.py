@@ -15,6 +15,7 @@ from crs_lib.stats import Design, cluster_bootstrap, cluster_bootstrap_differenc
 MEASURES = ("nDCG@10", "AP", "P@10", "RR@10", "R@100", "ERR@10", "Judged@10")
 POOL_FLOOR, COLLECTION_FLOOR = "random order of the pool", "random order of the collection"
 FLOORS = (POOL_FLOOR, COLLECTION_FLOOR)
+_Sizes = Mapping[str, int]
 _Runs = Mapping[str, Mapping[str, Ranking]]
 Routes = Mapping[tuple[str, int], Sequence[str]]
 
@@ -51,23 +52,22 @@ def score(partition: Partition, runs: _Runs, measures: Sequence[str] = MEASURES)
 def with_floors(
     partition: Partition,
     scores: pd.DataFrame,
-    measures: Sequence[str] = MEASURES,
-    *,
-    sizes: Mapping[str, int] | None = None,
-    draws: int = 100,
-    seed: int = 0,
+    measures: Sequence[str],
+    sizes: _Sizes | None = None,
+    **how: Any,
 ) -> pd.DataFrame:
     """The scores and, as systems of their own, what chance scores.
 
     ``random order of the pool`` shuffles the judged documents: the floor of a run that only re-ranks them.
     ``random order of the collection`` draws from all products or passages: the floor of a run that searches
     the whole collection. It is there where ``sizes`` says by kind how many documents the collection has.
+    ``how`` are ``draws`` and ``seed``.
     """
     known = topics(partition)
     every = {row.topic: sizes[row.kind] for row in known.itertuples() if row.kind in sizes} if sizes else {}
     tables = [scores]
     for name, documents in ((POOL_FLOOR, None), *([(COLLECTION_FLOOR, every)] if sizes else [])):
-        floor = random_floor(partition.qrels, measures, draws=draws, seed=seed, sizes=documents)
+        floor = random_floor(partition.qrels, measures, sizes=documents, **how)
         tables.append(known.join(floor, on="topic", how="inner").assign(missing=False, system=name))
     return pd.concat(tables, ignore_index=True)
 

@@ -521,14 +521,11 @@ def predict_files(train: Path, test: Path, out: Path, model: str = "", seed: int
     name, frame = model or ROUTER, turns(asked)
     fitted = MODELS.create(name).fit(training(known))
     scores, guess = fitted.scores(frame), fitted.predict(frame)
-    rows = (
-        {
-            "conversation": turn.conversation,
-            "turn": int(turn.turn),
-            "intents": [kind for kind, on in zip(INTENTS, said, strict=True) if on],
-            "probabilities": {k: round(float(s), 4) for k, s in zip(INTENTS, given, strict=True)},
-        }
-        for turn, said, given in zip(frame.itertuples(), guess.tolist(), scores, strict=True)
-    )
+    rows = []
+    for turn, said, given in zip(frame.itertuples(), guess.tolist(), scores.tolist(), strict=True):
+        intents = [kind for kind, on in zip(INTENTS, said, strict=True) if on]
+        likely = {kind: round(score, 4) for kind, score in zip(INTENTS, given, strict=True)}
+        place = {"conversation": turn.conversation, "turn": int(turn.turn)}
+        rows.append(place | {"intents": intents, "probabilities": likely})
     write_jsonl(out, rows)
     return _scored(asked, frame, guess, seed).assign(model=name) if asked.intents else None

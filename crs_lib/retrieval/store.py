@@ -18,6 +18,7 @@ from crs_lib.core.store import DamageError, Store
 
 Rows = TypeVar("Rows", bound=np.floating)
 _Arrays = dict[str, NDArray[Any]]
+_Facts = Mapping[str, Any]
 _HEADER = "index.json"
 _SCHEMA = "CREATE TABLE IF NOT EXISTS vectors (text BLOB PRIMARY KEY, width INTEGER, rows BLOB) WITHOUT ROWID"
 _STORED = "SELECT width, rows FROM vectors WHERE text = ?"
@@ -54,10 +55,10 @@ def new_folder(folder: Path, kind: str, facts: Mapping[str, Any]) -> Iterator[Pa
 def save_folder(
     folder: Path,
     kind: str,
-    facts: Mapping[str, Any],
-    arrays: Mapping[str, NDArray[Any]],
-    texts: Mapping[str, str] | None = None,
-    ids: Iterable[str] | None = None,
+    facts: _Facts,
+    arrays: _Arrays,
+    texts: _Facts | None = None,
+    ids: "Ids | None" = None,
 ) -> None:
     """Write arrays (``name.npy``), texts (``name.json``) and ids as a :func:`new_folder`."""
     with new_folder(folder, kind, facts) as aside:
