@@ -20,8 +20,8 @@ def written(folder, text, name="films.json"):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("not JSON at all", r"films.json: not JSON \(Expecting value, column 1\); expected an object title -> record"),
-        ('{"A": {"year": "1980"}', r"films.json: not JSON \(Expecting ',' delimiter"),
+        ("not JSON at all", r"films.json: not JSON .*line 1 column 2\); expected an object title -> record"),
+        ('{"A": {"year": "1980"}', r"films.json: not JSON .*line 1 column 22"),
         ("", r"films.json: not JSON"),
         ("[]", r"must hold an object title -> record with at least one film"),
         ("{}", r"must hold an object title -> record with at least one film"),
