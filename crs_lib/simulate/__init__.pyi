@@ -1,6 +1,14 @@
 from .config import DEFAULT_SYSTEMS, STUDY, SimulateConfig
-from .conversation import fresh_sessions, scenario, session
-from .finished import FAILED, RAW_CATALOG, dialogues, failed_sessions, iter_dialogues, run_folder
+from .conversation import arms_of, scenario, session
+from .finished import (
+    FAILED,
+    RAW_CATALOG,
+    dialogue_file,
+    dialogues,
+    failed_sessions,
+    iter_dialogues,
+    run_folder,
+)
 from .logged import ImportConfig, Imported, import_logs
 from .run import prepare, simulate
 from .shifts import SHIFTS
@@ -14,9 +22,10 @@ __all__ = [
     "ImportConfig",
     "Imported",
     "SimulateConfig",
+    "dialogue_file",
     "dialogues",
     "failed_sessions",
-    "fresh_sessions",
+    "arms_of",
     "import_logs",
     "iter_dialogues",
     "prepare",

@@ -35,9 +35,14 @@ def dialogues(run: str) -> list[Dialogue]:
     return list(iter_dialogues(run))
 
 
+def dialogue_file(arm: str = "") -> str:
+    """The name of the file of a run's sessions, or of the short conversations of an arm beside them."""
+    return f"dialogues_{arm}.jsonl" if arm else "dialogues.jsonl"
+
+
 @safety.reader("the dialogues of a run")
-def iter_dialogues(run: str) -> Iterator[Dialogue]:
-    """The finished dialogues of a run one by one, memory flat."""
-    path = runs.output(STUDY, run, "simulate", "03_simulate", "dialogues.jsonl")
+def iter_dialogues(run: str, arm: str = "") -> Iterator[Dialogue]:
+    """The finished dialogues of a run one by one, memory flat; of straight or fresh users for such an arm."""
+    path = runs.output(STUDY, run, "simulate", "03_simulate", dialogue_file(arm))
     for record in tables.read_jsonl(path):
         yield Dialogue.from_json(record, source=path.name)
