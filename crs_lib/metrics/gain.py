@@ -576,7 +576,8 @@ def shift_cost(shift: ShiftRecord) -> float:
 def conversation_cost(shift: ShiftRecord) -> float:
     """Gain with the fresh user − gain with the straight user: what it costs that wishes come piecemeal.
 
-    The "lost in conversation" effect (Laban et al. 2025, full against sharded instructions). NaN without both.
+    The "lost in conversation" effect (Laban et al. 2025, full against sharded instructions). NaN without
+    both.
     """
     found = shift.once(_compared)
     return _mean_gain(found.fresh) - _mean_gain(found.straight)
@@ -633,7 +634,7 @@ def share_lost(shift: ShiftRecord) -> float:
 
 
 def _missed(background: Background) -> Remembered[tuple[Key, Key], tuple[float, float]]:
-    """The shares of the catalogue that miss the present state: those that fit the one before, and the others."""
+    """The shares of the catalogue that miss the present state: what fits the one before, and the others."""
     catalog = background.catalog
     films = np.flatnonzero(catalog.recommendable)
 
@@ -668,11 +669,11 @@ def _misses(shift: ShiftRecord) -> tuple[float, float]:
 
 @_primary("stale", "stale", high=1)
 def stale(shift: ShiftRecord) -> float:
-    """Share of the films shown after a shift that miss it and fit the state before, less chance, in [-1, 1]."""
+    """Share of the films after a shift that miss it and fit the state before, less chance, in [-1, 1]."""
     return shift.once(_misses)[0]
 
 
 @_primary("wrong", "wrong", high=1)
 def wrong(shift: ShiftRecord) -> float:
-    """Share of the films shown after a shift that fit neither state, less chance, in [-1, 1]."""
+    """Share of the films after a shift that fit neither state, less chance, in [-1, 1]."""
     return shift.once(_misses)[1]

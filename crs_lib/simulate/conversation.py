@@ -46,7 +46,7 @@ def scenario(world: World, number: int, config: SimulateConfig, arm: str = "") -
 
 
 class _Talk(NamedTuple):
-    """A conversation to be held: its id in files, its plan, the turns spoken, and the window that it mirrors."""
+    """A conversation to be held: its id in files, its plan, its turns, and the window that it mirrors."""
 
     name: str
     plan: Scenario
@@ -78,10 +78,10 @@ def arms_of(
     """The dialogues between a system and all users of a scenario, by arm; ``arm`` is that of whole sessions.
 
     Beside the session there are, at each shift, a straight user, who wants at once what the other shifts to
-    (:func:`crs_lib.simulate.scenarios.straight`), and a fresh user, whose first words name everything in force.
-    The conversations are held in random order, each with a system made anew. Systems are told the session's
-    turn numbers, so that one which draws by chance draws the same as in the session. ``plans`` are those of
-    the arm and of the shifting session.
+    (:func:`crs_lib.simulate.scenarios.straight`), and a fresh user, whose first words name everything in
+    force. The conversations are held in random order, each with a system made anew. Systems are told the
+    session's turn numbers, so that one which draws by chance draws the same as in the session. ``plans`` are
+    those of the arm and of the shifting session.
     """
     arm = arm or config.arm
     plan, shifting = plans or (scenario(world, number, config, one) for one in (arm, SHIFT))
@@ -106,10 +106,10 @@ def _window(catalog: Catalog, plan: Scenario, kind: str, window: scenarios.Windo
 
 
 def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, talk: _Talk) -> Dialogue:
-    """A conversation as a dialogue; ``session`` is the plan whose films a system with a fixed list is given."""
+    """A conversation as a dialogue; a system with a fixed list is given the films of ``session``."""
     plan, window = talk.plan, {"of": dict(talk.window)} if talk.window else {}
     user = User(world.catalog, plan, _realiser(world, spec, plan.session, config))
-    world = replace(world, conversation=_conversation(config.seed, talk.name, plan.arm))
+    world = replace(world, conversation=conversation_id(config.seed, talk.name, plan.arm))
     films = _films(world, spec, session, config)
     system = systems.create(spec, world, config.seed, plan.session, films)
     found: list[Turn] = []
@@ -130,7 +130,7 @@ def _held(world: World, spec: str, config: SimulateConfig, session: Scenario, ta
     )
 
 
-def _conversation(seed: int, name: str, arm: str) -> str:
+def conversation_id(seed: int, name: str, arm: str) -> str:
     """The id of a conversation as systems know it: digits, which tell neither the scenario nor the arm."""
     return str(rng.stream(seed, "movies", "conversation", name, arm).integers(10**17, 10**18))
 

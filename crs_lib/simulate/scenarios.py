@@ -187,7 +187,7 @@ class Scenario:
     steps: tuple[PlanStep, ...]
     templates: str = "A"
     insist: bool = True
-    rates: Rates = Rates()
+    rates: Rates = field(default_factory=Rates)
     lines: dict[tuple[int, str], str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
@@ -229,14 +229,14 @@ def plan(
     """The scenario of one session.
 
     Turn 1 asks for a genre, the next turns refine it to two or three constraints (one to three of any field
-    in any order, where the manner of the template set says so); shifts come at random turns, their types balanced over every block of sessions (:func:`type_order`); between them
-    the user asks about films, asks for more, hesitates, or contradicts in words only. Every state has an
-    answer in the catalogue, and the number of answers is logged. Where the manner of the template set has
-    first words and small talk (:mod:`manners`), they take the place of turns that change nothing; states,
-    shifts and their turns are those of every set. ``explicitness`` says whether a shift's new
-    constraint is named or implied by a situation (:mod:`situations`); the constraints are the same. The twin
-    of arm "none" equals its session up to the first shift and never shifts; the user of arm "calm" never
-    insists.
+    in any order, where the manner of the template set says so); shifts come at random turns, their types
+    balanced over every block of sessions (:func:`type_order`); between them the user asks about films, asks
+    for more, hesitates, or contradicts in words only. Every state has an answer in the catalogue, and the
+    number of answers is logged. Where the manner of the template set has first words and small talk
+    (:mod:`manners`), they take the place of turns that change nothing; states, shifts and their turns are
+    those of every set. ``explicitness`` says whether a shift's new constraint is named or implied by a
+    situation (:mod:`situations`); the constraints are the same. The twin of arm "none" equals its session up
+    to the first shift and never shifts; the user of arm "calm" never insists.
 
     Raises InputError if the catalogue has no genre with five films, or for an unknown type.
     """
@@ -305,7 +305,7 @@ def _in_any_order(catalog: Catalog, first: UserState, n: int, seed: int, session
 def _stated(
     catalog: Catalog, goal: UserState, wanted: Mapping[str, str], avoid: Mapping[str, str]
 ) -> list[PlanStep]:
-    """The turns that state constraints and then values to avoid one by one, with the film in mind of a goal."""
+    """The turns that state constraints, then values to avoid, one by one, with a goal's film in mind."""
     steps: list[PlanStep] = []
     for place, name in enumerate(wanted):
         held = dict(itertools.islice(wanted.items(), place + 1))
@@ -335,8 +335,8 @@ def _first_words(
 ) -> list[PlanStep]:
     """The steps with a first turn that states nothing, where the manner has one and a turn can be spared.
 
-    The ``opening`` turns, which state what is wished, then come a turn later, and the ordinary turn behind them
-    gives way; from there on the plan is the same. The twin without shifts begins like its session.
+    The ``opening`` turns, which state what is wished, then come a turn later, and the ordinary turn behind
+    them gives way; from there on the plan is the same. The twin without shifts begins like its session.
     """
     draw = rng.stream(plan.seed, "movies", plan.session, "first-words")
     act = voices.picked(MANNERS[plan.templates].first_words, draw.random())
@@ -376,13 +376,12 @@ def fresh(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
 
 
 def straight(catalog: Catalog, plan: Scenario, turn: int) -> Scenario:
-    """The scenario of a straight user: after the turn of a shift as the plan's user, and never of another mind.
+    """The scenario of a straight user: from a shift on as the plan's user, and never of another mind.
 
     What the shift kept is stated one value a turn in the acts of an opening; what it added is stated at its
     turn, in one utterance in the words of a shift that only adds; the other turns are ordinary, those of the
-    plan where it has such. Whoever keeps nothing asks openly until then. Where a shift only drops, the turn is
-    a request for more.
-    Source: docs/validity.md, section 1.
+    plan where it has such. Whoever keeps nothing asks openly until then. Where a shift only drops, the turn
+    is a request for more. Source: docs/validity.md, section 1.
     """
     before, state = plan.steps[turn - 2].state, plan.steps[turn - 1].state
     kept = {name: v for name, v in before.constraints.items() if state.constraints.get(name) == v}

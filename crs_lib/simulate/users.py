@@ -235,15 +235,15 @@ class User:
             slots["one"] = self._noun_phrase(voiced, draw, phrases.ONE)
             if step.shift is not None:
                 slots["old_one"] = self._noun_phrase(step.shift.dropped, draw, phrases.ONE)
-        say = partial(prompts.say_small if small else prompts.say, prompts.USER_SETS[templates], draw=draw)
-        said = "" if act == EXCLUDE else say(section, wish=wish, **slots)
+        say = partial(prompts.say_small if small else prompts.say, prompts.USER_SETS[templates])
+        said = "" if act == EXCLUDE else say(section, draw, wish=wish, **slots)
         if step.situation and act == REFINEMENT:
             said = f"{said} {step.situation.text}" if voiced else step.situation.text
         if not excluded:
             return said
         slots["old"] = self._noun_phrase(excluded, draw)
         stop = "" if said[-1:] in ".?!" else "."
-        return f"{said}{stop} {say('exclusion', **slots)}".strip()
+        return f"{said}{stop} {say('exclusion', draw, **slots)}".strip()
 
     def _noun_phrase(
         self, constraints: Mapping[str, str], draw: np.random.Generator, noun: str = "noun"

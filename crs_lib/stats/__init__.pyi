@@ -3,10 +3,13 @@ from .analysis import Ladder, anova_table, ladder, tukey_table
 from .design import Design
 from .effects import auc, rank_biserial
 from .estimates import (
+    CostInterval,
     bootstrap_estimates,
     cluster_bootstrap,
     cluster_bootstrap_correlation,
     cluster_bootstrap_differences,
+    cost_interval,
+    ratio_interval,
 )
 from .findings import (
     Estimate,
@@ -44,6 +47,7 @@ from .survival import hazard_ratios, kaplan_meier, logrank, net_incidence, restr
 from .words import conclusions, conclusions_by_subject, interval_in_words, p_in_words
 
 __all__ = [
+    "CostInterval",
     "Design",
     "Estimate",
     "Finding",
@@ -61,6 +65,7 @@ __all__ = [
     "conclusions",
     "conclusions_by_subject",
     "contrast_curves",
+    "cost_interval",
     "counted",
     "deviation_of",
     "difference_of",
@@ -97,6 +102,7 @@ __all__ = [
     "p_in_words",
     "page_trend",
     "rank_biserial",
+    "ratio_interval",
     "read_plan",
     "resolution",
     "restricted_mean",

@@ -226,6 +226,53 @@ def cluster_bootstrap_differences(
     )
 
 
+FEW = 2  # scenarios that differ from the others' one value: below this an interval would rest on nothing
+TOO_FEW = "too few differing scenarios"
+
+
+class CostInterval(NamedTuple):
+    """A mean over scenarios, its interval, the number of scenarios; ``reason`` where there is no interval."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+    reason: str = ""
+
+
+def cost_interval(values: Any, confidence: float = 0.95) -> CostInterval:
+    """The t interval of a mean over scenarios; wider where most values are exactly 0.
+
+    Then large values are rare, and a sample may hold none: two made-up scenarios at ± REACH are counted in
+    for the interval, not for the mean. No interval where fewer than FEW values differ from the most frequent
+    one. Source: coverage study (docs/validity.md, section 1; benchmarks/bench_coverage.py).
+    """
+    known = np.asarray(values, dtype=float)
+    known = known[~np.isnan(known)]
+    mean = float(known.mean()) if len(known) else float("nan")
+    _, counts = np.unique(known.round(12), return_counts=True)
+    if len(known) - counts.max(initial=0) < FEW:
+        return CostInterval(mean, float("nan"), float("nan"), len(known), TOO_FEW)
+    wide = known if (known == 0).mean() <= 0.5 else np.append(known, (-REACH, REACH))
+    error = wide.std(ddof=1) / np.sqrt(len(wide))
+    half = float(scipy.stats.t.ppf((1 + confidence) / 2, len(wide) - 1) * error)
+    return CostInterval(mean, mean - half, mean + half, len(known))
+
+
+def ratio_interval(top: Any, bottom: Any, confidence: float = 0.95) -> CostInterval:
+    """mean(top)/mean(bottom) over the scenarios that have both, with the interval of its linear part."""
+    above, below = np.asarray(top, dtype=float), np.asarray(bottom, dtype=float)
+    both = ~np.isnan(above) & ~np.isnan(below)
+    if not both.any():
+        return cost_interval([], confidence)
+    ratio, scale = above[both].mean() / below[both].mean(), below[both].mean()
+    found = cost_interval((above[both] - ratio * below[both]) / scale, confidence)
+    return found._replace(mean=float(ratio), low=ratio + found.low, high=ratio + found.high)
+
+
+REACH = 0.5  # of the made-up scenarios: half of what a cost can be
+
+
 def cluster_bootstrap_correlation(
     frame: pd.DataFrame,
     x: str,

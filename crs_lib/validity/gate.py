@@ -28,7 +28,7 @@ from crs_lib.core.tables import sha256
 from crs_lib.evaluate.choose import ConventionName
 from crs_lib.metrics import base
 from crs_lib.metrics.base import DESCRIPTIVE, NOT_VALID
-from crs_lib.simulate.scenarios import FRESH, NO_SHIFT, SHIFT
+from crs_lib.simulate.scenarios import NO_SHIFT, SHIFT, WINDOWS
 
 WHOLE, AFTER, BEFORE = "whole session", "after the first shift", "before the first shift"
 ABOVE, NOT_BELOW, ALIKE, RISING = "above", "not below", "alike", "rising with the dose"
@@ -360,7 +360,7 @@ class Protocol:
         return simulate.SimulateConfig(
             run=f"{run}-{seed}", catalog=catalog, systems=tuple(self.content["systems"]),
             n_sessions=int(sizes[part]), n_turns=int(self.content["n_turns"]), seed=seed, workers=workers,
-            arms=(SHIFT, NO_SHIFT, FRESH), templates=templates[part],
+            arms=(SHIFT, *WINDOWS, NO_SHIFT), templates=templates[part],
         )  # fmt: skip
 
     def values(

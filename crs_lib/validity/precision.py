@@ -20,7 +20,7 @@ from crs_lib.core.settings import Field, OneOf, RunName, Seed, Settings
 from crs_lib.evaluate import arms
 from crs_lib.evaluate.scorer import ItemsScorer, Scorer
 from crs_lib.metrics import base, conventions
-from crs_lib.simulate.scenarios import FRESH, SHIFT
+from crs_lib.simulate.scenarios import SHIFT
 from crs_lib.systems.base import SYSTEMS, World
 
 FACETS: Final = {"catalogue": (), "wording": (), "seed": (), "scenario": ("catalogue", "seed")}
@@ -50,19 +50,19 @@ class PrecisionConfig(Settings):
         Sequence[Annotated[str, OneOf(prompts.USER_SETS)]],
         Field(min_length=1, description="template sets of the user's words"),
     ] = ("A", "B")
-    metric: Annotated[
-        str, Field(description="the session metric, such as normalised_gain or history_cost")
-    ] = "normalised_gain"
+    metric: Annotated[str, Field(description="the session metric, such as normalised_gain or shift_cost")] = (
+        "normalised_gain"
+    )
     precision: Annotated[float, Field(gt=0, description="half width of a difference's 95 % interval")] = 0.05
 
     def check(self) -> None:
         base.get(self.metric)
 
     def batch(self, catalog: str, templates: str, seed: int) -> simulate.SimulateConfig:
-        """The sessions of one cell, with fresh users."""
+        """The sessions of one cell, with straight and fresh users."""
         return simulate.SimulateConfig(
             run=self.run, catalog=catalog, systems=tuple(self.systems), n_sessions=self.n_sessions,
-            n_turns=self.n_turns, seed=seed, arms=(SHIFT, FRESH), templates=templates,
+            n_turns=self.n_turns, seed=seed, templates=templates,
         )  # fmt: skip
 
 
@@ -83,16 +83,17 @@ def scores(config: PrecisionConfig) -> pd.DataFrame:
         plain = Scorer(world.grounder, rule)
         for templates, seed in product(config.templates, config.seeds):
             batch = config.batch(catalog, templates, seed)
-            talks, fresh = [], []
+            talks, windows = [], []
             for number in range(config.n_sessions):
                 plan = simulate.scenario(world, number, batch)
                 for spec in config.systems:
-                    talks.append(simulate.session(world, spec, number, batch, plan))
-                    fresh += simulate.fresh_sessions(world, spec, number, batch, [plan])
-            scorer = ItemsScorer(world.grounder, rule, gains=arms.gains_of(fresh, (), plain))
-            for talk, found in zip(talks, scorer.score_many(talks), strict=True):
+                    found = simulate.arms_of(world, spec, number, batch, SHIFT, [plan, plan])
+                    talks += found.pop(SHIFT)
+                    windows += [talk for several in found.values() for talk in several]
+            scorer = ItemsScorer(world.grounder, rule, gains=arms.gains_of(windows, (), plain))
+            for talk, scores in zip(talks, scorer.score_many(talks), strict=True):
                 row = {"system": talk.model_name, "catalogue": catalog, "wording": templates, "seed": seed}
-                rows.append(row | {"scenario": talk.session_id, "value": found.session[config.metric]})
+                rows.append(row | {"scenario": talk.session_id, "value": scores.session[config.metric]})
     return pd.DataFrame(rows).astype({"value": float})
 
 
