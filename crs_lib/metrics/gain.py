@@ -484,10 +484,12 @@ class WindowReply(NamedTuple):
 
 
 def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
-    """Normalised gain at most 1 that neither repeating films nor sparing them changes; 0 is chance.
+    """Normalised gain in [-1, 1] that neither repeating films nor sparing them changes; 0 is chance.
 
     The best list and chance are those of the films that no earlier turn of the conversation showed, and of
-    this reply's. A film shown again gains as ever, but for ``stale`` ones. NaN as :func:`normalised_gain`.
+    this reply's. A film shown again gains as ever, but for ``stale`` ones. NaN as :func:`normalised_gain`,
+    and where chance is more than half of the best: a list says little there, and a miss would weigh without
+    bound.
     """
     if not turn.constraints or not (turn.items or turn.asked):
         return math.nan
@@ -503,7 +505,11 @@ def _fair_gain(turn: TurnRecord, stale: Collection[int]) -> float:
         counts[reached] += not catalog.recommendable[item]
         if item in stale:
             counts[reached], counts[0] = counts[reached] - 1, counts[0] + 1
-    value = normalised(gained, max(1, len(turn.items)), Levels(tuple(counts)))
+    k, there = max(1, len(turn.items)), Levels(tuple(counts))
+    chance = k * sum(place * count for place, count in enumerate(counts)) / max(1, sum(counts))
+    if chance > there.best(k) / 2:
+        return math.nan
+    value = normalised(gained, k, there)
     return 1.0 if value > 1 else value
 
 

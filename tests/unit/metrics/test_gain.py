@@ -269,11 +269,15 @@ def fair(*pairs):
 
 
 def test_films_shown_before_the_window_belong_neither_to_the_best_list_nor_to_chance():
-    # of nine films 0 and 1 (both meet two) are gone: the best left meets one, four of seven do
-    after = fair(say(DRAMA, [0, 1]), say(QUILL, [2], shift=True))
-    assert after == [pytest.approx((1 - 4 / 7) / (1 - 4 / 7))] == [1]
-    missed = fair(say(DRAMA, [0, 1]), say(QUILL, [8], shift=True))
-    assert missed == [pytest.approx((0 - 4 / 7) / (1 - 4 / 7))]
+    # of nine films 0 is gone; film 1 meets two, four others one: mean 6/8, where all nine have 8/9
+    assert fair(say(DRAMA, [0]), say(QUILL, [1], shift=True)) == [1]
+    assert fair(say(DRAMA, [0]), say(QUILL, [2], shift=True)) == [pytest.approx((1 - 0.75) / (2 - 0.75))]
+    assert fair(say(DRAMA, [0]), say(QUILL, [8], shift=True)) == [pytest.approx(-0.75 / (2 - 0.75))]
+
+
+def test_a_window_where_chance_is_more_than_half_of_the_best_says_nothing():
+    # 0 and 1 are gone: the best left meets one, and four of seven films do
+    assert math.isnan(fair(say(DRAMA, [0, 1]), say(QUILL, [2], shift=True))[0])
 
 
 def test_neither_repeating_nor_never_repeating_is_a_cost():
@@ -304,9 +308,9 @@ REPLY = gain.WindowReply
 
 
 def test_costs_compare_the_replies_that_all_arms_have():
-    shift = told(say(DRAMA, [0]), say(QUILL, [0], shift=True), say(QUILL, [1]), say(QUILL, [3]))
+    shift = told(say(DRAMA, [0]), say(QUILL, [2], shift=True), say(QUILL, [1]), say(QUILL, [0]))
     own = [one.gain for one in gain.window_replies(shift.replies)]
-    assert own[:2] == [1, 1]
+    assert own == pytest.approx([0.2, 1, 1])
     shift.arms = {
         gain.STRAIGHT: [REPLY(0.8, True), REPLY(math.nan, True), REPLY(0.4, False)],
         gain.FRESH: [REPLY(1.0, True), REPLY(1.0, True), REPLY(0.6, True)],
